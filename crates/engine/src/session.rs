@@ -134,7 +134,7 @@ impl Session {
         };
         let mut catalog = self.catalog.clone();
         catalog.create_table(&definition)?;
-        let entry = catalog.lookup_table([&sql::Ident::new(name)])?;
+        let entry = catalog.lookup_table(&[sql::Ident::new(name)])?;
         let physical = entry.columns.iter().filter(|c| matches!(c.kind, ColumnKind::Physical));
         let schema = Schema::new(physical.map(|c| c.field.clone()).collect());
         self.memory.insert(name.to_string(), table(&schema)?);
@@ -152,7 +152,7 @@ impl Session {
         let mut names: Vec<String> = self.catalog.names().map(str::to_string).collect();
         for name in self.catalog.names() {
             // A name of the catalog is there; were it not, it would only not be completed.
-            if let Ok(relation) = self.catalog.lookup([&sql::Ident::new(name)]) {
+            if let Ok(relation) = self.catalog.lookup(&[sql::Ident::new(name)]) {
                 names.extend(relation.schema().fields.iter().map(|field| field.name.clone()));
             }
         }
@@ -211,20 +211,18 @@ impl Session {
             true => done(&format!("{what} created")),
             false => done(&format!("the {what} exists already")),
         };
-        let dropped = |what, was_there| match was_there {
-            true => done(&format!("{what} dropped")),
-            false => done(&format!("there was no such {what}")),
-        };
         match &statement.statement {
             Statement::CreateTable(definition) => created("table", self.catalog.create_table(definition)?),
             Statement::CreateView(definition) => {
                 created("view", self.catalog.create_view(definition, &self.settings.values.bind)?)
             }
             Statement::CreateFunction(definition) => created("function", self.catalog.create_function(definition)?),
-            Statement::DropTable { name, if_exists } => dropped("table", self.catalog.drop_table(name, *if_exists)?),
-            Statement::DropView { name, if_exists } => dropped("view", self.catalog.drop_view(name, *if_exists)?),
-            Statement::DropFunction { name, if_exists } => {
-                dropped("function", self.catalog.drop_function(name, *if_exists)?)
+            Statement::Drop { kind, name, if_exists } => {
+                let what = kind.name();
+                match self.catalog.drop(*kind, name, *if_exists)? {
+                    true => done(&format!("{what} dropped")),
+                    false => done(&format!("there was no such {what}")),
+                }
             }
             Statement::Set { key, value } => {
                 self.settings.set(key, value)?;
@@ -243,7 +241,7 @@ impl Session {
             Statement::Explain { kind, inner } => {
                 Ok(Outcome::Text(self.explanation(inner, *kind == ExplainKind::Codegen)?))
             }
-            Statement::ShowCreateTable(name) | Statement::ShowCreateView(name) => self.definition(name),
+            Statement::ShowCreate(name) => self.definition(name),
             listing => self.list(listing, results),
         }
     }

@@ -35,3 +35,4 @@ mod url;
 
 pub use context::{Failure, FunctionContext, FunctionSettings};
 pub use dispatch::address;
+pub use like::is_like;

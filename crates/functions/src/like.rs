@@ -14,6 +14,11 @@ pub(crate) fn escape_character(escape: &str) -> Result<Option<char>, Failure> {
     }
 }
 
+/// Whether a text is LIKE a pattern; an error for a pattern that `escape` makes no sense in.
+pub fn is_like(text: &str, pattern: &str, escape: char) -> Result<bool, String> {
+    Ok(LikePattern::compile(pattern, Some(escape))?.matches(text.as_bytes()))
+}
+
 /// `s LIKE pattern`
 pub(crate) fn like(context: &mut FunctionContext, s: &[u8], pattern: &str) -> bool {
     let compiled = context.caches.likes.get(pattern, |pattern| LikePattern::compile(pattern, None));

@@ -316,7 +316,7 @@ impl Components {
             Expr::compare(CompareOp::Less, limit(-bound), about.clone()),
             Expr::compare(CompareOp::Less, about, limit(bound)),
         ]);
-        value_if(inside, sum)
+        sum.only_if(inside)
     }
 
     fn average(&mut self, argument: &Expr, call: &AggregateCall) -> Expr {
@@ -337,7 +337,7 @@ impl Components {
         // Each sum takes in the pairs where neither is NULL: their product says so.
         let product = |a: &Expr, b: &Expr| Expr::arithmetic(ArithmeticOp::Multiply, a.clone(), b.clone());
         let guard = |other: &Expr| {
-            let there = other.clone().is_not_null();
+            let there = other.clone().not_null();
             match (&call.filter, other.nullable && y != x) {
                 (filter, false) => filter.clone(),
                 (None, true) => Some(there),
@@ -367,19 +367,20 @@ impl Components {
         let root =
             |e: Expr| Expr::new(ExprKind::Call(millstream_abi::RuntimeFn::Sqrt, vec![e]), DataType::Double, true);
         let less_one = subtract(n.clone(), Expr::literal(Value::Float(1.0), DataType::Double));
-        match call.function {
-            F::VarPop => unless_few(&count, 1, divide(squares(sum_xx, &sum_x), n.clone())),
-            F::VarSamp => unless_few(&count, 2, divide(squares(sum_xx, &sum_x), less_one)),
-            F::StddevPop => unless_few(&count, 1, root(divide(squares(sum_xx, &sum_x), n.clone()))),
-            F::StddevSamp => unless_few(&count, 2, root(divide(squares(sum_xx, &sum_x), less_one))),
-            F::CovarPop => unless_few(&count, 1, divide(deviations(sum_yx, &sum_y, &sum_x), n.clone())),
-            F::CovarSamp => unless_few(&count, 2, divide(deviations(sum_yx, &sum_y, &sum_x), less_one)),
+        let (value, is_root) = match call.function {
+            F::VarPop | F::VarSamp => (squares(sum_xx, &sum_x), false),
+            F::StddevPop | F::StddevSamp => (squares(sum_xx, &sum_x), true),
+            F::CovarPop | F::CovarSamp => (deviations(sum_yx, &sum_y, &sum_x), false),
             _ => {
                 let spread = root(product(&squares(sum_yy, &sum_y), &squares(sum_xx, &sum_x)));
                 let varies = Expr::compare(CompareOp::Greater, spread.clone(), zero());
-                value_if(varies, divide(deviations(sum_yx, &sum_y, &sum_x), spread))
+                return divide(deviations(sum_yx, &sum_y, &sum_x), spread).only_if(varies);
             }
-        }
+        };
+        let is_sample = matches!(call.function, F::VarSamp | F::StddevSamp | F::CovarSamp);
+        let (least, divisor) = if is_sample { (2, less_one) } else { (1, n.clone()) };
+        let mean = divide(value, divisor);
+        unless_few(&count, least, if is_root { root(mean) } else { mean })
     }
 
     fn extreme(&mut self, argument: &Expr, is_min: bool, call: &AggregateCall) -> Expr {
@@ -436,12 +437,6 @@ fn unless_few(count: &Expr, least: i64, value: Expr) -> Expr {
     let few = Expr::compare(CompareOp::Less, count.clone(), Expr::literal(Value::Int(least), DataType::BigInt));
     let (data_type, null) = (value.data_type.clone(), Expr::null(value.data_type.clone()));
     Expr::new(ExprKind::Case(vec![(few, null)], Box::new(value)), data_type, true)
-}
-
-/// The value if the condition is TRUE, else NULL.
-fn value_if(condition: Expr, value: Expr) -> Expr {
-    let (data_type, null) = (value.data_type.clone(), Expr::null(value.data_type.clone()));
-    Expr::new(ExprKind::Case(vec![(condition, value)], Box::new(null)), data_type, true)
 }
 
 /// The mean, in the type of AVG.

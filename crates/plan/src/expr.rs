@@ -137,6 +137,18 @@ impl CompareOp {
             CompareOp::GreaterEqual => CompareOp::Less,
         }
     }
+
+    /// The comparison with its operands exchanged.
+    #[must_use]
+    pub fn mirrored(self) -> CompareOp {
+        match self {
+            CompareOp::Less => CompareOp::Greater,
+            CompareOp::LessEqual => CompareOp::GreaterEqual,
+            CompareOp::Greater => CompareOp::Less,
+            CompareOp::GreaterEqual => CompareOp::LessEqual,
+            CompareOp::Equal | CompareOp::NotEqual => self,
+        }
+    }
 }
 
 /// A vectorised function: the fallback for functions without a native body.
@@ -248,9 +260,16 @@ impl Expr {
         Expr::new(ExprKind::And(conditions), DataType::Boolean, nullable)
     }
 
+    /// This value if the condition is TRUE, else NULL.
+    #[must_use]
+    pub fn only_if(self, condition: Expr) -> Expr {
+        let (data_type, null, span) = (self.data_type.clone(), Expr::null(self.data_type.clone()), self.span);
+        Expr::new(ExprKind::Case(vec![(condition, self)], Box::new(null)), data_type, true).at(span)
+    }
+
     /// `self IS NOT NULL`
     #[must_use]
-    pub fn is_not_null(self) -> Expr {
+    pub fn not_null(self) -> Expr {
         Expr::new(ExprKind::IsNotNull(Box::new(self)), DataType::Boolean, false)
     }
 
@@ -265,6 +284,26 @@ impl Expr {
     /// The column that it is under a name.
     pub fn field(&self, name: impl Into<String>) -> Field {
         Field::new(name, self.data_type.clone(), self.nullable)
+    }
+
+    /// The same without places in the text: equal for equal computations.
+    #[must_use]
+    pub fn unplaced(self) -> Expr {
+        self.rewrite(&mut |e| e.at(Span::default()))
+    }
+
+    /// How many nodes it has.
+    pub fn size(&self) -> usize {
+        let mut nodes = 0;
+        self.walk(&mut |_| nodes += 1);
+        nodes
+    }
+
+    /// Whether it calls nothing that gives another value each time.
+    pub fn is_deterministic(&self) -> bool {
+        let mut deterministic = true;
+        self.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
+        deterministic
     }
 
     /// Takes the expression out of a place where another one is put.

@@ -62,6 +62,11 @@ impl Table {
         Schema::new(self.columns.iter().map(|c| c.field.clone()).collect())
     }
 
+    /// The columns that `INSERT INTO` writes.
+    pub fn written(&self) -> Schema {
+        Schema::new(self.writable().into_iter().map(|i| self.columns[i].field.clone()).collect())
+    }
+
     /// Positions of the columns that `INSERT INTO` writes: physical ones and metadata that is not virtual.
     pub fn writable(&self) -> Vec<usize> {
         let writable = |c: &TableColumn| match c.kind {
@@ -425,29 +430,10 @@ fn window_fields(time_type: &DataType) -> [Field; 3] {
     ]
 }
 
-impl Rel {
-    /// Direct inputs, in order.
-    pub fn inputs(&self) -> Vec<&Rel> {
-        match self {
-            Rel::Scan { .. } | Rel::Values { .. } => vec![],
-            Rel::Filter { input, .. }
-            | Rel::Project { input, .. }
-            | Rel::Windowed { input, .. }
-            | Rel::Aggregate { input, .. }
-            | Rel::Rank { input, .. }
-            | Rel::Over { input, .. }
-            | Rel::Unnest { input, .. }
-            | Rel::Limit { input, .. } => vec![input],
-            Rel::Join { left, right, .. } => vec![left, right],
-            Rel::Union { inputs } => inputs.iter().collect(),
-            Rel::Common(common) => vec![common.rel()],
-        }
-    }
-
-    /// Direct inputs, in order, to change in place. A common relation has none: it is changed once for all places that name it
-    /// ([`crate::common::Changed`]).
-    pub fn inputs_mut(&mut self) -> Vec<&mut Rel> {
-        match self {
+/// The direct inputs of a relation that is not shared, in order.
+macro_rules! inputs {
+    ($rel:expr, $each:ident, $inner:ident) => {
+        match $rel {
             Rel::Scan { .. } | Rel::Values { .. } | Rel::Common(_) => vec![],
             Rel::Filter { input, .. }
             | Rel::Project { input, .. }
@@ -456,10 +442,26 @@ impl Rel {
             | Rel::Rank { input, .. }
             | Rel::Over { input, .. }
             | Rel::Unnest { input, .. }
-            | Rel::Limit { input, .. } => vec![input],
-            Rel::Join { left, right, .. } => vec![left, right],
-            Rel::Union { inputs } => inputs.iter_mut().collect(),
+            | Rel::Limit { input, .. } => vec![input.$inner()],
+            Rel::Join { left, right, .. } => vec![left.$inner(), right.$inner()],
+            Rel::Union { inputs } => inputs.$each().collect(),
         }
+    };
+}
+
+impl Rel {
+    /// Direct inputs, in order.
+    pub fn inputs(&self) -> Vec<&Rel> {
+        match self {
+            Rel::Common(common) => vec![common.rel()],
+            own => inputs!(own, iter, as_ref),
+        }
+    }
+
+    /// Direct inputs, in order, to change in place. A common relation has none: it is changed once for all places that name it
+    /// ([`crate::common::Changed`]).
+    pub fn inputs_mut(&mut self) -> Vec<&mut Rel> {
+        inputs!(self, iter_mut, as_mut)
     }
 
     /// Takes the relation out of a place where another one is put.

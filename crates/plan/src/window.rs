@@ -65,15 +65,11 @@ pub struct SliceTable {
 impl Overlap {
     /// The slices: every window begins and ends where a slice does.
     pub fn slicing(self) -> Slicing {
-        match self {
-            Overlap::Hop { size_ms, slide_ms, offset_ms } => {
-                let length = gcd(size_ms, slide_ms);
-                Slicing { size_ms: length, offset_ms: offset_ms.rem_euclid(length) }
-            }
-            Overlap::Cumulate { step_ms, offset_ms, .. } => {
-                Slicing { size_ms: step_ms, offset_ms: offset_ms.rem_euclid(step_ms) }
-            }
-        }
+        let (length, offset_ms) = match self {
+            Overlap::Hop { size_ms, slide_ms, offset_ms } => (gcd(size_ms, slide_ms), offset_ms),
+            Overlap::Cumulate { step_ms, offset_ms, .. } => (step_ms, offset_ms),
+        };
+        Slicing { size_ms: length, offset_ms: offset_ms.rem_euclid(length) }
     }
 
     /// From the end of one window to the end of the next.
@@ -227,24 +223,16 @@ impl WindowAssigner {
 
     /// What EXPLAIN calls it, over a time.
     pub(crate) fn text(self, time: &str) -> String {
+        let offset = |ms: i64| if ms == 0 { String::new() } else { format!(", offset {ms} ms") };
         match self {
-            WindowAssigner::Tumble(slicing) if slicing.offset_ms == 0 => {
-                format!("TUMBLE({time}, {} ms)", slicing.size_ms)
+            WindowAssigner::Tumble(Slicing { size_ms, offset_ms }) => {
+                format!("TUMBLE({time}, {size_ms} ms{})", offset(offset_ms))
             }
-            WindowAssigner::Tumble(slicing) => {
-                format!("TUMBLE({time}, {} ms, offset {} ms)", slicing.size_ms, slicing.offset_ms)
+            WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms }) => {
+                format!("HOP({time}, {size_ms} ms every {slide_ms} ms{})", offset(offset_ms))
             }
-            WindowAssigner::Overlap(overlap) => {
-                let (name, sizes, offset_ms) = match overlap {
-                    Overlap::Hop { size_ms, slide_ms, offset_ms } => {
-                        ("HOP", format!("{size_ms} ms every {slide_ms} ms"), offset_ms)
-                    }
-                    Overlap::Cumulate { size_ms, step_ms, offset_ms } => {
-                        ("CUMULATE", format!("{size_ms} ms in steps of {step_ms} ms"), offset_ms)
-                    }
-                };
-                let offset = if offset_ms == 0 { String::new() } else { format!(", offset {offset_ms} ms") };
-                format!("{name}({time}, {sizes}{offset})")
+            WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms }) => {
+                format!("CUMULATE({time}, {size_ms} ms in steps of {step_ms} ms{})", offset(offset_ms))
             }
             WindowAssigner::Session { gap_ms } => format!("SESSION({time}, gap {gap_ms} ms)"),
             WindowAssigner::Count { size, slide } if size == slide => format!("COUNT_TUMBLE({size} rows)"),

@@ -10,7 +10,8 @@
 mod define;
 
 use crate::ddl::{TableDefinition, ViewDefinition, span_of};
-use crate::diagnostics::{at_span, nearest};
+use crate::diagnostics::{error_at, nearest};
+use crate::statement::ObjectKind;
 use crate::user_function::{self, SqlFunctions};
 use millstream_plan::logical::Table;
 use millstream_types::{Diagnostic, Options, Schema, code};
@@ -71,6 +72,13 @@ pub struct View {
 }
 
 impl CatalogEntry {
+    fn kind(&self) -> ObjectKind {
+        match self {
+            CatalogEntry::Table(_) => ObjectKind::Table,
+            CatalogEntry::View(_) => ObjectKind::View,
+        }
+    }
+
     /// Columns: a table's, or a view's at its creation.
     pub fn schema(&self) -> Schema {
         match self {
@@ -101,35 +109,24 @@ impl Catalog {
         &self.functions
     }
 
-    /// Drops a SQL function; with `if_exists` it need not be there. Returns whether it was.
-    pub fn drop_function(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
-        match local_name(name).is_some_and(|local| self.functions.remove(local)) {
-            false if !if_exists => Err(user_function::unknown(&self.functions, name)),
-            dropped => Ok(dropped),
+    /// Drops a table, view or SQL function; with `if_exists` it need not be there. Returns whether it was.
+    pub fn drop(&mut self, kind: ObjectKind, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
+        if kind == ObjectKind::Function {
+            return match local_name(name).is_some_and(|local| self.functions.remove(local)) {
+                false if !if_exists => Err(user_function::unknown(&self.functions, name)),
+                dropped => Ok(dropped),
+            };
         }
-    }
-
-    /// Drops a table; with `if_exists` it need not be there. Returns whether it was.
-    pub fn drop_table(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
-        self.drop_relation(name, if_exists, true)
-    }
-
-    /// Drops a view; with `if_exists` it need not be there. Returns whether it was.
-    pub fn drop_view(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
-        self.drop_relation(name, if_exists, false)
-    }
-
-    fn drop_relation(&mut self, name: &[Ident], if_exists: bool, is_table: bool) -> Result<bool, Diagnostic> {
         let found = local_name(name).and_then(|n| Some((n.to_owned(), self.entries.get(n)?)));
         match found {
-            Some((local, relation)) if matches!(relation, CatalogEntry::Table(_)) == is_table => {
+            Some((local, relation)) if relation.kind() == kind => {
                 self.entries.remove(&local);
                 Ok(true)
             }
-            Some((local, _)) => {
-                let (is, other) = if is_table { ("view", "VIEW") } else { ("table", "TABLE") };
-                let diagnostic = Diagnostic::new(code::UNKNOWN_TABLE, format!("'{local}' is a {is}"));
-                Err(at_span(diagnostic, span_of(name)).advise(format!("use DROP {other}")))
+            Some((local, relation)) => {
+                let is = relation.kind().name();
+                Err(error_at(code::UNKNOWN_TABLE, span_of(name), format!("'{local}' is a {is}"))
+                    .advise(format!("use DROP {}", is.to_uppercase())))
             }
             None if if_exists => Ok(false),
             None => Err(self.unknown(name)),
@@ -137,20 +134,18 @@ impl Catalog {
     }
 
     /// The table or view of this name; the parts of a qualified name in order.
-    pub fn lookup<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<CatalogEntry, Diagnostic> {
-        let name: Vec<Ident> = name.into_iter().cloned().collect();
-        let found = local_name(&name).and_then(|local| self.entries.get(local));
-        found.cloned().ok_or_else(|| self.unknown(&name))
+    pub fn lookup(&self, name: &[Ident]) -> Result<CatalogEntry, Diagnostic> {
+        let found = local_name(name).and_then(|local| self.entries.get(local));
+        found.cloned().ok_or_else(|| self.unknown(name))
     }
 
     /// The table of this name; a view is an error, for INSERT INTO.
-    pub fn lookup_table<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<Arc<Table>, Diagnostic> {
-        let name: Vec<Ident> = name.into_iter().cloned().collect();
-        match self.lookup(&name)? {
+    pub fn lookup_table(&self, name: &[Ident]) -> Result<Arc<Table>, Diagnostic> {
+        match self.lookup(name)? {
             CatalogEntry::Table(entry) => Ok(Arc::clone(&entry.table)),
             CatalogEntry::View(view) => {
-                let diagnostic = Diagnostic::new(code::NOT_A_SINK, format!("'{}' is a view", view.name));
-                Err(at_span(diagnostic, span_of(&name)).advise("name a table"))
+                let message = format!("'{}' is a view", view.name);
+                Err(error_at(code::NOT_A_SINK, span_of(name), message).advise("name a table"))
             }
         }
     }
@@ -172,16 +167,16 @@ impl Catalog {
             None => Ok(Some(local.to_owned())),
             Some(_) if if_not_exists => Ok(None),
             Some(relation) => {
-                let what = if matches!(relation, CatalogEntry::Table(_)) { "table" } else { "view" };
-                let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("there is a {what} '{local}' already"));
-                Err(at_span(diagnostic, span_of(name)).advise("drop it first, or say IF NOT EXISTS"))
+                let what = relation.kind().name();
+                Err(error_at(code::ALREADY_EXISTS, span_of(name), format!("there is a {what} '{local}' already"))
+                    .advise("drop it first, or say IF NOT EXISTS"))
             }
         }
     }
 
     fn unknown(&self, name: &[Ident]) -> Diagnostic {
         let text = format!("unknown table or view '{}'", dotted(name));
-        let diagnostic = at_span(Diagnostic::new(code::UNKNOWN_TABLE, text), span_of(name));
+        let diagnostic = error_at(code::UNKNOWN_TABLE, span_of(name), text);
         let last = name.last().map(|i| i.value.as_str()).unwrap_or_default();
         match nearest(last, self.names()) {
             Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
@@ -207,7 +202,7 @@ fn local_name(name: &[Ident]) -> Option<&str> {
 fn no_database(name: &[Ident]) -> Diagnostic {
     let text = format!("there is no database '{}'", dotted(&name[..name.len().saturating_sub(1)]));
     let advice = "use a plain name: there is one catalog and one database";
-    at_span(Diagnostic::new(code::UNSUPPORTED, text), span_of(name)).advise(advice)
+    error_at(code::UNSUPPORTED, span_of(name), text).advise(advice)
 }
 
 fn dotted(name: &[Ident]) -> String {

@@ -18,33 +18,8 @@ use std::collections::HashSet;
 const MAX_DEPTH: usize = 32;
 
 /// Names that a type can start with, for suggestions.
-const TYPE_NAMES: &[&str] = &[
-    "ARRAY",
-    "BIGINT",
-    "BINARY",
-    "BOOLEAN",
-    "BYTES",
-    "CHAR",
-    "DATE",
-    "DEC",
-    "DECIMAL",
-    "DOUBLE",
-    "FLOAT",
-    "INT",
-    "INTEGER",
-    "INTERVAL",
-    "MAP",
-    "NUMERIC",
-    "ROW",
-    "SMALLINT",
-    "STRING",
-    "TIME",
-    "TIMESTAMP",
-    "TIMESTAMP_LTZ",
-    "TINYINT",
-    "VARBINARY",
-    "VARCHAR",
-];
+const TYPE_NAMES: &str = "ARRAY BIGINT BINARY BOOLEAN BYTES CHAR DATE DEC DECIMAL DOUBLE FLOAT INT INTEGER \
+    INTERVAL MAP NUMERIC ROW SMALLINT STRING TIME TIMESTAMP TIMESTAMP_LTZ TINYINT VARBINARY VARCHAR";
 
 /// Types of other systems and what to write instead.
 const FOREIGN_NAMES: &[(&str, &str)] = &[
@@ -159,12 +134,12 @@ fn parse_nested(parser: &mut Parser, depth: usize) -> Result<Parsed, ParserError
         "DATE" => DataType::Date,
         "TIME" => {
             let precision = time_precision(parser, 0)?;
-            without_time_zone(parser)?;
+            is_local(parser)?;
             DataType::Time(precision)
         }
         "TIMESTAMP" => {
             let precision = time_precision(parser, 6)?;
-            if without_time_zone(parser)? { DataType::TimestampLtz(precision) } else { DataType::Timestamp(precision) }
+            if is_local(parser)? { DataType::TimestampLtz(precision) } else { DataType::Timestamp(precision) }
         }
         "TIMESTAMP_LTZ" => DataType::TimestampLtz(time_precision(parser, 6)?),
         "INTERVAL" => parse_interval(parser)?,
@@ -202,9 +177,7 @@ fn parse_suffixes(parser: &mut Parser, mut data_type: DataType, closed_outer: bo
         return Ok(Parsed { result: NullableType { data_type, nullable }, closed_outer });
     }
     loop {
-        if peek_word(parser, 0, "NOT") && peek_word(parser, 1, "NULL") {
-            parser.advance_token();
-            parser.advance_token();
+        if take_words(parser, &["NOT", "NULL"]) {
             nullable = false;
         } else if take_word(parser, "NULL") {
             nullable = true;
@@ -314,53 +287,47 @@ fn parse_interval(parser: &mut Parser) -> Result<DataType, ParserError> {
 
 /// Precision in parentheses after TIME and TIMESTAMP.
 fn time_precision(parser: &mut Parser, default: u8) -> Result<u8, ParserError> {
-    if !parser.consume_token(&Token::LParen) {
-        return Ok(default);
-    }
-    let precision = number(parser, 0, 9, "a precision from 0 to 9")?;
-    parser.expect_token(&Token::RParen)?;
-    Ok(precision as u8)
+    Ok(parenthesized(parser, 0, 9, "a precision from 0 to 9")?.map_or(default, |precision| precision as u8))
 }
 
 /// `WITHOUT TIME ZONE` (false) or `WITH LOCAL TIME ZONE` (true); false when neither is there.
-fn without_time_zone(parser: &mut Parser) -> Result<bool, ParserError> {
-    if peek_word(parser, 0, "WITHOUT") && peek_word(parser, 1, "TIME") {
-        parser.advance_token();
-    } else if peek_word(parser, 0, "WITH") && peek_word(parser, 1, "LOCAL") {
-        parser.advance_token();
-        parser.advance_token();
-        expect_word(parser, "TIME")?;
-        expect_word(parser, "ZONE")?;
-        return Ok(true);
-    } else if peek_word(parser, 0, "WITH") && peek_word(parser, 1, "TIME") {
+fn is_local(parser: &mut Parser) -> Result<bool, ParserError> {
+    if peek_word(parser, 0, "WITH") && peek_word(parser, 1, "TIME") {
         let at = parser.peek_token_ref().span.start;
         let text = "TIMESTAMP WITH TIME ZONE is not supported; use TIMESTAMP_LTZ";
         return Err(ParserError::ParserError(format!("{text}{at}")));
-    } else {
-        return Ok(false);
     }
-    expect_word(parser, "TIME")?;
-    expect_word(parser, "ZONE")?;
-    Ok(false)
+    let is_local = take_words(parser, &["WITH", "LOCAL"]);
+    if is_local || peek_word(parser, 1, "TIME") && take_word(parser, "WITHOUT") {
+        expect_word(parser, "TIME")?;
+        expect_word(parser, "ZONE")?;
+    }
+    Ok(is_local)
 }
 
 /// Length in parentheses after CHAR, VARCHAR and their binary kin.
 fn length(parser: &mut Parser, default: u32) -> Result<u32, ParserError> {
+    Ok(parenthesized(parser, 1, i32::MAX as u32, "a length from 1 to 2147483647")?.unwrap_or(default))
+}
+
+/// A number in parentheses, if there is one.
+fn parenthesized(parser: &mut Parser, least: u32, most: u32, expected: &str) -> Result<Option<u32>, ParserError> {
     if !parser.consume_token(&Token::LParen) {
-        return Ok(default);
+        return Ok(None);
     }
-    let length = number(parser, 1, i32::MAX as u32, "a length from 1 to 2147483647")?;
+    let number = number(parser, least, most, expected)?;
     parser.expect_token(&Token::RParen)?;
-    Ok(length)
+    Ok(Some(number))
 }
 
 fn number(parser: &mut Parser, least: u32, most: u32, expected: &str) -> Result<u32, ParserError> {
     let token = parser.next_token();
-    match &token.token {
-        Token::Number(digits, _) => match digits.parse::<u32>() {
-            Ok(value) if (least..=most).contains(&value) => Ok(value),
-            _ => parser.expected(expected, token),
-        },
+    let number = match &token.token {
+        Token::Number(digits, _) => digits.parse().ok(),
+        _ => None,
+    };
+    match number {
+        Some(value) if (least..=most).contains(&value) => Ok(value),
         _ => parser.expected(expected, token),
     }
 }
@@ -379,7 +346,7 @@ fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan) -> Pars
         )
     } else if let Some((_, ours)) = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name) {
         format!("unknown data type {name}; did you mean {ours}?")
-    } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.iter().copied()) {
+    } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.split(' ')) {
         format!("unknown data type {name}; did you mean {near}?")
     } else {
         format!("unknown data type {name}; docs/sql-reference.md lists the types")
@@ -394,9 +361,14 @@ pub(crate) fn peek_word(parser: &Parser, nth: usize, word: &str) -> bool {
 
 /// Consumes this unquoted word if it is next.
 pub(crate) fn take_word(parser: &mut Parser, word: &str) -> bool {
-    let found = peek_word(parser, 0, word);
+    take_words(parser, &[word])
+}
+
+/// Consumes these unquoted words if they are next.
+pub(crate) fn take_words(parser: &mut Parser, words: &[&str]) -> bool {
+    let found = words.iter().enumerate().all(|(nth, word)| peek_word(parser, nth, word));
     if found {
-        parser.advance_token();
+        words.iter().for_each(|_| parser.advance_token());
     }
     found
 }
@@ -405,10 +377,7 @@ pub(crate) fn take_word(parser: &mut Parser, word: &str) -> bool {
 pub(crate) fn expect_word(parser: &mut Parser, word: &str) -> Result<(), ParserError> {
     match take_word(parser, word) {
         true => Ok(()),
-        false => {
-            let found = parser.peek_token();
-            parser.expected(word, found)
-        }
+        false => parser.expected_ref(word, parser.peek_token_ref()),
     }
 }
 

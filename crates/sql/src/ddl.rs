@@ -2,16 +2,16 @@
 //!
 //! It only reads; names are resolved, expressions bound and the definition checked when the [`crate::catalog`] takes it.
 
-use crate::data_type::{self, expect_word, peek_word, take_word};
-use crate::diagnostics::{self, Failure};
+use crate::data_type::{self, expect_word, peek_word, take_word, take_words};
+use crate::diagnostics::{Failure, error_at};
 use crate::dialect::is_reserved;
-use millstream_types::{DataType, Diagnostic, code};
+use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast::{Expr, Ident, Query};
-use sqlparser::parser::Parser;
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 /// What `CREATE TABLE` says.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct TableDefinition {
     /// Name, perhaps qualified.
     pub name: Vec<Ident>,
@@ -42,6 +42,18 @@ pub struct ColumnDefinition {
     pub source: ColumnSource,
     /// `COMMENT '…'`.
     pub comment: Option<String>,
+}
+
+impl ColumnDefinition {
+    /// The column, unless it is computed.
+    pub(crate) fn typed(&self) -> Option<Field> {
+        match &self.source {
+            ColumnSource::Physical { data_type, nullable } | ColumnSource::Metadata { data_type, nullable, .. } => {
+                Some(Field::new(&self.name.value, data_type.clone(), *nullable))
+            }
+            ColumnSource::Computed(_) => None,
+        }
+    }
 }
 
 /// Where the value of a column comes from.
@@ -136,12 +148,7 @@ pub(crate) fn parse_create_table(parser: &mut Parser, temporary: bool) -> Result
         name: parse_name(parser, "the name of the table")?,
         temporary,
         if_not_exists,
-        columns: vec![],
-        watermark: None,
-        primary_key: vec![],
-        comment: None,
-        options: vec![],
-        like: None,
+        ..TableDefinition::default()
     };
     if parser.consume_token(&Token::LParen) {
         loop {
@@ -153,14 +160,13 @@ pub(crate) fn parse_create_table(parser: &mut Parser, temporary: bool) -> Result
         expect_close(parser)?;
     }
     table.comment = parse_comment(parser)?;
-    for (words, what) in [(["PARTITIONED", "BY"], "PARTITIONED BY"), (["DISTRIBUTED", "BY"], "DISTRIBUTED BY")] {
-        if peek_word(parser, 0, words[0]) {
+    for word in ["PARTITIONED", "DISTRIBUTED"] {
+        if peek_word(parser, 0, word) {
             let advice = "leave the clause out; the sink writes all rows under one path";
-            return Err(unsupported(parser.peek_token(), what, advice).into());
+            return Err(unsupported(parser.peek_token(), &format!("{word} BY"), advice).into());
         }
     }
-    if peek_word(parser, 0, "WITH") {
-        parser.advance_token();
+    if take_word(parser, "WITH") {
         table.options = parse_options(parser)?;
     }
     if take_word(parser, "LIKE") {
@@ -179,13 +185,11 @@ pub(crate) fn parse_create_view(parser: &mut Parser, temporary: bool) -> Result<
     let name = parse_name(parser, "the name of the view")?;
     let mut columns = vec![];
     if parser.consume_token(&Token::LParen) {
-        loop {
-            columns.push(parse_identifier(parser, "the name of a column")?);
+        columns = parser.parse_comma_separated(|parser| {
+            let column = parse_identifier(parser, "the name of a column")?;
             parse_comment(parser)?;
-            if !parser.consume_token(&Token::Comma) {
-                break;
-            }
-        }
+            Ok(column)
+        })?;
         parser.expect_token(&Token::RParen)?;
     }
     let comment = parse_comment(parser)?;
@@ -232,25 +236,21 @@ fn parse_type(parser: &mut Parser) -> Result<DataType, Failure> {
         return Ok(parsed.data_type);
     }
     let text = "parameters and results of SQL functions can always be NULL";
-    Err(diagnostics::at_span(Diagnostic::new(code::SYNTAX, text), start.span).advise("leave NOT NULL out").into())
+    Err(error_at(code::SYNTAX, start.span, text).advise("leave NOT NULL out").into())
 }
 
-pub(crate) fn take_if_not_exists(parser: &mut Parser) -> Result<bool, Failure> {
-    if !(peek_word(parser, 0, "IF") && peek_word(parser, 1, "NOT")) {
-        return Ok(false);
+pub(crate) fn take_if_not_exists(parser: &mut Parser) -> Result<bool, ParserError> {
+    let found = take_words(parser, &["IF", "NOT"]);
+    if found {
+        expect_word(parser, "EXISTS")?;
     }
-    parser.advance_token();
-    parser.advance_token();
-    expect_word(parser, "EXISTS")?;
-    Ok(true)
+    Ok(found)
 }
 
 /// One element of the list in parentheses: a column, the watermark or a constraint.
 fn parse_element(parser: &mut Parser, table: &mut TableDefinition) -> Result<(), Failure> {
     let start = parser.peek_token();
-    if peek_word(parser, 0, "WATERMARK") && peek_word(parser, 1, "FOR") {
-        parser.advance_token();
-        parser.advance_token();
+    if take_words(parser, &["WATERMARK", "FOR"]) {
         let column = parse_identifier(parser, "the name of the event-time column")?;
         if parser.peek_token_ref().token == Token::Period {
             let advice = "add a computed column for the field, and declare the watermark for that column";
@@ -263,21 +263,12 @@ fn parse_element(parser: &mut Parser, table: &mut TableDefinition) -> Result<(),
         }
         return Ok(());
     }
-    if peek_word(parser, 0, "CONSTRAINT") {
-        parser.advance_token();
+    if take_word(parser, "CONSTRAINT") {
         parse_identifier(parser, "the name of the constraint")?;
     }
-    if peek_word(parser, 0, "PRIMARY") && peek_word(parser, 1, "KEY") {
-        parser.advance_token();
-        parser.advance_token();
+    if take_words(parser, &["PRIMARY", "KEY"]) {
         parser.expect_token(&Token::LParen)?;
-        let mut names = vec![];
-        loop {
-            names.push(parse_identifier(parser, "the name of a column")?);
-            if !parser.consume_token(&Token::Comma) {
-                break;
-            }
-        }
+        let names = parser.parse_comma_separated(|parser| parse_identifier(parser, "the name of a column"))?;
         parser.expect_token(&Token::RParen)?;
         return set_primary_key(parser, table, names, start);
     }
@@ -293,12 +284,10 @@ fn set_primary_key(
     names: Vec<Ident>,
     start: TokenWithSpan,
 ) -> Result<(), Failure> {
-    if !(peek_word(parser, 0, "NOT") && peek_word(parser, 1, "ENFORCED")) {
+    if !take_words(parser, &["NOT", "ENFORCED"]) {
         let text = "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint";
         return Err(invalid(start, text, "write PRIMARY KEY … NOT ENFORCED; the data is not checked").into());
     }
-    parser.advance_token();
-    parser.advance_token();
     if !table.primary_key.is_empty() {
         return Err(
             invalid(start, "a table has only one PRIMARY KEY", "list all its columns in one PRIMARY KEY (…)").into()
@@ -310,59 +299,64 @@ fn set_primary_key(
 
 fn parse_column(parser: &mut Parser, table: &mut TableDefinition) -> Result<(), Failure> {
     let name = parse_identifier(parser, "the name of a column")?;
-    if take_word(parser, "AS") {
-        let expression = parser.parse_expr()?;
-        let comment = parse_comment(parser)?;
-        table.columns.push(ColumnDefinition { name, source: ColumnSource::Computed(Box::new(expression)), comment });
-        return Ok(());
-    }
-    let parsed = data_type::parse(parser)?;
-    let (data_type, mut nullable) = (parsed.data_type, parsed.nullable);
-    if take_word(parser, "METADATA") {
-        let key = match take_word(parser, "FROM") {
-            true => Some(parse_string(parser, "the key of the metadata as a string")?),
-            false => None,
-        };
-        let is_virtual = take_word(parser, "VIRTUAL");
-        let comment = parse_comment(parser)?;
-        let source = ColumnSource::Metadata { data_type, nullable, key, is_virtual };
-        table.columns.push(ColumnDefinition { name, source, comment });
-        return Ok(());
-    }
     let mut comment = None;
+    let source = if take_word(parser, "AS") {
+        ColumnSource::Computed(Box::new(parser.parse_expr()?))
+    } else {
+        let parsed = data_type::parse(parser)?;
+        let (data_type, mut nullable) = (parsed.data_type, parsed.nullable);
+        if take_word(parser, "METADATA") {
+            let key = match take_word(parser, "FROM") {
+                true => Some(parse_string(parser, "the key of the metadata as a string")?),
+                false => None,
+            };
+            ColumnSource::Metadata { data_type, nullable, key, is_virtual: take_word(parser, "VIRTUAL") }
+        } else {
+            parse_constraints(parser, table, &name, &mut nullable, &mut comment)?;
+            ColumnSource::Physical { data_type, nullable }
+        }
+    };
+    if comment.is_none() {
+        comment = parse_comment(parser)?;
+    }
+    table.columns.push(ColumnDefinition { name, source, comment });
+    Ok(())
+}
+
+/// What may follow the type of a physical column, in any order.
+fn parse_constraints(
+    parser: &mut Parser,
+    table: &mut TableDefinition,
+    name: &Ident,
+    nullable: &mut bool,
+    comment: &mut Option<String>,
+) -> Result<(), Failure> {
     loop {
         let start = parser.peek_token();
-        if peek_word(parser, 0, "CONSTRAINT") {
-            parser.advance_token();
+        if take_word(parser, "CONSTRAINT") {
             parse_identifier(parser, "the name of the constraint")?;
-        } else if peek_word(parser, 0, "PRIMARY") && peek_word(parser, 1, "KEY") {
-            parser.advance_token();
-            parser.advance_token();
+        } else if take_words(parser, &["PRIMARY", "KEY"]) {
             set_primary_key(parser, table, vec![name.clone()], start)?;
-        } else if peek_word(parser, 0, "NOT") && peek_word(parser, 1, "NULL") {
-            parser.advance_token();
-            parser.advance_token();
-            nullable = false;
+        } else if take_words(parser, &["NOT", "NULL"]) {
+            *nullable = false;
         } else if peek_word(parser, 0, "COMMENT") {
-            comment = parse_comment(parser)?;
+            *comment = parse_comment(parser)?;
         } else if peek_word(parser, 0, "DEFAULT") {
             return Err(unsupported(start, "DEFAULT", "give the value in the INSERT's query").into());
         } else if peek_word(parser, 0, "UNIQUE") {
             return Err(unsupported(start, "UNIQUE", "leave the constraint out").into());
         } else {
-            break;
+            return Ok(());
         }
     }
-    table.columns.push(ColumnDefinition { name, source: ColumnSource::Physical { data_type, nullable }, comment });
-    Ok(())
 }
 
 /// The parenthesis that closes the columns. What stands there instead is most often a missing comma.
-fn expect_close(parser: &mut Parser) -> Result<(), Failure> {
+fn expect_close(parser: &mut Parser) -> Result<(), ParserError> {
     let token = parser.next_token();
     match token.token {
         Token::RParen => Ok(()),
-        _ => Ok(parser.expected("',' or ')'", token)?),
+        _ => parser.expected("',' or ')'", token),
     }
 }
 
@@ -391,7 +385,7 @@ pub(crate) fn parse_options(parser: &mut Parser) -> Result<Vec<(String, String)>
 }
 
 /// After `LIKE`: the other table and what to take over. Flink's defaults: everything is included.
-fn parse_like(parser: &mut Parser) -> Result<LikeClause, Failure> {
+fn parse_like(parser: &mut Parser) -> Result<LikeClause, ParserError> {
     let name = parse_name(parser, "the name of a table")?;
     let mut like =
         LikeClause { name, generated: true, metadata: true, options: true, watermarks: true, constraints: true };
@@ -399,12 +393,10 @@ fn parse_like(parser: &mut Parser) -> Result<LikeClause, Failure> {
         return Ok(like);
     }
     while !parser.consume_token(&Token::RParen) {
-        let included = if take_word(parser, "INCLUDING") || take_word(parser, "OVERWRITING") {
-            true
-        } else {
+        let included = take_word(parser, "INCLUDING") || take_word(parser, "OVERWRITING");
+        if !included {
             expect_word(parser, "EXCLUDING")?;
-            false
-        };
+        }
         let token = parser.next_token();
         let word = crate::dialect::unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
         match word.as_str() {
@@ -419,10 +411,8 @@ fn parse_like(parser: &mut Parser) -> Result<LikeClause, Failure> {
                 (like.watermarks, like.constraints) = (included, included);
             }
             _ => {
-                parser.expected::<()>(
-                    "GENERATED, METADATA, OPTIONS, WATERMARKS, CONSTRAINTS, PARTITIONS or ALL",
-                    token,
-                )?;
+                let words = "GENERATED, METADATA, OPTIONS, WATERMARKS, CONSTRAINTS, PARTITIONS or ALL";
+                return parser.expected(words, token);
             }
         }
         let _ = parser.consume_token(&Token::Comma);
@@ -431,7 +421,7 @@ fn parse_like(parser: &mut Parser) -> Result<LikeClause, Failure> {
 }
 
 /// `COMMENT 'text'`, if it is there.
-fn parse_comment(parser: &mut Parser) -> Result<Option<String>, Failure> {
+fn parse_comment(parser: &mut Parser) -> Result<Option<String>, ParserError> {
     match take_word(parser, "COMMENT") {
         true => Ok(Some(parse_string(parser, "the comment as a string")?)),
         false => Ok(None),
@@ -439,16 +429,16 @@ fn parse_comment(parser: &mut Parser) -> Result<Option<String>, Failure> {
 }
 
 /// A string in single quotes.
-pub(crate) fn parse_string(parser: &mut Parser, expected: &str) -> Result<String, Failure> {
+pub(crate) fn parse_string(parser: &mut Parser, expected: &str) -> Result<String, ParserError> {
     let token = parser.next_token();
     match token.token {
         Token::SingleQuotedString(text) => Ok(text),
-        _ => Ok(parser.expected(expected, token)?),
+        _ => parser.expected(expected, token),
     }
 }
 
 /// `a`, `a.b` or `a.b.c`.
-pub(crate) fn parse_name(parser: &mut Parser, expected: &str) -> Result<Vec<Ident>, Failure> {
+pub(crate) fn parse_name(parser: &mut Parser, expected: &str) -> Result<Vec<Ident>, ParserError> {
     let mut parts = vec![parse_identifier(parser, expected)?];
     while parser.consume_token(&Token::Period) {
         parts.push(parse_identifier(parser, expected)?);
@@ -457,13 +447,13 @@ pub(crate) fn parse_name(parser: &mut Parser, expected: &str) -> Result<Vec<Iden
 }
 
 /// A quoted name, or a word that is not reserved.
-pub(crate) fn parse_identifier(parser: &mut Parser, expected: &str) -> Result<Ident, Failure> {
+pub(crate) fn parse_identifier(parser: &mut Parser, expected: &str) -> Result<Ident, ParserError> {
     let token = parser.next_token();
     match &token.token {
         Token::Word(word) if word.quote_style.is_some() || !is_reserved(word.keyword) => {
             Ok(word.clone().into_ident(token.span))
         }
-        _ => Ok(parser.expected(expected, token)?),
+        _ => parser.expected(expected, token),
     }
 }
 
@@ -474,11 +464,10 @@ pub(crate) fn span_of(name: &[Ident]) -> Span {
 }
 
 fn invalid(token: TokenWithSpan, message: impl Into<String>, advice: &str) -> Diagnostic {
-    diagnostics::at_span(Diagnostic::new(code::INVALID_TABLE, message), token.span).advise(advice)
+    error_at(code::INVALID_TABLE, token.span, message).advise(advice)
 }
 
 /// The error for a feature of Flink SQL that is not there yet.
 pub(crate) fn unsupported(token: TokenWithSpan, what: &str, advice: &str) -> Diagnostic {
-    let diagnostic = Diagnostic::new(code::UNSUPPORTED, format!("{what} is not supported yet"));
-    diagnostics::at_span(diagnostic, token.span).advise(advice)
+    error_at(code::UNSUPPORTED, token.span, format!("{what} is not supported yet")).advise(advice)
 }

@@ -4,7 +4,7 @@
 //! widened to the whole token, and common mistakes get advice: a missing comma or semicolon, a reserved word used as a
 //! name, a clause misspelt. A message that says that something `is not supported` gets the code for that.
 
-use millstream_types::{Diagnostic, Place, code, secret};
+use millstream_types::{Code, Diagnostic, Place, code, secret};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError};
@@ -83,6 +83,16 @@ pub(crate) fn at_span(diagnostic: Diagnostic, span: Span) -> Diagnostic {
     }
 }
 
+/// An error at `span`.
+pub(crate) fn error_at(code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
+    at_span(Diagnostic::new(code, message), span)
+}
+
+/// With advice, if there is one.
+pub(crate) fn advised(diagnostic: Diagnostic, advice: &str) -> Diagnostic {
+    if advice.is_empty() { diagnostic } else { diagnostic.advise(advice) }
+}
+
 /// An unterminated string, comment or the like.
 pub(crate) fn from_tokenizer_error(error: &TokenizerError) -> Diagnostic {
     let (message, advice) = match error.message.as_str() {
@@ -93,12 +103,7 @@ pub(crate) fn from_tokenizer_error(error: &TokenizerError) -> Diagnostic {
         m if m.contains("Expected close delimiter") => ("the quoted name is not closed", "end it with a backtick"),
         m => (m, ""),
     };
-    let mut diagnostic = Diagnostic::new(code::SYNTAX, message);
-    if !advice.is_empty() {
-        diagnostic = diagnostic.advise(advice);
-    }
-    let Location { line, column } = error.location;
-    if line == 0 { diagnostic } else { diagnostic.at(Place::Sql { line, column, length: 1 }) }
+    advised(error_at(code::SYNTAX, Span::new(error.location, error.location), message), advice)
 }
 
 /// An error of the parser over `tokens`, the tokens of one statement.
@@ -106,9 +111,9 @@ pub(crate) fn from_parser_error(error: &ParserError, tokens: &[TokenWithSpan]) -
     let text = match error {
         ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.as_str(),
         ParserError::RecursionLimitExceeded => {
-            let diagnostic = Diagnostic::new(code::SYNTAX, "the statement is nested too deeply")
+            let span = tokens.first().map_or(Span::empty(), |token| token.span);
+            return error_at(code::SYNTAX, span, "the statement is nested too deeply")
                 .advise("split it into views, or remove parentheses");
-            return tokens.first().map(|t| at_span(diagnostic.clone(), t.span)).unwrap_or(diagnostic);
         }
     };
     let (message, location) = split_location(text);
@@ -143,18 +148,18 @@ fn missing_aggregate(tokens: &[TokenWithSpan], found: Option<usize>) -> Option<D
         let name = unquoted_word(&pair[0]).map(str::to_ascii_uppercase);
         pair[1].token == Token::LParen && name.is_some_and(|name| NAMES.contains(&name.as_str()))
     })?;
-    // The call is still open.
-    let depth = before[call..].iter().map(|t| (t.token == Token::LParen) as i64 - (t.token == Token::RParen) as i64);
-    if depth.sum::<i64>() <= 0 {
+    if open_parentheses(&before[call..]) <= 0 {
         return None;
     }
     let name = unquoted_word(&tokens[call])?.to_ascii_uppercase();
     let message = format!("the aggregate function {name} is not supported yet");
-    let diagnostic = Diagnostic::new(code::UNSUPPORTED, message);
-    Some(
-        at_span(diagnostic, tokens[call].span)
-            .advise("docs/functions.md lists the aggregate functions; COLLECT and ARRAY_AGG are there"),
-    )
+    let advice = "docs/functions.md lists the aggregate functions; COLLECT and ARRAY_AGG are there";
+    Some(error_at(code::UNSUPPORTED, tokens[call].span, message).advise(advice))
+}
+
+/// Parentheses that are still open behind the tokens.
+fn open_parentheses(tokens: &[TokenWithSpan]) -> i64 {
+    tokens.iter().map(|t| (t.token == Token::LParen) as i64 - (t.token == Token::RParen) as i64).sum()
 }
 
 /// Just behind the last token: where the statement ended too early.
@@ -218,9 +223,7 @@ fn abbreviated(text: &str) -> String {
 /// What to do about a parser's `message`, whose token is `tokens[found]`, or the end of the statement.
 fn advice(message: &str, tokens: &[TokenWithSpan], found: Option<usize>) -> Option<String> {
     let Some(i) = found else {
-        let depth: i64 =
-            tokens.iter().map(|t| (t.token == Token::LParen) as i64 - (t.token == Token::RParen) as i64).sum();
-        return match depth {
+        return match open_parentheses(tokens) {
             1.. => Some("a closing parenthesis is missing".into()),
             _ => Some("the statement stops too early; is a semicolon in the wrong place?".into()),
         };
@@ -267,15 +270,12 @@ fn advice(message: &str, tokens: &[TokenWithSpan], found: Option<usize>) -> Opti
     if let Some(text) = misspelt(token).or_else(|| previous.and_then(misspelt)) {
         return Some(text);
     }
-    let is_operand = |t: &TokenWithSpan| {
-        matches!(t.token, Token::Word(_) | Token::Number(..) | Token::SingleQuotedString(_)) && !is_keyword_like(t)
+    let is_operand = |t: &TokenWithSpan| match &t.token {
+        Token::Word(w) => w.quote_style.is_some() || !is_reserved(w.keyword),
+        other => matches!(other, Token::Number(..) | Token::SingleQuotedString(_)),
     };
     let after_operand = previous.is_some_and(|p| is_operand(p) || p.token == Token::RParen);
     (is_operand(token) && after_operand).then(|| format!("is a comma missing before {}?", shown(token)))
-}
-
-fn is_keyword_like(token: &TokenWithSpan) -> bool {
-    matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && is_reserved(w.keyword))
 }
 
 /// Renders a diagnostic over several lines, with the line of `sql` that it is about and a caret under the place.

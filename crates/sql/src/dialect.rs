@@ -40,46 +40,14 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 pub struct FlinkDialect;
 
 /// Words that cannot be used as names without backticks: an expression or a name never starts with one.
-const RESERVED: &[Keyword] = &[
-    Keyword::ALTER,
-    Keyword::AND,
-    Keyword::AS,
-    Keyword::BETWEEN,
-    Keyword::BY,
-    Keyword::CREATE,
-    Keyword::DISTINCT,
-    Keyword::DROP,
-    Keyword::ELSE,
-    Keyword::END,
-    Keyword::EXCEPT,
-    Keyword::FOR,
-    Keyword::FROM,
-    Keyword::FULL,
-    Keyword::GROUP,
-    Keyword::HAVING,
-    Keyword::IN,
-    Keyword::INNER,
-    Keyword::INSERT,
-    Keyword::INTERSECT,
-    Keyword::INTO,
-    Keyword::IS,
-    Keyword::JOIN,
-    Keyword::LIKE,
-    Keyword::LIMIT,
-    Keyword::NATURAL,
-    Keyword::OFFSET,
-    Keyword::ON,
-    Keyword::OR,
-    Keyword::ORDER,
-    Keyword::OUTER,
-    Keyword::SELECT,
-    Keyword::THEN,
-    Keyword::UNION,
-    Keyword::USING,
-    Keyword::WHEN,
-    Keyword::WHERE,
-    Keyword::WITH,
-];
+const RESERVED: &[Keyword] = {
+    use Keyword::*;
+    &[
+        ALTER, AND, AS, BETWEEN, BY, CREATE, DISTINCT, DROP, ELSE, END, EXCEPT, FOR, FROM, FULL, GROUP, HAVING, IN,
+        INNER, INSERT, INTERSECT, INTO, IS, JOIN, LIKE, LIMIT, NATURAL, OFFSET, ON, OR, ORDER, OUTER, SELECT, THEN,
+        UNION, USING, WHEN, WHERE, WITH,
+    ]
+};
 
 /// Whether `keyword` needs backticks to be a name.
 pub fn is_reserved(keyword: Keyword) -> bool {

@@ -36,7 +36,7 @@ pub use diagnostics::render;
 pub use script::{is_complete, substitute_variables};
 pub use settings::BindSettings;
 pub use statement::{
-    ExplainKind, InsertStatement, NamePattern, ParsedStatement, Statement, parse_script, parse_statement,
+    ExplainKind, InsertStatement, NamePattern, ObjectKind, ParsedStatement, Statement, parse_script, parse_statement,
 };
 
 pub use sqlparser::ast::Ident;

@@ -7,7 +7,7 @@
 //! Before that, `${NAME}` is replaced outside comments ([`substitute_variables`]); and an interactive shell asks whether
 //! a text is a statement yet ([`is_complete`]).
 
-use crate::diagnostics;
+use crate::diagnostics::{self, advised, error_at};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use millstream_types::{Diagnostic, Place, code, secret};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
@@ -34,7 +34,7 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
     let is_hint = |t: &&TokenWithSpan| matches!(&t.token, Token::Whitespace(Whitespace::MultiLineComment(text)) if text.starts_with('+'));
     if let Some(hint) = tokens.iter().find(is_hint) {
         let message = "a hint (/*+ … */) is not supported yet";
-        return Err(diagnostics::at_span(Diagnostic::new(code::UNSUPPORTED, message), hint.span)
+        return Err(error_at(code::UNSUPPORTED, hint.span, message)
             .advise("remove the hint; options of a table belong into its WITH (…)"));
     }
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
@@ -52,11 +52,7 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
             Token::Placeholder(p) => (format!("unexpected '{p}'"), "variables are written ${NAME}"),
             _ => continue,
         };
-        let mut diagnostic = diagnostics::at_span(Diagnostic::new(code::SYNTAX, message), token.span);
-        if !advice.is_empty() {
-            diagnostic = diagnostic.advise(advice);
-        }
-        return Err(diagnostic);
+        return Err(advised(error_at(code::SYNTAX, token.span, message), advice));
     }
     Ok(tokens)
 }

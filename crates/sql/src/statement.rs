@@ -8,9 +8,10 @@ use crate::ddl::{
     self, FunctionDefinition, TableDefinition, ViewDefinition, parse_create_function, parse_identifier, parse_name,
     unsupported,
 };
-use crate::diagnostics::{self, Failure, STATEMENT_WORDS, nearest};
+use crate::diagnostics::{self, Failure, STATEMENT_WORDS, error_at, nearest};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::script;
+use millstream_functions::is_like;
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::{Ident, Query};
 use sqlparser::keywords::Keyword;
@@ -36,40 +37,19 @@ impl NamePattern {
     /// Whether a name is listed.
     pub fn lists(&self, name: &str) -> bool {
         let Some(pattern) = &self.pattern else { return true };
-        let characters = |text: &str| match self.ignores_case {
-            true => text.to_lowercase().chars().collect::<Vec<char>>(),
-            false => text.chars().collect(),
+        let (name, pattern) = match self.ignores_case {
+            true => (name.to_lowercase(), pattern.to_lowercase()),
+            false => (name.to_owned(), pattern.clone()),
         };
-        is_like(&characters(name), &characters(pattern)) != self.is_negated
-    }
-}
-
-/// Whether a text matches a pattern of LIKE. Where a character does not, the last `%` takes one more.
-fn is_like(text: &[char], pattern: &[char]) -> bool {
-    let (mut at, mut next) = (0, 0);
-    // Behind the last `%`, and where in the text what follows it was tried last.
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        let step = match &pattern[next..] {
-            ['%', ..] => {
-                retry = Some((next + 1, at));
-                next += 1;
-                continue;
+        let mut escaped = String::with_capacity(pattern.len());
+        let mut rest = pattern.chars().peekable();
+        while let Some(c) = rest.next() {
+            escaped.push(c);
+            if c == '\\' {
+                escaped.push(rest.next_if(|next| matches!(next, '%' | '_' | '\\')).unwrap_or(c));
             }
-            [] if at == text.len() => return true,
-            [] => None,
-            ['_', ..] => (at < text.len()).then_some(1),
-            ['\\', escaped @ ('%' | '_' | '\\'), ..] => (text.get(at) == Some(escaped)).then_some(2),
-            [plain, ..] => (text.get(at) == Some(plain)).then_some(1),
-        };
-        match (step, retry) {
-            (Some(step), _) => (at, next) = (at + 1, next + step),
-            (None, Some((behind, tried))) if tried < text.len() => {
-                retry = Some((behind, tried + 1));
-                (at, next) = (tried + 1, behind);
-            }
-            (None, _) => return false,
         }
+        is_like(&name, &escaped, '\\').is_ok_and(|is_like| is_like != self.is_negated)
     }
 }
 
@@ -80,25 +60,13 @@ pub enum Statement {
     CreateTable(Box<TableDefinition>),
     /// `CREATE [TEMPORARY] VIEW`
     CreateView(Box<ViewDefinition>),
-    /// `DROP [TEMPORARY] TABLE [IF EXISTS] name`
-    DropTable {
-        /// The table.
-        name: Vec<Ident>,
-        /// `IF EXISTS`.
-        if_exists: bool,
-    },
-    /// `DROP [TEMPORARY] VIEW [IF EXISTS] name`
-    DropView {
-        /// The view.
-        name: Vec<Ident>,
-        /// `IF EXISTS`.
-        if_exists: bool,
-    },
     /// `CREATE [TEMPORARY] FUNCTION`
     CreateFunction(Box<FunctionDefinition>),
-    /// `DROP [TEMPORARY] FUNCTION [IF EXISTS] name`
-    DropFunction {
-        /// The function.
+    /// `DROP [TEMPORARY] {TABLE | VIEW | FUNCTION} [IF EXISTS] name`
+    Drop {
+        /// What.
+        kind: ObjectKind,
+        /// Its name.
         name: Vec<Ident>,
         /// `IF EXISTS`.
         if_exists: bool,
@@ -140,10 +108,30 @@ pub enum Statement {
     ShowFunctions(NamePattern),
     /// `SHOW USER FUNCTIONS`, likewise: the SQL functions.
     ShowUserFunctions(NamePattern),
-    /// `SHOW CREATE TABLE name`
-    ShowCreateTable(Vec<Ident>),
-    /// `SHOW CREATE VIEW name`
-    ShowCreateView(Vec<Ident>),
+    /// `SHOW CREATE {TABLE | VIEW} name`
+    ShowCreate(Vec<Ident>),
+}
+
+/// What can be created and dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A table.
+    Table,
+    /// A view.
+    View,
+    /// A SQL function.
+    Function,
+}
+
+impl ObjectKind {
+    /// `table`, `view`, `function`
+    pub fn name(self) -> &'static str {
+        match self {
+            ObjectKind::Table => "table",
+            ObjectKind::View => "view",
+            ObjectKind::Function => "function",
+        }
+    }
 }
 
 /// `INSERT INTO target [(columns)] query`.
@@ -223,8 +211,7 @@ pub fn parse_statement(sql: &str) -> Result<Statement, Diagnostic> {
     let mut pieces = script::split(sql)?.into_iter();
     let first = pieces.next().ok_or_else(|| Diagnostic::new(code::SYNTAX, "there is no statement"))?;
     if let Some(second) = pieces.next() {
-        let diagnostic = Diagnostic::new(code::SYNTAX, "expected one statement, found another");
-        return Err(diagnostics::at_span(diagnostic, second.tokens[0].span));
+        return Err(error_at(code::SYNTAX, second.tokens[0].span, "expected one statement, found another"));
     }
     parse_piece(&first)
 }
@@ -299,25 +286,20 @@ fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
             Err(unsupported(start, what.trim(), advice).into())
         }
         _ => {
-            let near = nearest(&word, STATEMENT_WORDS.iter().copied());
-            let failure = parser.expected::<Statement>("a statement (SELECT, INSERT, CREATE, …)", start.clone());
-            match (near, failure) {
-                (Some(near), Err(error)) => {
-                    let diagnostic = diagnostics::from_parser_error(&error, std::slice::from_ref(&start));
-                    Err(diagnostic.advise(format!("did you mean {near}?")).into())
-                }
-                (_, failure) => Ok(failure?),
-            }
+            let failure = parser.expected_ref("a statement (SELECT, INSERT, CREATE, …)", &start);
+            let Some(near) = nearest(&word, STATEMENT_WORDS.iter().copied()) else { return Ok(failure?) };
+            failure.map_err(|error| {
+                let diagnostic = diagnostics::from_parser_error(&error, std::slice::from_ref(&start));
+                diagnostic.advise(format!("did you mean {near}?")).into()
+            })
         }
     }
 }
 
 fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
     expect_word(parser, "INSERT")?;
-    let overwrites = peek_word(parser, 0, "OVERWRITE");
-    if overwrites {
-        parser.advance_token();
-    } else {
+    let overwrites = take_word(parser, "OVERWRITE");
+    if !overwrites {
         expect_word(parser, "INTO")?;
     }
     let target = parse_name(parser, "the name of a table")?;
@@ -326,25 +308,16 @@ fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
         return Err(unsupported(parser.peek_token(), "INSERT INTO … PARTITION", advice).into());
     }
     let mut columns = vec![];
-    let query_follows = |parser: &Parser| {
-        let next = parser.peek_nth_token_ref(1);
-        next.token == Token::LParen || ["SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 1, w))
+    let query_starts = |parser: &Parser, nth: usize| {
+        let starts = ["SELECT", "WITH", "VALUES"].iter().any(|word| peek_word(parser, nth, word));
+        starts || parser.peek_nth_token_ref(nth).token == Token::LParen
     };
-    if parser.peek_token_ref().token == Token::LParen && !query_follows(parser) {
-        parser.advance_token();
-        loop {
-            columns.push(parse_identifier(parser, "the name of a column")?);
-            if !parser.consume_token(&Token::Comma) {
-                break;
-            }
-        }
+    if !query_starts(parser, 1) && parser.consume_token(&Token::LParen) {
+        columns = parser.parse_comma_separated(|parser| parse_identifier(parser, "the name of a column"))?;
         parser.expect_token(&Token::RParen)?;
     }
-    let starts_query = parser.peek_token_ref().token == Token::LParen
-        || ["SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 0, w));
-    if !starts_query {
-        let found = parser.peek_token();
-        return Ok(parser.expected("SELECT or VALUES", found)?);
+    if !query_starts(parser, 0) {
+        return Ok(parser.expected_ref("SELECT or VALUES", parser.peek_token_ref())?);
     }
     Ok(InsertStatement { target, overwrites, columns, query: parser.parse_query()? })
 }
@@ -360,15 +333,15 @@ fn parse_statement_set(parser: &mut Parser) -> Result<Statement, Failure> {
     let start = parser.peek_token();
     while !take_word(parser, "END") {
         if !peek_word(parser, 0, "INSERT") {
-            let found = parser.peek_token();
-            return Ok(parser.expected("INSERT INTO or END", found)?);
+            return Ok(parser.expected_ref("INSERT INTO or END", parser.peek_token_ref())?);
         }
         inserts.push(parse_insert(parser)?);
         parser.expect_token(&Token::SemiColon)?;
     }
     if inserts.is_empty() {
-        let diagnostic = Diagnostic::new(code::SYNTAX, "the statement set is empty");
-        return Err(diagnostics::at_span(diagnostic, start.span).advise("put INSERT INTO …; before END").into());
+        return Err(error_at(code::SYNTAX, start.span, "the statement set is empty")
+            .advise("put INSERT INTO …; before END")
+            .into());
     }
     Ok(Statement::StatementSet(inserts))
 }
@@ -385,8 +358,7 @@ fn parse_execute(parser: &mut Parser) -> Result<Statement, Failure> {
     if ["INSERT", "SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 0, w)) {
         return parse_any(parser);
     }
-    let found = parser.peek_token();
-    Ok(parser.expected("STATEMENT SET, INSERT or SELECT", found)?)
+    Ok(parser.expected_ref("STATEMENT SET, INSERT or SELECT", parser.peek_token_ref())?)
 }
 
 fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
@@ -394,60 +366,52 @@ fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
     if peek_word(parser, 0, "OR") {
         return Err(unsupported(parser.peek_token(), "CREATE OR REPLACE", "DROP the object first").into());
     }
+    let advice = |word: &str| match word {
+        "MATERIALIZED" => "write CREATE VIEW for a query with a name, and INSERT INTO a table for rows that are kept",
+        _ => "see docs/sql-reference.md for the statements that are there",
+    };
+    Ok(match parse_kind(parser, "CREATE", advice)? {
+        (ObjectKind::Table, temporary) => Statement::CreateTable(Box::new(ddl::parse_create_table(parser, temporary)?)),
+        (ObjectKind::View, temporary) => Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?)),
+        (ObjectKind::Function, _) => Statement::CreateFunction(Box::new(parse_create_function(parser)?)),
+    })
+}
+
+fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    let (kind, _) = parse_kind(parser, "DROP", |_| "only tables, views and functions can be dropped")?;
+    let if_exists = take_word(parser, "IF");
+    if if_exists {
+        expect_word(parser, "EXISTS")?;
+    }
+    Ok(Statement::Drop { kind, name: parse_name(parser, "a name")?, if_exists })
+}
+
+/// `[TEMPORARY [SYSTEM]] {TABLE | VIEW | FUNCTION}` after a verb: what it is, and whether it is temporary. `advice` is for the kinds
+/// that Flink has and we have not.
+fn parse_kind(
+    parser: &mut Parser,
+    verb: &str,
+    advice: impl Fn(&str) -> &'static str,
+) -> Result<(ObjectKind, bool), Failure> {
     let temporary = take_word(parser, "TEMPORARY");
     let system = temporary && take_word(parser, "SYSTEM");
     let token = parser.next_token();
     let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
     match word.as_str() {
-        "TABLE" if !system => Ok(Statement::CreateTable(Box::new(ddl::parse_create_table(parser, temporary)?))),
-        "VIEW" if !system => Ok(Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?))),
-        "FUNCTION" => Ok(Statement::CreateFunction(Box::new(parse_create_function(parser)?))),
+        "TABLE" if !system => Ok((ObjectKind::Table, temporary)),
+        "VIEW" if !system => Ok((ObjectKind::View, temporary)),
+        "FUNCTION" => Ok((ObjectKind::Function, temporary)),
         "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-            let advice = match word.as_str() {
-                "MATERIALIZED" => {
-                    "write CREATE VIEW for a query with a name, and INSERT INTO a table for rows that are kept"
-                }
-                _ => "see docs/sql-reference.md for the statements that are there",
+            // A view or a table.
+            let kind = match unquoted_word(parser.peek_token_ref()) {
+                Some(kind) if word == "MATERIALIZED" => format!(" {}", kind.to_ascii_uppercase()),
+                _ => String::new(),
             };
-            Err(unsupported(token, &format!("CREATE {}", with_kind(parser, &word)), advice).into())
+            Err(unsupported(token, &format!("{verb} {word}{kind}"), advice(&word)).into())
         }
         _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
     }
-}
-
-/// `MATERIALIZED` with the word that follows it, VIEW or TABLE.
-fn with_kind(parser: &Parser, word: &str) -> String {
-    match unquoted_word(parser.peek_token_ref()) {
-        Some(kind) if word == "MATERIALIZED" => format!("{word} {}", kind.to_ascii_uppercase()),
-        _ => word.to_owned(),
-    }
-}
-
-fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
-    parser.advance_token();
-    let temporary = take_word(parser, "TEMPORARY");
-    let system = temporary && take_word(parser, "SYSTEM");
-    let token = parser.next_token();
-    let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
-    if !matches!(word.as_str(), "TABLE" | "VIEW" | "FUNCTION") || (system && word != "FUNCTION") {
-        return match word.as_str() {
-            "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-                let advice = "only tables, views and functions can be dropped";
-                Err(unsupported(token, &format!("DROP {}", with_kind(parser, &word)), advice).into())
-            }
-            _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
-        };
-    }
-    let if_exists = take_word(parser, "IF");
-    if if_exists {
-        expect_word(parser, "EXISTS")?;
-    }
-    let name = parse_name(parser, "a name")?;
-    Ok(match word.as_str() {
-        "TABLE" => Statement::DropTable { name, if_exists },
-        "FUNCTION" => Statement::DropFunction { name, if_exists },
-        _ => Statement::DropView { name, if_exists },
-    })
 }
 
 /// `SET`, `SET 'key' = 'value'`, and the older `SET key = value` without quotes.
@@ -482,8 +446,7 @@ fn parse_setting_text(parser: &mut Parser, expected: &str) -> Result<String, Fai
         text.push_str(&parser.next_token().token.to_string());
     }
     if text.is_empty() {
-        let found = parser.peek_token();
-        return Ok(parser.expected(expected, found)?);
+        return Ok(parser.expected_ref(expected, parser.peek_token_ref())?);
     }
     Ok(text)
 }
@@ -543,12 +506,10 @@ fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
         "VIEWS" => Ok(Statement::ShowViews(parse_pattern(parser)?)),
         "FUNCTIONS" => Ok(Statement::ShowFunctions(parse_pattern(parser)?)),
         "USER" if take_word(parser, "FUNCTIONS") => Ok(Statement::ShowUserFunctions(parse_pattern(parser)?)),
-        "CREATE" if take_word(parser, "VIEW") => {
-            Ok(Statement::ShowCreateView(parse_name(parser, "the name of a view")?))
-        }
+        "CREATE" if take_word(parser, "VIEW") => Ok(Statement::ShowCreate(parse_name(parser, "the name of a view")?)),
         "CREATE" => {
             expect_word(parser, "TABLE")?;
-            Ok(Statement::ShowCreateTable(parse_name(parser, "the name of a table")?))
+            Ok(Statement::ShowCreate(parse_name(parser, "the name of a table")?))
         }
         "CATALOGS" | "DATABASES" | "COLUMNS" | "PARTITIONS" | "PROCEDURES" | "JARS" | "JOBS" | "MODULES" | "FULL"
         | "USER" | "CURRENT" | "MODELS" | "CONNECTIONS" => {
@@ -592,8 +553,7 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), Diagnostic> {
         }
         if operators > MAX_CHAIN || unions > MAX_CHAIN {
             let text = format!("an expression has more than {MAX_CHAIN} operators");
-            let diagnostic = Diagnostic::new(code::SYNTAX, text).advise("split it, or use IN (…) instead of many ORs");
-            return Err(diagnostics::at_span(diagnostic, token.span));
+            return Err(error_at(code::SYNTAX, token.span, text).advise("split it, or use IN (…) instead of many ORs"));
         }
     }
     Ok(())

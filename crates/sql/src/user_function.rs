@@ -7,11 +7,11 @@
 //! Invariants: bodies are flat (calls within them are inlined already), so nothing here recurses; an expression that
 //! calls would blow up beyond a bound is an error.
 
-use crate::bind::at;
 use crate::bind::coercion::cast_implicitly;
+use crate::bind::{at, columns_text, error};
 use crate::ddl::span_of;
-use crate::diagnostics::{at_span, nearest};
-use millstream_plan::expr::{Expr, ExprKind, Span};
+use crate::diagnostics::{error_at, nearest};
+use millstream_plan::expr::{Expr, Span};
 use millstream_types::{Diagnostic, Field, code};
 use sqlparser::ast::Ident;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct SqlFunction {
     /// Parameters.
     pub parameters: Vec<Field>,
     /// What it computes, of the declared type: column `i` is parameter `i`.
-    body: Expr,
+    pub(crate) body: Expr,
 }
 
 /// The SQL functions of a session by upper-case name. Cheap to clone.
@@ -70,47 +70,36 @@ impl SqlFunctions {
 }
 
 impl SqlFunction {
-    /// A function of this body: of the declared type, over the parameters as columns.
-    pub(crate) fn new(name: String, parameters: Vec<Field>, body: Expr) -> SqlFunction {
-        SqlFunction { name, parameters, body }
-    }
-
     /// The call with these arguments.
     ///
     /// # Errors
     /// TYPE_MISMATCH when number or types of the arguments do not fit; UNSUPPORTED when the result would be larger than
     /// can be compiled, or when an argument such as RAND() would be computed several times.
     pub(crate) fn call(&self, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
-        let place = |d: Diagnostic| at(d, span);
         if arguments.len() != self.parameters.len() {
             let (wanted, given) = (self.parameters.len(), arguments.len());
             let plural = if wanted == 1 { "" } else { "s" };
             let text = format!("{} takes {wanted} argument{plural}, not {given}", self.name);
-            return Err(place(Diagnostic::new(code::TYPE_MISMATCH, text)).advise(self.signature()));
+            return Err(error(code::TYPE_MISMATCH, span, text).advise(self.signature()));
         }
         let mut uses = vec![0usize; arguments.len()];
-        self.body.walk(&mut |e| {
-            if let ExprKind::Column(i) = e.kind {
-                uses[i] += 1;
-            }
-        });
-        let mut nodes = size(&self.body);
+        self.body.each_column(|i| uses[i] += 1);
+        let mut nodes = self.body.size();
         let mut cast = Vec::with_capacity(arguments.len());
         for ((argument, parameter), uses) in arguments.into_iter().zip(&self.parameters).zip(uses) {
-            if uses > 1 && !is_deterministic(&argument) {
+            if uses > 1 && !argument.is_deterministic() {
                 let text = format!("{} uses its parameter `{}` {uses} times", self.name, parameter.name);
                 let text = text + ", and this argument has another value each time";
-                return Err(at(Diagnostic::new(code::UNSUPPORTED, text), argument.span)
+                return Err(error(code::UNSUPPORTED, argument.span, text)
                     .advise("compute the argument as a column of a subquery"));
             }
-            nodes = nodes.saturating_add(uses.saturating_mul(size(&argument)));
+            nodes = nodes.saturating_add(uses.saturating_mul(argument.size()));
             let argument = cast_implicitly(argument, &parameter.data_type);
-            cast.push(argument.map_err(|d| place(d).advise(self.signature()))?);
+            cast.push(argument.map_err(|d| at(d, span).advise(self.signature()))?);
         }
         if nodes > MAX_NODES {
             let text = format!("with {} the expression has more than {MAX_NODES} operations", self.name);
-            return Err(place(Diagnostic::new(code::UNSUPPORTED, text))
-                .advise("compute the argument as a column of a subquery"));
+            return Err(error(code::UNSUPPORTED, span, text).advise("compute the argument as a column of a subquery"));
         }
         // Run-time errors show the call: the text of the body is that of another statement.
         let body = self.body.clone().rewrite(&mut |e| e.at(span));
@@ -119,28 +108,15 @@ impl SqlFunction {
 
     /// `f(x STRING, n INT)`
     fn signature(&self) -> String {
-        let parameters: Vec<String> = self.parameters.iter().map(|p| format!("{} {}", p.name, p.data_type)).collect();
-        format!("call {}({})", self.name, parameters.join(", "))
+        format!("call {}({})", self.name, columns_text(&self.parameters))
     }
-}
-
-fn size(expr: &Expr) -> usize {
-    let mut nodes = 0;
-    expr.walk(&mut |_| nodes += 1);
-    nodes
-}
-
-fn is_deterministic(expr: &Expr) -> bool {
-    let mut deterministic = true;
-    expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
-    deterministic
 }
 
 /// A function that is not there.
 pub(crate) fn unknown(functions: &SqlFunctions, name: &[Ident]) -> Diagnostic {
     let last = name.last().map(|n| n.value.as_str()).unwrap_or_default();
-    let diagnostic = Diagnostic::new(code::UNKNOWN_FUNCTION, format!("there is no SQL function '{last}'"));
-    let diagnostic = at_span(diagnostic, span_of(name));
+    let message = format!("there is no SQL function '{last}'");
+    let diagnostic = error_at(code::UNKNOWN_FUNCTION, span_of(name), message);
     match functions.suggest(last) {
         Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
         None => diagnostic.advise("SHOW USER FUNCTIONS lists them"),

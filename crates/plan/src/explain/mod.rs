@@ -89,11 +89,9 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
         }
         Rel::Over { input, partition, frame, aggregates, time } => {
             let schema = input.schema();
-            let calls: Vec<String> =
-                aggregates.iter().map(|(call, name)| alias(&call_text(call, &schema), name)).collect();
             let time = time.as_ref().map_or("arrival".to_string(), |t| Shown(t, &schema).to_string());
             let (partition, frame) = (list(partition, &schema), frame_text(*frame));
-            writeln!(out, "{pad}Over [{}] partition={partition} order={time} {frame}", calls.join(", "))
+            writeln!(out, "{pad}Over [{}] partition={partition} order={time} {frame}", calls_text(aggregates, &schema))
         }
         Rel::Unnest { input, collection, outer, .. } => {
             let outer = if *outer { " outer" } else { "" };
@@ -114,14 +112,12 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
         Rel::Aggregate { input, window, keys, aggregates } => {
             let schema = input.schema();
             let time = window.time.as_ref().map(|t| Shown(t, &schema).to_string()).unwrap_or_default();
-            let calls: Vec<String> =
-                aggregates.iter().map(|(call, name)| alias(&call_text(call, &schema), name)).collect();
             writeln!(
                 out,
                 "{pad}Aggregate window={} keys=[{}] aggregates=[{}]",
                 window.assigner.text(&time),
                 named(keys, &schema),
-                calls.join(", ")
+                calls_text(aggregates, &schema)
             )
         }
     };
@@ -130,6 +126,10 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
 
 fn alias(text: &str, name: &str) -> String {
     if text == name { text.to_string() } else { format!("{text} AS {name}") }
+}
+
+fn calls_text(calls: &[(AggregateCall, String)], schema: &Schema) -> String {
+    calls.iter().map(|(call, name)| alias(&call_text(call, schema), name)).collect::<Vec<_>>().join(", ")
 }
 
 fn call_text(call: &AggregateCall, schema: &Schema) -> String {

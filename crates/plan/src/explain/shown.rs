@@ -61,6 +61,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// Expressions with something between them, in parentheses.
 fn join(f: &mut fmt::Formatter<'_>, operands: &[Expr], schema: &Schema, with: &str) -> fmt::Result {
     f.write_str("(")?;
     for (i, e) in operands.iter().enumerate() {
@@ -70,11 +71,8 @@ fn join(f: &mut fmt::Formatter<'_>, operands: &[Expr], schema: &Schema, with: &s
 }
 
 fn call(f: &mut fmt::Formatter<'_>, name: &str, arguments: &[Expr], schema: &Schema) -> fmt::Result {
-    write!(f, "{}(", name.to_uppercase())?;
-    for (i, e) in arguments.iter().enumerate() {
-        write!(f, "{}{}", if i == 0 { "" } else { ", " }, Shown(e, schema))?;
-    }
-    f.write_str(")")
+    f.write_str(&name.to_uppercase())?;
+    join(f, arguments, schema, ", ")
 }
 
 fn write_literal(f: &mut fmt::Formatter<'_>, value: &Value, data_type: &DataType) -> fmt::Result {

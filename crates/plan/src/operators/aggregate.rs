@@ -69,9 +69,7 @@ impl Aggregation {
             keys: self.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
             components: self.components.iter().map(component).collect(),
             aggregates: self.calls.clone(),
-            order: vec![],
-            condition: None,
-            inputs: vec![],
+            ..StateShape::default()
         }
     }
 }

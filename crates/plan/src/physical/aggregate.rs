@@ -96,7 +96,11 @@ impl Planner {
         let bounds = first + components.outputs.len();
         if let Some(time) = &window.time {
             columns.extend(match is_attached {
-                true => attached_columns(first - 1, bounds, &time.data_type),
+                // The start of an attached window is a key.
+                true => {
+                    let start = Expr::column(first - 1, DataType::Timestamp(3), false);
+                    window_with_start(start, bounds, &time.data_type)
+                }
                 false => window_columns(bounds, &time.data_type),
             });
         }
@@ -110,14 +114,13 @@ impl Planner {
             }
             _ => Combination::Recompute,
         };
-        let (timeline, outputs, calls) = (window.timeline, components.outputs, components.calls);
         self.aggregations.push(Aggregation {
             assigner,
-            timeline,
+            timeline: window.timeline,
             keys: fields,
             components: kinds,
-            outputs,
-            calls,
+            outputs: components.outputs,
+            calls: components.calls,
             combination,
         });
         Ok(Branch::new(PipelineInput::Aggregation(aggregation), columns))
@@ -291,19 +294,12 @@ fn is_below(expr: &Expr, width: usize) -> bool {
 /// `window_start`, `window_end` and `window_time` over an output whose two window columns begin at `first`.
 fn window_columns(first: usize, time_type: &DataType) -> [Expr; 3] {
     // The bounds of count windows over TIMESTAMP_LTZ are instants, which are shown in local time.
-    let start = Expr::column(first, time_type.clone(), false).cast_to(DataType::Timestamp(3));
-    let [end, time] = end_columns(first + 1, time_type);
-    [start, end, time]
+    window_with_start(Expr::column(first, time_type.clone(), false), first + 1, time_type)
 }
 
-/// The same of an attached window, whose start is a key.
-fn attached_columns(start: usize, end: usize, time_type: &DataType) -> [Expr; 3] {
-    let [end, time] = end_columns(end, time_type);
-    [Expr::column(start, DataType::Timestamp(3), false), end, time]
-}
-
-fn end_columns(end: usize, time_type: &DataType) -> [Expr; 2] {
+/// The same of windows that start there and end at column `end`.
+fn window_with_start(start: Expr, end: usize, time_type: &DataType) -> [Expr; 3] {
     let end = Expr::column(end, time_type.clone(), false);
     let time = end.clone().plus_ms(-1);
-    [end.cast_to(DataType::Timestamp(3)), time]
+    [start.cast_to(DataType::Timestamp(3)), end.cast_to(DataType::Timestamp(3)), time]
 }

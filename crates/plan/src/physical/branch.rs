@@ -98,17 +98,5 @@ impl Branch {
 
 /// Whether an expression is computed where it is used, however often that is.
 pub(super) fn is_inlined(expr: &Expr) -> bool {
-    size(expr) <= INLINE_NODES && is_deterministic(expr)
-}
-
-fn is_deterministic(expr: &Expr) -> bool {
-    let mut deterministic = true;
-    expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
-    deterministic
-}
-
-fn size(expr: &Expr) -> usize {
-    let mut nodes = 0;
-    expr.walk(&mut |_| nodes += 1);
-    nodes
+    expr.size() <= INLINE_NODES && expr.is_deterministic()
 }

@@ -23,38 +23,26 @@ pub(super) struct Path<'a> {
 
 impl<'a> Path<'a> {
     /// `None` for relations that are no such chain, or whose expressions are better computed one after the other.
+    #[recursive::recursive]
     pub(super) fn of(rel: &'a Rel) -> Option<Path<'a>> {
-        let (mut steps, mut below) = (Vec::new(), rel);
-        let common = loop {
-            match below {
-                Rel::Common(common) => break common,
-                Rel::Filter { input, .. } | Rel::Project { input, .. } => {
-                    steps.push(below);
-                    below = input;
-                }
-                _ => return None,
+        let path = match rel {
+            Rel::Common(common) => Path { common, predicate: None, columns: columns_of(common.schema()) },
+            Rel::Filter { input, predicate } => {
+                let below = Path::of(input)?;
+                let more = predicate.clone().substitute(&below.columns);
+                let predicate = match below.predicate {
+                    Some(before) => Expr::all(vec![before, more]),
+                    None => more,
+                };
+                Path { predicate: Some(predicate), ..below }
             }
+            Rel::Project { input, columns } => {
+                let below = Path::of(input)?;
+                Path { columns: columns.iter().map(|(e, _)| e.clone().substitute(&below.columns)).collect(), ..below }
+            }
+            _ => return None,
         };
-        let mut path = Path { common, predicate: None, columns: columns_of(common.schema()) };
-        for step in steps.into_iter().rev() {
-            match step {
-                Rel::Filter { predicate, .. } => {
-                    let more = predicate.clone().substitute(&path.columns);
-                    path.predicate = Some(match path.predicate.take() {
-                        Some(before) => Expr::all(vec![before, more]),
-                        None => more,
-                    });
-                }
-                Rel::Project { columns, .. } => {
-                    path.columns = columns.iter().map(|(e, _)| e.clone().substitute(&path.columns)).collect();
-                }
-                _ => return None,
-            }
-            if !path.columns.iter().chain(&path.predicate).all(is_inlined) {
-                return None;
-            }
-        }
-        Some(path)
+        path.columns.iter().chain(&path.predicate).all(is_inlined).then_some(path)
     }
 
     fn does_the_same_as(&self, other: &Path<'_>) -> bool {

@@ -91,8 +91,7 @@ impl Planner {
         if let Some((_, sink)) = self.late_sinks.iter().find(|(table, _)| table == into) {
             return *sink;
         }
-        let fields = into.writable().into_iter().map(|i| into.columns[i].field.clone()).collect();
-        self.sinks.push(SinkPlan { table: Some(into.clone()), schema: Schema::new(fields), limit: None });
+        self.sinks.push(SinkPlan { table: Some(into.clone()), schema: into.written(), limit: None });
         self.late_sinks.push((into.clone(), self.sinks.len() - 1));
         self.sinks.len() - 1
     }

@@ -91,10 +91,7 @@ impl Planner {
             other => (other, None),
         };
         let (table, schema) = match &insert.target {
-            Target::Table(table) => {
-                let fields = table.writable().into_iter().map(|i| table.columns[i].field.clone()).collect();
-                (Some(table.clone()), Schema::new(fields))
-            }
+            Target::Table(table) => (Some(table.clone()), table.written()),
             Target::Result => (None, query.schema()),
         };
         let mut query = query.clone();
@@ -278,10 +275,8 @@ impl Planner {
                 self.sources[index].needs_time = true;
             }
         }
-        let mut watermarks: Vec<Option<SourceWatermark>> = Vec::new();
-        for source in &mut self.sources {
-            watermarks.push(source.watermark()?);
-        }
+        let mut watermarks =
+            self.sources.iter_mut().map(SourceBuilder::watermark).collect::<Result<Vec<_>, Diagnostic>>()?;
         for pipeline in &mut pipelines {
             if let PipelineInput::Source(index) = pipeline.input {
                 let source = &mut self.sources[index];
@@ -291,9 +286,9 @@ impl Planner {
         }
         for (source, watermark) in self.sources.iter_mut().zip(&mut watermarks) {
             if let Some(watermark) = watermark {
-                watermark.time = source.narrow_all(watermark.time.clone());
+                watermark.time = source.narrow(watermark.time.clone(), None);
                 if let WatermarkRule::Expression(e) = &mut watermark.rule {
-                    *e = source.narrow_all(e.clone());
+                    *e = source.narrow(e.clone(), None);
                 }
             }
         }
@@ -333,19 +328,9 @@ impl Planner {
                 used[source] = true;
             }
         }
-        let mut number = 0;
-        let numbers: Vec<usize> = used
-            .iter()
-            .map(|used| {
-                number += usize::from(*used);
-                number.wrapping_sub(1)
-            })
-            .collect();
-        let mut index = 0;
-        self.sources.retain(|_| {
-            index += 1;
-            used[index - 1]
-        });
+        let numbers = prune::renumbering(&used);
+        let mut used = used.into_iter();
+        self.sources.retain(|_| used.next().unwrap_or(false));
         for pipeline in &mut self.pipelines {
             if let PipelineInput::Source(source) = &mut pipeline.input {
                 *source = numbers[*source];
@@ -370,12 +355,8 @@ impl Pipeline {
             }
         }
         if let PipelineEnd::Aggregate { time, keys, updates, .. } = &mut self.end {
-            time.iter_mut().for_each(&mut apply);
-            keys.iter_mut().for_each(&mut apply);
-            for update in updates {
-                update.argument.iter_mut().for_each(&mut apply);
-                update.guard.iter_mut().for_each(&mut apply);
-            }
+            time.iter_mut().chain(keys).for_each(&mut apply);
+            updates.iter_mut().flat_map(|u| u.argument.iter_mut().chain(&mut u.guard)).for_each(&mut apply);
         }
     }
 

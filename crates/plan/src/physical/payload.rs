@@ -73,7 +73,7 @@ impl<'a> Payload<'a> {
     /// Leaves the rows of a branch out where one of the `columns` is NULL.
     pub(super) fn leave_out_nulls(&self, columns: &[usize], branch: &mut Branch) {
         let nullable = columns.iter().map(|&column| &self.columns[column]).filter(|value| value.nullable);
-        nullable.for_each(|value| branch.filter(&value.clone().is_not_null()));
+        nullable.for_each(|value| branch.filter(&value.clone().not_null()));
     }
 
     /// Components whose arguments and guards are computed before the exchange.
@@ -86,17 +86,11 @@ impl<'a> Payload<'a> {
             // An argument is only computed for the rows that its guard admits.
             let argument = update.argument.as_ref().map(|argument| match &update.guard {
                 None => self.column(argument),
-                Some(guard) => self.column(&only_if(guard, argument)),
+                Some(guard) => self.column(&argument.clone().only_if(guard.clone())),
             });
             kinds.push(kind);
             updates.push(ComponentUpdate { argument, guard });
         }
         SlotAggregates { components: kinds, updates, outputs, calls }
     }
-}
-
-fn only_if(guard: &Expr, value: &Expr) -> Expr {
-    let null = Expr::null(value.data_type.clone());
-    let case = ExprKind::Case(vec![(guard.clone(), value.clone())], Box::new(null));
-    Expr::new(case, value.data_type.clone(), true).at(value.span)
 }

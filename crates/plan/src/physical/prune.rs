@@ -15,7 +15,8 @@ fn within(rel: Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     match rel {
         // Each place needs columns of its own: it keeps all of them.
         Rel::Common(common) => {
-            let common = changed.once(&common, |changed, rel| within(rel.clone(), &all_of(rel), changed));
+            let all = vec![true; needed.len()];
+            let common = changed.once(&common, |changed, rel| within(rel.clone(), &all, changed));
             select(Rel::Common(common), &positions(needed))
         }
         Rel::Scan { .. } | Rel::Values { .. } => select(rel, &positions(needed)),
@@ -126,10 +127,6 @@ impl Side {
     }
 }
 
-fn all_of(rel: &Rel) -> Vec<bool> {
-    vec![true; rel.schema().fields.len()]
-}
-
 fn nothing_of(rel: &Rel) -> Vec<bool> {
     vec![false; rel.schema().fields.len()]
 }
@@ -144,7 +141,7 @@ fn positions(needed: &[bool]) -> Vec<usize> {
 }
 
 /// Positions of columns after others have been left out.
-fn renumbering(kept: &[bool]) -> Vec<usize> {
+pub(super) fn renumbering(kept: &[bool]) -> Vec<usize> {
     let mut next = 0;
     let number = |kept: &bool| {
         let number = next;

@@ -76,27 +76,20 @@ impl SourceBuilder {
         Ok(Some(SourceWatermark { time, rule, idle_timeout_ms }))
     }
 
-    /// Replaces the computed event time by the appended column and the rest as [`SourceBuilder::narrow_all`] does.
-    pub(super) fn narrow(&mut self, expr: Expr, time: Option<&Expr>) -> Expr {
+    /// Replaces the computed event time by the appended column, and columns of the table and fields of its rows by the source's columns.
+    pub(super) fn narrow(&mut self, mut expr: Expr, time: Option<&Expr>) -> Expr {
         if time.is_some_and(|t| same_computation(t, &expr)) {
             return Expr { kind: ExprKind::Column(TIME_COLUMN), ..expr };
         }
         match self.path_of(&expr) {
             Some(path) => self.leaf(path, &expr),
-            None => self.narrow_children(expr, time),
+            None => {
+                for child in expr.children_mut() {
+                    *child = self.narrow(child.take(), time);
+                }
+                expr
+            }
         }
-    }
-
-    /// Replaces columns of the table and fields of its rows by the source's columns.
-    pub(super) fn narrow_all(&mut self, expr: Expr) -> Expr {
-        self.narrow(expr, None)
-    }
-
-    fn narrow_children(&mut self, mut expr: Expr, time: Option<&Expr>) -> Expr {
-        for child in expr.children_mut() {
-            *child = self.narrow(child.take(), time);
-        }
-        expr
     }
 
     fn path_of(&self, expr: &Expr) -> Option<Vec<usize>> {
@@ -120,10 +113,7 @@ impl SourceBuilder {
     }
 
     pub(super) fn finish(self, watermark: Option<SourceWatermark>, phase: usize) -> Result<SourcePlan, Diagnostic> {
-        let mut columns = Vec::new();
-        for path in &self.paths {
-            columns.push(self.column(path)?);
-        }
+        let columns = self.paths.iter().map(|path| self.column(path)).collect::<Result<_, _>>()?;
         let scan = match self.scan {
             // Constant rows keep only the columns that are used.
             ScanKind::Values(rows) => ScanKind::Values(

@@ -36,7 +36,7 @@ fn change_within(rel: &mut Rel, zone: Zone, changed: &mut Changed) {
         change_within(input, zone, changed);
     }
     for expr in rel.expressions_mut() {
-        change(expr, bounds_in_local_time);
+        *expr = bounds_in_local_time(expr.take());
     }
     let (time, timeline) = match rel {
         Rel::Windowed { assigner: WindowAssigner::Count { .. }, .. } => return,
@@ -47,7 +47,7 @@ fn change_within(rel: &mut Rel, zone: Zone, changed: &mut Changed) {
         },
         Rel::Join { strategy: JoinStrategy::Window { left_time, right_time, timeline }, .. } => {
             if is_instant(right_time) {
-                change(right_time, local);
+                *right_time = local(right_time.take());
             }
             (left_time, timeline)
         }
@@ -56,15 +56,11 @@ fn change_within(rel: &mut Rel, zone: Zone, changed: &mut Changed) {
     if !is_instant(time) {
         return;
     }
-    change(time, local);
+    *time = local(time.take());
     *timeline = Timeline::Local(zone);
     if let Rel::Windowed { .. } | Rel::Aggregate { .. } = rel {
         window_time_as_instant(rel);
     }
-}
-
-fn change(expr: &mut Expr, change: impl FnOnce(Expr) -> Expr) {
-    *expr = change(expr.take());
 }
 
 fn is_instant(expr: &Expr) -> bool {
@@ -76,7 +72,7 @@ fn window_time_as_instant(rel: &mut Rel) {
     let schema = rel.schema();
     let mut columns = columns_of(&schema);
     if let Some(time) = columns.last_mut() {
-        change(time, |time| time.cast_to(DataType::TimestampLtz(3)));
+        *time = time.take().cast_to(DataType::TimestampLtz(3));
     }
     let columns = columns.into_iter().zip(schema.fields).map(|(e, field)| (e, field.name)).collect();
     *rel = Rel::Project { input: Box::new(rel.take()), columns };
@@ -96,7 +92,7 @@ fn bounds_in_local_time(mut expr: Expr) -> Expr {
         return local(operand.take()).cast_to(data_type);
     }
     for child in expr.children_mut() {
-        change(child, bounds_in_local_time);
+        *child = bounds_in_local_time(child.take());
     }
     expr
 }

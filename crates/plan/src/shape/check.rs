@@ -23,47 +23,39 @@ pub(super) struct Difference {
 }
 
 impl PlanShape {
-    /// Checks that this plan keeps what `kept`, the shape of an earlier one, does: part for part, in the same order.
-    ///
-    /// # Errors
-    /// When it keeps something else: the first cause is told.
-    pub(super) fn check(&self, kept: &PlanShape) -> Result<(), Mismatch> {
+    /// What has changed if this plan does not keep what `kept`, the shape of an earlier one, does: part for part, in the same order. The
+    /// first cause is told.
+    pub(super) fn change(&self, kept: &PlanShape) -> Option<String> {
         let mut changed = changes(&self.aggregations, &kept.aggregations);
         changed.extend(changes(&self.operators, &kept.operators));
         // The cause is told before what only follows from it.
-        changed.sort_by_key(Change::rank);
-        if let Some(change) = changed.first() {
-            return Err(Mismatch(change.to_string()));
+        if let Some((_, message)) = changed.into_iter().min_by_key(|(rank, _)| *rank) {
+            return Some(message);
         }
         if self.time_zone != kept.time_zone {
-            let message = format!(
+            return Some(format!(
                 "the state was made with the time zone {}, and 'table.local-time-zone' is {} now",
                 kept.time_zone, self.time_zone
-            );
-            return Err(Mismatch(message));
+            ));
         }
         if self.sources != kept.sources {
             let tables = |shape: &PlanShape| list(shape.sources.iter().map(|source| &*source.from.text));
-            return Err(Mismatch(match self.sources.is_empty() {
+            return Some(match self.sources.is_empty() {
                 true => format!("the query read {}, and does not any more", tables(kept)),
                 false => format!("the query read {}, and reads {} now", tables(kept), tables(self)),
-            }));
+            });
         }
-        let mut sinks = self.sinks.iter().zip(&kept.sinks);
-        match sinks.find(|(now, kept)| now != kept) {
-            Some((now, kept)) if now.table == kept.table => {
+        let places = 0..self.sinks.len().max(kept.sinks.len());
+        places.map(|i| (self.sinks.get(i), kept.sinks.get(i))).find_map(|sinks| match sinks {
+            (Some(now), Some(kept)) if now == kept => None,
+            (Some(now), Some(kept)) if now.table == kept.table => {
                 let (from, is_from) = (texts(&kept.from), texts(&now.from));
-                Err(Mismatch(format!("{} read {from}, and reads {is_from} now", kept.name())))
+                Some(format!("{} read {from}, and reads {is_from} now", kept.name()))
             }
-            Some((now, kept)) => Err(Mismatch(format!("{} stands where {} was", now.name(), kept.name()))),
-            None if self.sinks.len() > kept.sinks.len() => {
-                Err(Mismatch(format!("{} is new", self.sinks[kept.sinks.len()].name())))
-            }
-            None if self.sinks.len() < kept.sinks.len() => {
-                Err(Mismatch(format!("{} is not there any more", kept.sinks[self.sinks.len()].name())))
-            }
-            None => Ok(()),
-        }
+            (Some(now), Some(kept)) => Some(format!("{} stands where {} was", now.name(), kept.name())),
+            (Some(now), None) => Some(format!("{} is new", now.name())),
+            (None, kept) => kept.map(|kept| format!("{} is not there any more", kept.name())),
+        })
     }
 }
 
@@ -76,49 +68,8 @@ impl SinkShape {
     }
 }
 
-/// A state that this plan does not keep as it was.
-enum Change {
-    /// It keeps another one.
-    Other(String, Difference),
-    /// It keeps none.
-    Gone(String),
-    /// The checkpoint has none.
-    New(String),
-}
-
-impl Change {
-    /// Of several changes the one with the lowest rank is told.
-    fn rank(&self) -> u8 {
-        match self {
-            Change::Other(_, difference) => {
-                if difference.follows {
-                    3
-                } else {
-                    0
-                }
-            }
-            Change::Gone(_) => 1,
-            Change::New(_) => 2,
-        }
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Change::Gone(name) => {
-                write!(f, "the checkpoint has the state of the {name}, which the query does not have")
-            }
-            Change::New(name) => write!(f, "the query has the {name}, of which the checkpoint has no state"),
-            Change::Other(name, Difference { field, now, kept, .. }) => {
-                write!(f, "the {name} keeps other state than its checkpoint: {field} changed from {kept} to {now}")
-            }
-        }
-    }
-}
-
-/// What is not the same, place for place.
-fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<Change> {
+/// What is not the same, place for place: the one of the lowest rank is told.
+fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<(u8, String)> {
     let change = |i: usize| match (now.get(i), kept.get(i)) {
         (Some(now), Some(kept)) if now == kept => None,
         (Some(now), Some(kept)) => {
@@ -126,10 +77,18 @@ fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<Change> {
             // Equality decides, whether a field is told or not.
             let other =
                 || Difference { field: "what it keeps".into(), now: now.name(), kept: kept.name(), follows: true };
-            Some(Change::Other(kept.name(), difference.unwrap_or_else(other)))
+            let name = kept.name();
+            let Difference { field, now, kept, follows } = difference.unwrap_or_else(other);
+            let message =
+                format!("the {name} keeps other state than its checkpoint: {field} changed from {kept} to {now}");
+            Some((if follows { 3 } else { 0 }, message))
         }
-        (None, Some(kept)) => Some(Change::Gone(kept.name())),
-        (Some(now), None) => Some(Change::New(now.name())),
+        (None, Some(kept)) => {
+            Some((1, format!("the checkpoint has the state of the {}, which the query does not have", kept.name())))
+        }
+        (Some(now), None) => {
+            Some((2, format!("the query has the {}, of which the checkpoint has no state", now.name())))
+        }
         (None, None) => None,
     };
     (0..now.len().max(kept.len())).filter_map(change).collect()
@@ -217,9 +176,7 @@ impl InputShape {
         found.compare("its side", (port, &other.port), |port| if *port == 0 { "left".into() } else { "right".into() });
         found.compare("the watermark", (watermark, &other.watermark), |w| optional(w.as_ref()));
         found.compare("what multiplies its rows", (&steps[..], &other.steps), texts);
-        let of = |input: &InputShape| {
-            input.keys.iter().filter_map(|&key| input.values.get(key).cloned()).collect::<Vec<Meaning>>()
-        };
+        let of = |input: &InputShape| input.key_values().cloned().collect::<Vec<Meaning>>();
         found.compare("its key", (&of(self)[..], &of(other)), texts);
         let (now, kept) = (without(filters, &other.filters), without(&other.filters, filters));
         found.compare("the filter before it", (&now[..], &kept), texts);

@@ -41,26 +41,28 @@ impl PlanShape {
             operators: pairs(&self.operators, &kept.operators),
             sinks: pairs(&self.sinks, &kept.sinks),
         };
-        let (now, mut then) = (self.unpaired(&fit), kept.unmet(&fit));
+        let now = self.parts(&fit, |places, new| places[new].is_none());
+        let mut then = kept.parts(&fit, |places, unmet| !places.contains(&Some(unmet)));
         if kept.is_stateless() {
             // What was read is read the same way in every zone.
             then.time_zone.clone_from(&self.time_zone);
         }
         let is_all_met = then.sources.is_empty() && then.is_stateless() && then.sinks.is_empty();
-        now.nearest(&then).check(&then)?;
-        if !is_all_met {
-            return Err(Mismatch("the query keeps something else than its checkpoint".into()));
+        let unmet = || (!is_all_met).then(|| "the query keeps something else than its checkpoint".into());
+        if let Some(cause) = now.nearest(&then).change(&then).or_else(unmet) {
+            return Err(Mismatch(cause));
         }
-        let twin = |now: &[StateShape], places: &[Option<usize>], kept: &[StateShape]| {
+        fn twin<'a, T: PartialEq>(now: &'a [T], places: &[Option<usize>], kept: &[T]) -> Option<&'a T> {
             let new = now.iter().zip(places).filter(|(_, place)| place.is_none());
-            new.map(|(shape, _)| shape).find(|shape| kept.contains(shape)).map(StateShape::name)
-        };
-        let twin = twin(&self.aggregations, &fit.aggregations, &kept.aggregations)
+            new.map(|(shape, _)| shape).find(|shape| kept.contains(shape))
+        }
+        let twin_state = twin(&self.aggregations, &fit.aggregations, &kept.aggregations)
             .or_else(|| twin(&self.operators, &fit.operators, &kept.operators));
         // Constant rows, and a table that is read by two clocks, can be in a plan several times.
-        let new_sources = self.sources.iter().zip(&fit.sources).filter(|(_, place)| place.is_none());
-        let twin_source = new_sources.map(|(source, _)| source).find(|source| kept.sources.contains(source));
-        let twin = twin.or_else(|| twin_source.map(|source| format!("source {}", source.from.text)));
+        let twin_source = || twin(&self.sources, &fit.sources, &kept.sources);
+        let twin = twin_state
+            .map(StateShape::name)
+            .or_else(|| twin_source().map(|source| format!("source {}", source.from.text)));
         match twin {
             Some(name) => Err(Mismatch(format!(
                 "the query has the {name} more often than the checkpoint, so it cannot be told which of them goes on; run the \
@@ -84,34 +86,18 @@ impl PlanShape {
         self.aggregations.is_empty() && self.operators.is_empty()
     }
 
-    /// What is new.
-    fn unpaired(&self, fit: &Fit) -> PlanShape {
-        fn new<T: Clone>(all: &[T], places: &[Option<usize>]) -> Vec<T> {
-            all.iter().zip(places).filter(|(_, place)| place.is_none()).map(|(part, _)| part.clone()).collect()
+    /// The parts of which `is_left` says so, by what their counterparts are and by their position.
+    fn parts(&self, fit: &Fit, is_left: impl Fn(&[Option<usize>], usize) -> bool) -> PlanShape {
+        fn left<T: Clone>(all: &[T], is_left: impl Fn(usize) -> bool) -> Vec<T> {
+            (0..all.len()).filter(|&place| is_left(place)).map(|place| all[place].clone()).collect()
         }
         PlanShape {
             version: self.version,
             time_zone: self.time_zone.clone(),
-            sources: new(&self.sources, &fit.sources),
-            aggregations: new(&self.aggregations, &fit.aggregations),
-            operators: new(&self.operators, &fit.operators),
-            sinks: new(&self.sinks, &fit.sinks),
-        }
-    }
-
-    /// What was kept and has no counterpart.
-    fn unmet(&self, fit: &Fit) -> PlanShape {
-        fn unmet<T: Clone>(all: &[T], places: &[Option<usize>]) -> Vec<T> {
-            let is_unmet = |place: &usize| !places.contains(&Some(*place));
-            (0..all.len()).filter(is_unmet).map(|place| all[place].clone()).collect()
-        }
-        PlanShape {
-            version: self.version,
-            time_zone: self.time_zone.clone(),
-            sources: unmet(&self.sources, &fit.sources),
-            aggregations: unmet(&self.aggregations, &fit.aggregations),
-            operators: unmet(&self.operators, &fit.operators),
-            sinks: unmet(&self.sinks, &fit.sinks),
+            sources: left(&self.sources, |place| is_left(&fit.sources, place)),
+            aggregations: left(&self.aggregations, |place| is_left(&fit.aggregations, place)),
+            operators: left(&self.operators, |place| is_left(&fit.operators, place)),
+            sinks: left(&self.sinks, |place| is_left(&fit.sinks, place)),
         }
     }
 

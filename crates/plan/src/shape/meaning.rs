@@ -196,8 +196,7 @@ pub(crate) fn field_of(row: Digest, data_type: &DataType, field: usize) -> Diges
 /// `a > b` is `b < a`, and the operands of `=` have no order.
 fn compared(op: CompareOp, left: Digest, right: Digest) -> Digest {
     let (op, left, right) = match op {
-        CompareOp::Greater => (CompareOp::Less, right, left),
-        CompareOp::GreaterEqual => (CompareOp::LessEqual, right, left),
+        CompareOp::Greater | CompareOp::GreaterEqual => (op.mirrored(), right, left),
         CompareOp::Equal | CompareOp::NotEqual if right < left => (op, right, left),
         _ => (op, left, right),
     };

@@ -43,7 +43,7 @@ pub struct PlanShape {
 }
 
 /// What a stateful operator keeps.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StateShape {
     /// What it is: `windowed aggregation`, `window join`, …
     pub operator: String,
@@ -85,7 +85,7 @@ pub struct ComponentShape {
 }
 
 /// How rows come to a stateful operator.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct InputShape {
     /// Which input of a join: 0 is the left one.
     pub port: usize,
@@ -127,7 +127,7 @@ impl PartialEq for SinkShape {
 }
 
 /// Something that is compared by what it means.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Meaning {
     /// Equal for equal meanings: 128 bits in hexadecimal digits.
     pub is: String,
@@ -141,11 +141,18 @@ impl PartialEq for Meaning {
     }
 }
 
+impl InputShape {
+    /// The keys among its values.
+    fn key_values(&self) -> impl Iterator<Item = &Meaning> {
+        self.keys.iter().filter_map(|&key| self.values.get(key))
+    }
+}
+
 impl StateShape {
     /// A name for messages: what it is, and what its keys are.
     pub fn name(&self) -> String {
         let Some(first) = self.inputs.first() else { return self.operator.clone() };
-        let keys: Vec<&str> = first.keys.iter().filter_map(|&key| Some(first.values.get(key)?.text.as_str())).collect();
+        let keys: Vec<&str> = first.key_values().map(|key| key.text.as_str()).collect();
         match keys.as_slice() {
             [] => self.operator.clone(),
             keys => format!("{} by {}", self.operator, keys.join(", ")),

@@ -5,7 +5,6 @@ use super::{ComponentShape, InputShape, Meaning, PlanShape, SHAPE_VERSION, SinkS
 use crate::expansion::Brought;
 use crate::explain::shown::Shown;
 use crate::expr::Expr;
-use crate::keyed::arriving;
 use crate::logical::Table;
 use crate::operators::filter::conjuncts;
 use crate::pipeline::*;
@@ -18,15 +17,15 @@ impl PlanShape {
         let mut walk = Walk {
             plan,
             aggregations: plan.aggregations.iter().map(Aggregation::state).collect(),
-            operators: plan.operators.iter().map(of_operator).collect(),
+            inputs: vec![Vec::new(); plan.operators.len()],
             lookups: vec![Vec::new(); plan.lookups.len()],
             sinks: vec![Vec::new(); plan.sinks.len()],
             written: vec![Vec::new(); plan.sinks.len()],
         };
         // Every input of a part comes before the pipelines that read its output.
         plan.pipelines.iter().for_each(|pipeline| walk.pipeline(pipeline));
-        let Walk { aggregations, mut operators, sinks, written, .. } = walk;
-        plan.operators.iter().zip(&mut operators).for_each(|(operator, state)| show_names(operator, state));
+        let operators = (0..plan.operators.len()).map(|operator| walk.operator(operator)).collect();
+        let Walk { aggregations, sinks, written, .. } = walk;
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
         let source = |source: &SourcePlan| SourceShape {
             from: of_source(source).shown(source.name()),
@@ -55,7 +54,8 @@ impl PlanShape {
 struct Walk<'a> {
     plan: &'a QueryPlan,
     aggregations: Vec<StateShape>,
-    operators: Vec<StateShape>,
+    /// What comes to each keyed operator.
+    inputs: Vec<Vec<InputShape>>,
     /// What each lookup table is made of.
     lookups: Vec<Vec<Digest>>,
     sinks: Vec<Vec<Meaning>>,
@@ -105,18 +105,16 @@ impl Walk<'_> {
                 (input.port, input.late_after_ms) = (*port, *reach_ms);
                 input.keys.clone_from(keys);
                 input.time = time.and_then(|time| input.values.get(time).cloned());
-                add(&mut self.operators[*operator].inputs, input, sorted_by);
+                add(&mut self.inputs[*operator], input, sorted_by);
             }
             PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
                 input.time = time.as_ref().map(|time| shown(time, &columns, &schema));
                 input.keys = (0..keys.len()).collect();
                 keys.iter().for_each(|key| input.take(key, &columns, &schema));
                 for ComponentUpdate { argument, guard } in updates {
-                    match argument {
-                        Some(argument) => input.take(argument, &columns, &schema),
-                        None => input.take(&Expr::boolean(true), &columns, &schema),
+                    for value in [argument, guard] {
+                        input.take(value.as_ref().unwrap_or(&Expr::boolean(true)), &columns, &schema);
                     }
-                    input.take(guard.as_ref().unwrap_or(&Expr::boolean(true)), &columns, &schema);
                 }
                 add(&mut self.aggregations[*aggregation].inputs, input, sorted_by);
             }
@@ -126,79 +124,64 @@ impl Walk<'_> {
     /// What a pipeline begins with.
     fn input(&self, pipeline: &Pipeline) -> Rows {
         let mut schema = pipeline.schema.clone();
-        let width = schema.fields.len();
-        // For messages: what is put out first has the names of what came in.
-        for (field, name) in schema.fields.iter_mut().zip(self.names_of_output(pipeline.input)) {
-            field.name = name;
-        }
-        // The columns that show accumulators have a meaning of their own: which one they show, and how.
-        let output_of = |state: &StateShape, first: usize, outputs: &[ComponentOutput]| {
-            let state_digest = of_state(state);
-            let column = |i: usize| {
-                let column = Digester::new("output").digest(state_digest);
-                match i.checked_sub(first).and_then(|i| outputs.get(i)) {
-                    Some(output) => column.number(output.component as i64).text(&output.finish.name()).end(),
-                    // Columns before the outputs are counted from the first one, those behind them from the last.
-                    None if i < first => column.text("before").number(i as i64).end(),
-                    None => column.text("behind").number((i - first - outputs.len()) as i64).end(),
-                }
-            };
-            (state_digest.shown(state.name()), (0..width).map(column).map(Known::Value).collect())
-        };
-        let (from, columns, watermark) = match pipeline.input {
+        let (columns, input) = match pipeline.input {
             PipelineInput::Source(source) => {
                 let source = &self.plan.sources[source];
-                let columns = known_columns(source, width);
-                (of_source(source).shown(source.name()), columns, watermark(source))
+                let (from, watermark) = (of_source(source).shown(source.name()), watermark(source));
+                let columns = known_columns(source, schema.fields.len());
+                (columns, InputShape { from, watermark, ..InputShape::default() })
             }
-            PipelineInput::Aggregation(a) => {
-                let Aggregation { keys, outputs, .. } = &self.plan.aggregations[a];
-                let (from, columns) = output_of(&self.aggregations[a], keys.len(), outputs);
-                (from, columns, None)
+            PipelineInput::Aggregation(aggregation) => {
+                let Aggregation { keys, outputs, .. } = &self.plan.aggregations[aggregation];
+                output(&self.aggregations[aggregation], (keys.len(), true), outputs, &mut schema)
             }
-            PipelineInput::Operator(o) => {
-                let KeyedOperator { kind, keys, inputs, .. } = &self.plan.operators[o];
-                let outputs = kind.keyed().aggregates().map_or(&[][..], |aggregates| &aggregates.outputs);
-                let first = match kind.keyed().shows_keys() {
+            PipelineInput::Operator(operator) => {
+                let KeyedOperator { kind, keys, inputs, .. } = &self.plan.operators[operator];
+                let kind = kind.keyed();
+                let outputs = kind.aggregates().map_or(&[][..], |aggregates| &aggregates.outputs);
+                let first = match kind.shows_keys() {
                     true => keys.len(),
                     false => inputs.iter().map(|input| input.schema.fields.len()).sum(),
                 };
-                let (from, columns) = output_of(&self.operators[o], first, outputs);
-                (from, columns, None)
+                output(&self.operator(operator), (first, kind.shows_keys()), outputs, &mut schema)
             }
-        };
-        let input = InputShape {
-            port: 0,
-            from,
-            watermark,
-            steps: vec![],
-            filters: vec![],
-            time: None,
-            late_after_ms: None,
-            keys: vec![],
-            values: vec![],
-            types: vec![],
         };
         Rows { schema, columns, input }
     }
 
-    /// Names of the first columns of an output: those of the keys, or of the columns that were brought.
-    fn names_of_output(&self, input: PipelineInput) -> Vec<String> {
-        let texts = |input: &InputShape, columns: &[usize]| -> Vec<String> {
-            columns.iter().filter_map(|&i| Some(input.values.get(i)?.text.clone())).collect()
-        };
-        let (state, only_keys) = match input {
-            PipelineInput::Source(_) => return vec![],
-            PipelineInput::Aggregation(a) => (&self.aggregations[a], true),
-            PipelineInput::Operator(o) => (&self.operators[o], self.plan.operators[o].kind.keyed().shows_keys()),
-        };
-        let of_port = |port: usize| state.inputs.iter().find(|input| input.port == port);
-        match only_keys {
-            true => of_port(0).map_or_else(Vec::new, |input| texts(input, &input.keys)),
-            false => {
-                let ports = (0..2).filter_map(of_port);
-                ports.flat_map(|input| texts(input, &(0..input.values.len()).collect::<Vec<_>>())).collect()
-            }
+    /// What a keyed operator keeps, with the inputs that have been seen. Their columns have the names of what comes in.
+    fn operator(&self, operator: usize) -> StateShape {
+        let (operator, inputs) = (&self.plan.operators[operator], self.inputs[operator].clone());
+        let mut fields = Vec::new();
+        for (port, input) in operator.inputs.iter().enumerate() {
+            let first = inputs.iter().find(|shape| shape.port == port);
+            fields.extend(input.schema.fields.iter().enumerate().map(|(i, field)| {
+                let name = first.and_then(|shape| shape.values.get(i)).map_or(&field.name, |value| &value.text);
+                Field::new(name, field.data_type.clone(), field.nullable)
+            }));
+        }
+        let both = Schema::new(fields);
+        let over_positions = |expr: &Expr| shown(expr, &[], &both);
+        let kind = operator.kind.keyed();
+        let (name, constants) = kind.state();
+        let (components, aggregates) = kind.aggregates().map_or_else(Default::default, |aggregates| {
+            let component = |(accumulator, update): (&Accumulator, &ComponentUpdate)| ComponentShape {
+                accumulator: accumulator.name(),
+                argument: update.argument.as_ref().map(over_positions),
+                guard: update.guard.as_ref().map(over_positions),
+            };
+            let components = aggregates.components.iter().zip(&aggregates.updates).map(component);
+            (components.collect(), aggregates.calls.clone())
+        });
+        StateShape {
+            operator: name.into(),
+            parameters: parameters(constants, operator.timeline),
+            keys: operator.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
+            components,
+            aggregates,
+            order: kind.order().iter().map(sort_text).collect(),
+            condition: kind.residual().map(over_positions),
+            inputs,
         }
     }
 
@@ -323,47 +306,35 @@ fn watermark(source: &SourcePlan) -> Option<Meaning> {
     })
 }
 
-fn of_operator(operator: &KeyedOperator) -> StateShape {
-    of_operator_over(operator, &Schema::new(arriving(&operator.inputs).collect()))
-}
-
-/// With these names of its inputs' columns.
-fn of_operator_over(operator: &KeyedOperator, both: &Schema) -> StateShape {
-    let (name, constants) = operator.kind.keyed().state();
-    let over_positions = |expr: &Expr| shown(expr, &[], both);
-    let (components, aggregates) = operator.kind.keyed().aggregates().map_or_else(Default::default, |aggregates| {
-        let component = |(accumulator, update): (&Accumulator, &ComponentUpdate)| ComponentShape {
-            accumulator: accumulator.name(),
-            argument: update.argument.as_ref().map(over_positions),
-            guard: update.guard.as_ref().map(over_positions),
-        };
-        (aggregates.components.iter().zip(&aggregates.updates).map(component).collect(), aggregates.calls.clone())
-    });
-    StateShape {
-        operator: name.into(),
-        parameters: parameters(constants, operator.timeline),
-        keys: operator.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
-        components,
-        aggregates,
-        order: operator.kind.keyed().order().iter().map(sort_text).collect(),
-        condition: operator.kind.keyed().residual().map(over_positions),
-        inputs: vec![],
+/// What the columns of a state's output mean, and where they are from: up to `first` the keys, or all columns that were brought, which
+/// have the names of what came in; then what shows accumulators.
+fn output(
+    state: &StateShape,
+    (first, shows_keys): (usize, bool),
+    outputs: &[ComponentOutput],
+    schema: &mut Schema,
+) -> (Vec<Known>, InputShape) {
+    let ports = (0..2).filter_map(|port| state.inputs.iter().find(|input| input.port == port));
+    let brought: Vec<&Meaning> = match shows_keys {
+        true => ports.flat_map(InputShape::key_values).collect(),
+        false => ports.flat_map(|input| &input.values).collect(),
+    };
+    for (field, meaning) in schema.fields.iter_mut().zip(brought) {
+        field.name.clone_from(&meaning.text);
     }
-}
-
-/// Puts the names of columns into the texts of what is computed over their positions.
-fn show_names(operator: &KeyedOperator, state: &mut StateShape) {
-    let mut fields = Vec::new();
-    for (port, input) in operator.inputs.iter().enumerate() {
-        let first = state.inputs.iter().find(|shape| shape.port == port);
-        fields.extend(input.schema.fields.iter().enumerate().map(|(i, field)| {
-            let name = first.and_then(|shape| shape.values.get(i)).map_or(&field.name, |value| &value.text);
-            Field::new(name, field.data_type.clone(), field.nullable)
-        }));
-    }
-    let both = Schema::new(fields);
-    let renamed = of_operator_over(operator, &both);
-    (state.condition, state.components) = (renamed.condition, renamed.components);
+    let digest = of_state(state);
+    // The columns that show accumulators have a meaning of their own: which one they show, and how.
+    let column = |i: usize| {
+        let column = Digester::new("output").digest(digest);
+        Known::Value(match i.checked_sub(first).map(|i| outputs.get(i).ok_or_else(|| i - outputs.len())) {
+            Some(Ok(output)) => column.number(output.component as i64).text(&output.finish.name()).end(),
+            // Columns before the outputs are counted from the first one, those behind them from the last.
+            Some(Err(behind)) => column.text("behind").number(behind as i64).end(),
+            None => column.text("before").number(i as i64).end(),
+        })
+    };
+    let columns = (0..schema.fields.len()).map(column).collect();
+    (columns, InputShape { from: digest.shown(state.name()), ..InputShape::default() })
 }
 
 fn sort_text(column: &SortColumn) -> String {

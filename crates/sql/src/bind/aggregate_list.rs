@@ -1,6 +1,6 @@
 //! What of a SELECT is computed from several rows: the binder of expressions collects it here, and leaves markers.
 
-use super::markers::{Bound, GROUPING_MARK, MARK, unplaced, without_places};
+use super::markers::{Bound, GROUPING_MARK, MARK, without_places};
 use super::over_list::OverList;
 use super::scope::Windows;
 use super::window_kind::WindowKind;
@@ -43,7 +43,7 @@ impl AggregateList {
 
     /// Adds GROUPING over keys and returns its marker.
     pub fn add_grouping(&mut self, keys: Vec<Expr>, span: Span) -> Expr {
-        self.groupings.push(keys.into_iter().map(unplaced).collect());
+        self.groupings.push(keys.into_iter().map(Expr::unplaced).collect());
         Expr::column(GROUPING_MARK + self.groupings.len() - 1, DataType::BigInt, false).at(span)
     }
 
@@ -74,7 +74,7 @@ pub(crate) struct GroupWindow {
 impl GroupWindow {
     /// Whether both are the same windows of the same time.
     pub fn is_same(&self, other: &GroupWindow) -> bool {
-        self.windows == other.windows && unplaced(self.time.clone()) == unplaced(other.time.clone())
+        self.windows == other.windows && self.time.clone().unplaced() == other.time.clone().unplaced()
     }
 
     /// The window of the aggregation.

@@ -25,19 +25,17 @@ pub(crate) fn plain_arguments(function: &ast::Function) -> Result<Vec<&ast::Expr
             return Err(unsupported("a subquery as an argument", span_of(&**query), "compute the value in the query"));
         }
     };
-    let mut plain = Vec::with_capacity(list.args.len());
-    for argument in &list.args {
-        match argument {
-            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => plain.push(expr),
-            ast::FunctionArg::Unnamed(_) => {
-                let message = format!("`*` is not an argument of {}", function.name);
-                return Err(error(code::TYPE_MISMATCH, span_of(&function.name), message).advise("name the columns"));
-            }
-            _ => {
-                let advice = "give the arguments in order";
-                return Err(unsupported("an argument by name", span_of(&function.name), advice));
-            }
+    list.args.iter().map(|argument| plain_argument(function, argument)).collect()
+}
+
+fn plain_argument<'a>(function: &ast::Function, argument: &'a ast::FunctionArg) -> Result<&'a ast::Expr, Diagnostic> {
+    let place = span_of(&function.name);
+    match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
+        ast::FunctionArg::Unnamed(_) => {
+            let message = format!("`*` is not an argument of {}", function.name);
+            Err(error(code::TYPE_MISMATCH, place, message).advise("name the columns"))
         }
+        _ => Err(unsupported("an argument by name", place, "give the arguments in order")),
     }
-    Ok(plain)
 }

@@ -4,6 +4,7 @@ use super::aggregate;
 use super::arguments::{function_name, plain_arguments};
 use super::expression::{Binder, unit_literal};
 use super::place::{error, from_parser, span_of, unsupported};
+use super::window::in_milliseconds;
 use super::window_kind::{self, WindowKind};
 use crate::diagnostics::nearest;
 use crate::functions::{self, aggregate_names, find_aggregate};
@@ -80,15 +81,12 @@ impl Binder<'_> {
             "TABLE" | "DESCRIPTOR" => Err(error(code::SYNTAX, place, format!("{name} stands only in table functions"))
                 .advise("write FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))")),
             "TIMESTAMPADD" | "TIMESTAMPDIFF" => {
-                let arguments = plain_arguments(function)?;
-                let mut bound = Vec::with_capacity(arguments.len());
-                for (i, argument) in arguments.into_iter().enumerate() {
-                    bound.push(match argument {
-                        ast::Expr::Identifier(unit) if i == 0 => unit_literal(&unit.value, from_parser(unit.span)),
-                        other => self.bind(other)?,
-                    });
-                }
-                functions::bind_call(name, bound, span)
+                let bind = |(i, argument): (usize, &ast::Expr)| match argument {
+                    ast::Expr::Identifier(unit) if i == 0 => Ok(unit_literal(&unit.value, from_parser(unit.span))),
+                    other => self.bind(other),
+                };
+                let bound = plain_arguments(function)?.into_iter().enumerate().map(bind);
+                functions::bind_call(name, bound.collect::<Result<Vec<_>, _>>()?, span)
             }
             _ => {
                 let of_user = self.scope.functions.find(name);
@@ -117,10 +115,7 @@ impl Binder<'_> {
             let message = "the argument of CURRENT_WATERMARK is not an event time";
             return Err(error(code::TYPE_MISMATCH, time.span, message).advise(usage));
         }
-        let data_type = match time.data_type {
-            DataType::TimestampLtz(_) => DataType::TimestampLtz(3),
-            _ => DataType::Timestamp(3),
-        };
+        let data_type = in_milliseconds(time).data_type;
         Ok(Expr::new(ExprKind::CurrentWatermark, data_type, true).at(span))
     }
 

@@ -145,13 +145,21 @@ pub fn is_implicit(from: &DataType, to: &DataType) -> bool {
             _ if from.is_string() && to.is_string() => true,
             _ if from.is_binary() && to.is_binary() => true,
             _ if from.is_timestamp() && to.is_timestamp() => true,
-            (T::Row(a), T::Row(b)) => {
-                a.len() == b.len() && a.iter().zip(&**b).all(|(a, b)| is_implicit(&a.data_type, &b.data_type))
-            }
-            (T::Array(a), T::Array(b)) => is_implicit(a, b),
-            (T::Map(k, v), T::Map(l, w)) => is_implicit(k, l) && is_implicit(v, w),
-            _ => false,
+            _ => parts(from, to).is_some_and(|parts| parts.into_iter().all(|(from, to)| is_implicit(from, to))),
         }
+}
+
+/// The parts of two nested types of one kind, pair by pair.
+fn parts<'a>(a: &'a DataType, b: &'a DataType) -> Option<Vec<(&'a DataType, &'a DataType)>> {
+    use DataType as T;
+    match (a, b) {
+        (T::Row(a), T::Row(b)) if a.len() == b.len() => {
+            Some(a.iter().zip(&**b).map(|(a, b)| (&a.data_type, &b.data_type)).collect())
+        }
+        (T::Array(a), T::Array(b)) => Some(vec![(a, b)]),
+        (T::Map(k, v), T::Map(l, w)) => Some(vec![(k, l), (v, w)]),
+        _ => None,
+    }
 }
 
 /// `expr` as `to`, by a cast if need be; an error when the two do not fit without `CAST`. Literals are converted at
@@ -191,15 +199,13 @@ pub(crate) fn convert(expr: Expr, to: &DataType) -> Expr {
 
 /// Whether columns of both types look the same: nullability, and the lengths of strings, are not kept in them.
 pub(crate) fn has_same_layout(a: &DataType, b: &DataType) -> bool {
-    use DataType as T;
-    match (a, b) {
-        (T::Row(a), T::Row(b)) => {
-            let same = |(a, b): (&Field, &Field)| a.name == b.name && has_same_layout(&a.data_type, &b.data_type);
-            a.len() == b.len() && a.iter().zip(&**b).all(same)
-        }
-        (T::Array(a), T::Array(b)) => has_same_layout(a, b),
-        (T::Map(k, v), T::Map(l, w)) => has_same_layout(k, l) && has_same_layout(v, w),
-        _ => a.to_arrow() == b.to_arrow(),
+    let are_named_alike = match (a, b) {
+        (DataType::Row(a), DataType::Row(b)) => a.iter().map(|f| &f.name).eq(b.iter().map(|f| &f.name)),
+        _ => true,
+    };
+    match parts(a, b) {
+        Some(parts) => are_named_alike && parts.into_iter().all(|(a, b)| has_same_layout(a, b)),
+        None => a.to_arrow() == b.to_arrow(),
     }
 }
 
@@ -212,12 +218,7 @@ pub(crate) fn keeps_values(from: &DataType, to: &DataType) -> bool {
         (_, T::Char(_) | T::Binary(_)) => from == to,
         (T::Time(p), T::Time(q)) => q >= p.min(&3),
         (T::Timestamp(p), T::Timestamp(q)) | (T::TimestampLtz(p), T::TimestampLtz(q)) => q >= p,
-        (T::Row(from), T::Row(to)) => {
-            from.iter().zip(&**to).all(|(from, to)| keeps_values(&from.data_type, &to.data_type))
-        }
-        (T::Array(from), T::Array(to)) => keeps_values(from, to),
-        (T::Map(k, v), T::Map(l, w)) => keeps_values(k, l) && keeps_values(v, w),
-        _ => true,
+        _ => parts(from, to).is_none_or(|parts| parts.into_iter().all(|(from, to)| keeps_values(from, to))),
     }
 }
 
@@ -299,13 +300,7 @@ pub fn is_castable(from: &DataType, to: &DataType) -> bool {
         (T::Time(_), t) => t.is_timestamp(),
         (T::IntervalMonth | T::IntervalMilli, t) => t.is_integer(),
         (f, T::IntervalMonth | T::IntervalMilli) => f.is_integer(),
-        (T::Row(from), T::Row(to)) => {
-            from.len() == to.len()
-                && from.iter().zip(&**to).all(|(from, to)| is_part_castable(&from.data_type, &to.data_type))
-        }
-        (T::Array(from), T::Array(to)) => is_part_castable(from, to),
-        (T::Map(k, v), T::Map(l, w)) => is_part_castable(k, l) && is_part_castable(v, w),
-        _ => false,
+        _ => parts(from, to).is_some_and(|parts| parts.into_iter().all(|(from, to)| is_part_castable(from, to))),
     }
 }
 

@@ -58,7 +58,10 @@ impl<'a> Binder<'a> {
                 let list = list.iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
                 Ok(negated_if(*negated, operators::in_list(operand, list, span)?, span))
             }
-            ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high, span),
+            ast::Expr::Between { expr, negated, low, high } => {
+                let (operand, low, high) = (self.bind(expr)?, self.bind(low)?, self.bind(high)?);
+                Ok(negated_if(*negated, within(operand, low, high, span)?, span))
+            }
             _ => self.predicate_or_syntax(expr, span),
         }
         .map_err(|e| at(e, span))?;
@@ -214,19 +217,6 @@ impl<'a> Binder<'a> {
         let operand = self.condition(operand, "IS TRUE / IS FALSE")?;
         let test = operators::boolean(ExprKind::IsBoolean(Box::new(operand), truth), span);
         Ok(negated_if(negated, test, span))
-    }
-
-    fn between(
-        &mut self,
-        operand: &ast::Expr,
-        negated: bool,
-        low: &ast::Expr,
-        high: &ast::Expr,
-        span: Span,
-    ) -> Result<Expr, Diagnostic> {
-        let operand = self.bind(operand)?;
-        let (low, high) = (self.bind(low)?, self.bind(high)?);
-        Ok(negated_if(negated, within(operand, low, high, span)?, span))
     }
 
     /// `operand BETWEEN SYMMETRIC a AND b`: the ends in either order.

@@ -1,6 +1,6 @@
 //! FROM: tables, views, subqueries and window table functions.
 
-use super::place::{error, from_parser, name_parts, span_of, unsupported};
+use super::place::{error, name_parts, span_of, span_of_path, unsupported};
 use super::query::QueryBinder;
 use super::relation::{Relation, rename};
 use super::scope::{Attribute, Column};
@@ -27,7 +27,10 @@ impl QueryBinder<'_> {
                 }
                 let relation = match args {
                     Some(args) => self.table_function(name, &args.args, span_of(name))?,
-                    None => self.named_relation(&parts_of(name)?)?,
+                    None => {
+                        let wrong = || error(code::SYNTAX, span_of(name), "expected the name of a table");
+                        self.named_relation(&name_parts(name).ok_or_else(wrong)?)?
+                    }
                 };
                 (relation, alias)
             }
@@ -76,8 +79,8 @@ impl QueryBinder<'_> {
     }
 
     /// A query of WITH, a table or a view.
-    pub(super) fn named_relation(&mut self, name: &[&ast::Ident]) -> Result<Relation, Diagnostic> {
-        let span = from_parser(sqlparser::tokenizer::Span::union_iter(name.iter().map(|p| p.span)));
+    pub(super) fn named_relation(&mut self, name: &[ast::Ident]) -> Result<Relation, Diagnostic> {
+        let span = span_of_path(name);
         if let [single] = name
             && let Some(relation) = self.common_table(&single.value, span)
         {
@@ -86,7 +89,7 @@ impl QueryBinder<'_> {
             return Ok(relation);
         }
         let qualifier = |local: &str| vec!["default_catalog".into(), "default_database".into(), local.to_owned()];
-        match self.catalog.lookup(name.iter().copied()).map_err(|e| super::place::at(e, span))? {
+        match self.catalog.lookup(name).map_err(|e| super::place::at(e, span))? {
             catalog::CatalogEntry::Table(entry) => {
                 let late = self.late_table(&entry.table, span)?;
                 let mut relation = scan(&entry.table, late);
@@ -124,8 +127,4 @@ fn scan(table: &Arc<Table>, late: Option<Arc<Table>>) -> Relation {
     };
     let columns = table.columns.iter().enumerate().map(column).collect();
     Relation { rel: Rel::Scan { table: Arc::clone(table), late }, columns }
-}
-
-fn parts_of(name: &ast::ObjectName) -> Result<Vec<&ast::Ident>, Diagnostic> {
-    name_parts(name).ok_or_else(|| error(code::SYNTAX, span_of(name), "expected the name of a table"))
 }

@@ -10,7 +10,7 @@ use super::aggregate_list::{AggregateList, GroupWindow};
 use super::expression::Binder;
 use super::group_window;
 use super::grouping_sets::{KeySet, sets};
-use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK, unplaced};
+use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK};
 use super::place::{error, span_of, type_name, unsupported};
 use super::relation::{Relation, union_all};
 use super::scope::{Attribute, Column, Scope, Windows};
@@ -19,7 +19,7 @@ use millstream_plan::aggregate::AggregateCall;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Rel, Window};
 use millstream_plan::window::{Timeline, WindowAssigner};
-use millstream_types::{DataType, Diagnostic, Field, Value, code};
+use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
 /// What a key of GROUP BY becomes in the output of the aggregation.
@@ -89,8 +89,8 @@ impl Grouping {
                 continue;
             }
             let key = bind_key(scope, expression, aliases)?;
-            let plain = unplaced(key.clone());
-            let index = self.keys.iter().position(|k| unplaced(k.clone()) == plain).unwrap_or_else(|| {
+            let plain = key.clone().unplaced();
+            let index = self.keys.iter().position(|k| k.clone().unplaced() == plain).unwrap_or_else(|| {
                 self.keys.push(key);
                 self.keys.len() - 1
             });
@@ -117,7 +117,7 @@ impl Grouping {
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
         let scope = Scope::of(input.columns.clone());
         for argument in list.groupings.iter().flatten() {
-            if !self.keys.iter().any(|key| unplaced(key.clone()) == *argument) {
+            if !self.keys.iter().any(|key| key.clone().unplaced() == *argument) {
                 let message = "the arguments of GROUPING must be keys of GROUP BY";
                 return Err(error(code::NOT_GROUPED, place, message).advise("repeat the keys as they are there"));
             }
@@ -132,19 +132,16 @@ impl Grouping {
             let roles = self.roles(&scope, set)?;
             let (relation, outputs) =
                 roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_batch, place)?;
-            let after = Scope::of(relation.columns.clone());
-            let mut columns = Vec::new();
-            for (i, expr) in outputs.into_iter().enumerate() {
+            for expr in &outputs {
                 let mut over = None;
                 expr.walk(&mut |e| over = over.or(is_over(e).then_some(e.span)));
                 if let Some(span) = over {
                     let advice = "select the grouping sets in a subquery, and OVER around it";
                     return Err(unsupported("OVER together with grouping sets", span, advice));
                 }
-                let field = Field::new(format!("c{i}"), expr.data_type.clone(), expr.nullable);
-                columns.push((expr.clone(), Column { attribute: after.attribute(&expr), ..Column::plain(field) }));
             }
-            branches.push(relation.project(columns));
+            let names = (0..).map(|i| format!("c{i}"));
+            branches.push(relation.select(outputs.into_iter().zip(names)));
         }
         let union = union_all(branches, place)?;
         let after = Scope::of(union.columns.clone());
@@ -154,7 +151,7 @@ impl Grouping {
 
     /// What the keys of a set mean: finds the window among them, and numbers the others.
     fn roles(&self, scope: &Scope, (set, has_window): &(Vec<usize>, bool)) -> Result<KeyRoles, Diagnostic> {
-        let absent = (0..self.keys.len()).filter(|i| !set.contains(i)).map(|i| unplaced(self.keys[i].clone()));
+        let absent = (0..self.keys.len()).filter(|i| !set.contains(i)).map(|i| self.keys[i].clone().unplaced());
         let mut found = KeyRoles { absent: absent.collect(), ..KeyRoles::default() };
         let bound: Vec<(&Expr, Attribute)> =
             set.iter().map(|&i| (&self.keys[i], scope.attribute(&self.keys[i]))).collect();
@@ -182,7 +179,7 @@ impl Grouping {
                 Attribute::WindowTime(w) if windows.as_ref() == Some(&w) => Role::Window(Bound::Time),
                 _ => Role::Key(found.keys.len()),
             };
-            found.roles.push((unplaced(key.clone()), role));
+            found.roles.push((key.clone().unplaced(), role));
             if role == Role::Key(found.keys.len()) {
                 let name = key_name(scope, key, found.keys.len());
                 found.keys.push((key.clone(), name));
@@ -301,7 +298,7 @@ impl KeyRoles {
             };
             return Ok(Expr { kind: ExprKind::Column(index), ..expr });
         }
-        let plain = unplaced(expr.clone());
+        let plain = expr.clone().unplaced();
         if let Some((_, role)) = self.roles.iter().find(|(known, _)| *known == plain) {
             return Ok(match role {
                 Role::Key(index) => Expr { kind: ExprKind::Column(*index), ..expr },
@@ -312,7 +309,7 @@ impl KeyRoles {
             });
         }
         if self.absent.contains(&plain) {
-            return Ok(Expr::literal(Value::Null, expr.data_type).at(expr.span));
+            return Ok(Expr::null(expr.data_type).at(expr.span));
         }
         if let ExprKind::Column(i) = expr.kind {
             let name = &scope.columns[i].field.name;
@@ -321,8 +318,7 @@ impl KeyRoles {
             return Err(error(code::NOT_GROUPED, expr.span, message).advise(advice));
         }
         for child in expr.children_mut() {
-            let taken = std::mem::replace(child, Expr::literal(Value::Null, DataType::Null));
-            *child = self.over_output(taken, scope, list)?;
+            *child = self.over_output(child.take(), scope, list)?;
         }
         Ok(expr)
     }

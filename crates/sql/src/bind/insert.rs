@@ -5,13 +5,13 @@
 //! a NOT NULL column is found when a row has it: the plan keeps the nullable expression, and the sink checks.
 
 use super::coercion::{convert, has_same_layout, is_implicit, keeps_values};
-use super::place::{error, from_parser, span_of, suggestion, unsupported};
+use super::place::{columns_text, error, from_parser, span_of, span_of_path, suggestion, unsupported};
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::Scope;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
-use millstream_types::{DataType, Diagnostic, Field, Value, code};
+use millstream_types::{Diagnostic, Field, Value, code};
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn bind(
     columns: &[ast::Ident],
     query: &ast::Query,
 ) -> Result<Insert, Diagnostic> {
-    let place = insert_place(columns, query);
+    let place = if columns.is_empty() { span_of(query) } else { span_of_path(columns) };
     let targets = target_columns(&table, columns)?;
     let relation = binder.query(query, true)?;
     if relation.columns.len() != targets.len() {
@@ -50,7 +50,7 @@ pub(super) fn bind(
 pub(super) fn overwritten(table: &Table, target: &[ast::Ident]) -> Result<Arc<Table>, Diagnostic> {
     let connector = table.options.get("connector").unwrap_or_default();
     if connector != "filesystem" {
-        let place = from_parser(sqlparser::tokenizer::Span::union_iter(target.iter().map(|part| part.span)));
+        let place = span_of_path(target);
         let feature = format!("INSERT OVERWRITE with the connector '{connector}'");
         return Err(unsupported(&feature, place, "use INSERT INTO; only single files can be replaced"));
     }
@@ -60,17 +60,10 @@ pub(super) fn overwritten(table: &Table, target: &[ast::Ident]) -> Result<Arc<Ta
 }
 
 /// LIMIT stays on top, where it counts the rows of the whole insert.
-fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel {
+pub(super) fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel {
     match rel {
         Rel::Limit { input, count } => Rel::Limit { input: Box::new(Rel::Project { input, columns }), count },
         other => Rel::Project { input: Box::new(other), columns },
-    }
-}
-
-fn insert_place(columns: &[ast::Ident], query: &ast::Query) -> Span {
-    match columns.first() {
-        Some(_) => from_parser(sqlparser::tokenizer::Span::union_iter(columns.iter().map(|c| c.span))),
-        None => span_of(query),
     }
 }
 
@@ -101,11 +94,8 @@ fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, D
             None => {
                 let names = writable.iter().map(|&i| table.columns[i].field.name.as_str());
                 let message = format!("table `{}` has no column `{}`", table.name, column.value);
-                return Err(error(code::UNKNOWN_COLUMN, span, message).advise(suggestion(
-                    &column.value,
-                    names,
-                    "columns",
-                )));
+                let advice = suggestion(&column.value, names, "columns");
+                return Err(error(code::UNKNOWN_COLUMN, span, message).advise(advice));
             }
         }
     }
@@ -116,24 +106,18 @@ fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, D
 fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic> {
     let (from, to) = (&value.data_type, &field.data_type);
     if is_implicit(from, to) {
-        return Ok(if same_values(from, to) { value } else { convert(value, to) });
+        // Whether values of one type are values of the other as they are.
+        let are_kept = from == to || has_same_layout(from, to) && keeps_values(from, to);
+        return Ok(if are_kept { value } else { convert(value, to) });
     }
     let message = format!("column `{}` of `{}` is {to}, but the query gives {from}", field.name, table.name);
     Err(error(code::SCHEMA_MISMATCH, value.span, message).advise(format!("write CAST(… AS {to}) in the query")))
 }
 
-/// Whether values of one type are values of the other as they are.
-fn same_values(from: &DataType, to: &DataType) -> bool {
-    from == to || has_same_layout(from, to) && keeps_values(from, to)
-}
-
 fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {
-    let list = |fields: Vec<&Field>| {
-        fields.iter().map(|f| format!("{} {}", f.name, f.data_type)).collect::<Vec<_>>().join(", ")
-    };
     let (given, wanted) = (relation.columns.len(), targets.len());
     let message = format!("the query has {given} columns, but {wanted} columns of `{}` are written", table.name);
-    let sink = list(targets.iter().map(|&i| &table.columns[i].field).collect());
-    let query = list(relation.columns.iter().map(|c| &c.field).collect());
+    let sink = columns_text(targets.iter().map(|&i| &table.columns[i].field));
+    let query = columns_text(relation.columns.iter().map(|c| &c.field));
     error(code::SCHEMA_MISMATCH, place, message).advise(format!("query: [{query}]; table: [{sink}]"))
 }

@@ -3,7 +3,7 @@
 //! The option names a table of the catalog. It is resolved when the first table is scanned, so that either may be
 //! created first.
 
-use super::place::{at, error};
+use super::place::{at, columns_text, error};
 use super::query::QueryBinder;
 use millstream_plan::expr::Span;
 use millstream_plan::logical::Table;
@@ -38,15 +38,9 @@ impl QueryBinder<'_> {
         if writable.len() == table.columns.len() && table.columns.iter().zip(&writable).all(fits) {
             return Ok(Some(late));
         }
-        let list = |columns: Vec<usize>, of: &Table| {
-            let shown = columns.into_iter().map(|i| {
-                let field = &of.columns[i].field;
-                format!("{} {}", field.name, field.data_type)
-            });
-            shown.collect::<Vec<_>>().join(", ")
-        };
         let message = format!("'{LATE_TABLE}': the columns of `{}` are not those of `{}`", late.name, table.name);
-        let (wanted, found) = (list((0..table.columns.len()).collect(), table), list(writable, &late));
+        let wanted = columns_text(table.columns.iter().map(|column| &column.field));
+        let found = columns_text(writable.into_iter().map(|i| &late.columns[i].field));
         Err(error(code::SCHEMA_MISMATCH, place, message)
             .advise(format!("late rows have the columns [{wanted}]; `{}` takes [{found}]", late.name)))
     }

@@ -187,31 +187,14 @@ impl Unit {
         }
     }
 
-    fn next(self) -> Option<Unit> {
+    /// The next smaller unit, the largest value that it has after this one, and what stands before its number then.
+    fn next(self) -> Option<(Unit, i64, char)> {
         match self {
-            Unit::Year => Some(Unit::Month),
-            Unit::Day => Some(Unit::Hour),
-            Unit::Hour => Some(Unit::Minute),
-            Unit::Minute => Some(Unit::Second),
+            Unit::Year => Some((Unit::Month, 11, '-')),
+            Unit::Day => Some((Unit::Hour, 23, ' ')),
+            Unit::Hour => Some((Unit::Minute, 59, ':')),
+            Unit::Minute => Some((Unit::Second, 59, ':')),
             Unit::Month | Unit::Second => None,
-        }
-    }
-
-    /// The largest value after a larger unit.
-    fn limit(self) -> i64 {
-        match self {
-            Unit::Month => 11,
-            Unit::Hour => 23,
-            _ => 59,
-        }
-    }
-
-    /// What stands before the unit's number in a literal of several units.
-    fn separator(self) -> char {
-        match self {
-            Unit::Month => '-',
-            Unit::Hour => ' ',
-            _ => ':',
         }
     }
 }
@@ -283,23 +266,25 @@ fn parse_interval(text: &str, first: Unit, last: Unit) -> Option<i64> {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
-    let mut total = 0i64;
-    let mut unit = first;
+    let (mut total, mut unit, mut limit) = (0i64, first, i64::MAX);
     loop {
-        let (number, after) = match unit == last {
-            true => (rest, ""),
-            false => rest.split_once(unit.next()?.separator())?,
+        let (number, next) = match unit == last {
+            true => (rest, None),
+            false => {
+                let next = unit.next()?;
+                let (number, after) = rest.split_once(next.2)?;
+                rest = after.trim_start();
+                (number, Some(next))
+            }
         };
         let units =
             if unit == Unit::Second { seconds(number)? } else { digits(number, 1, 18)?.checked_mul(unit.size())? };
-        if unit != first && units / unit.size() > unit.limit() {
+        if units / unit.size() > limit {
             return None;
         }
         total = total.checked_add(units)?;
-        if unit == last {
-            return Some(sign * total);
-        }
-        (rest, unit) = (after.trim_start(), unit.next()?);
+        let Some(next) = next else { return Some(sign * total) };
+        (unit, limit) = (next.0, next.1);
     }
 }
 

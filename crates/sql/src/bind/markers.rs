@@ -2,7 +2,7 @@
 //! that is found (see [`super::group`] and [`super::over`]).
 
 use millstream_plan::aggregate::AggregateCall;
-use millstream_plan::expr::{Expr, Span};
+use millstream_plan::expr::Expr;
 
 /// Markers begin here: the three bounds of the window, then the aggregates.
 pub(super) const MARK: usize = usize::MAX / 2;
@@ -27,13 +27,8 @@ pub(crate) enum Bound {
 /// The call without its places in the text.
 pub(super) fn without_places(call: &AggregateCall) -> AggregateCall {
     AggregateCall {
-        arguments: call.arguments.iter().cloned().map(unplaced).collect(),
-        filter: call.filter.clone().map(unplaced),
+        arguments: call.arguments.iter().cloned().map(Expr::unplaced).collect(),
+        filter: call.filter.clone().map(Expr::unplaced),
         ..call.clone()
     }
-}
-
-/// The expression without its places in the text, to compare what it computes.
-pub(crate) fn unplaced(expr: Expr) -> Expr {
-    expr.rewrite(&mut |e| e.at(Span::default()))
 }

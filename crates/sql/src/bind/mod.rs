@@ -59,8 +59,8 @@ pub(crate) use call::is_builtin_function;
 use expression::Binder;
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Insert, Rel};
-use millstream_types::{DataType, Diagnostic, Field, Value};
-pub(crate) use place::at;
+use millstream_types::{DataType, Diagnostic, Field};
+pub(crate) use place::{at, columns_text, error};
 use query::QueryBinder;
 use relation::Relation;
 use scope::{Column, Scope};
@@ -119,22 +119,13 @@ fn finished(relation: Relation) -> Relation {
     if !untyped && schema.fields.iter().map(|f| &f.name).eq(&names) {
         return relation;
     }
-    let (limit, rel) = match relation.rel {
-        Rel::Limit { input, count } => (Some(count), *input),
-        other => (None, other),
-    };
     let scope = Scope::of(relation.columns);
     let output = |(i, name): (usize, String)| {
         let column = scope.column(i, Default::default());
-        let expr =
-            if column.data_type == DataType::Null { Expr::literal(Value::Null, DataType::STRING) } else { column };
+        let expr = if column.data_type == DataType::Null { Expr::null(DataType::STRING) } else { column };
         (expr, name)
     };
     let projection = names.into_iter().enumerate().map(output).collect();
-    let rel = Rel::Project { input: Box::new(rel), columns: projection };
-    let rel = match limit {
-        Some(count) => Rel::Limit { input: Box::new(rel), count },
-        None => rel,
-    };
+    let rel = insert::project_below_limit(relation.rel, projection);
     Relation { rel, columns: scope.columns }
 }

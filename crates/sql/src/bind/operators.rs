@@ -18,10 +18,7 @@ pub(crate) fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr, span: Span) 
         (DataType::Null, _) | (_, DataType::Null) => null_arithmetic(op, left, right, span),
         _ if l.is_numeric() && r.is_numeric() => numeric(op, left, right, span),
         _ if l.is_interval() && l == r && matches!(op, ArithmeticOp::Add | ArithmeticOp::Subtract) => {
-            let nullable = left.nullable || right.nullable;
-            let folded = fold_intervals(op, &left, &right);
-            let kind = folded.unwrap_or_else(|| ExprKind::Arithmetic(op, Box::new(left), Box::new(right)));
-            Ok(Expr::new(kind, l, nullable).at(span))
+            Ok(fold_intervals(op, &left, &right).unwrap_or_else(|| Expr::arithmetic(op, left, right)).at(span))
         }
         _ if is_temporal(&l) && r.is_interval() && op == ArithmeticOp::Add => add_interval(left, right, span),
         _ if is_temporal(&l) && r.is_interval() && op == ArithmeticOp::Subtract => {
@@ -36,7 +33,7 @@ pub(crate) fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr, span: Span) 
                 .advise("write TIMESTAMPDIFF(SECOND, earlier, later), or another unit"))
         }
         _ => {
-            let message = format!("`{}` cannot combine {l} and {r}", symbol(op));
+            let message = format!("`{}` cannot combine {l} and {r}", op.symbol());
             let advice = if l.is_string() || r.is_string() {
                 "cast the string to a number; || concatenates strings"
             } else {
@@ -44,16 +41,6 @@ pub(crate) fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr, span: Span) 
             };
             Err(error(code::TYPE_MISMATCH, span, message).advise(advice))
         }
-    }
-}
-
-fn symbol(op: ArithmeticOp) -> &'static str {
-    match op {
-        ArithmeticOp::Add => "+",
-        ArithmeticOp::Subtract => "-",
-        ArithmeticOp::Multiply => "*",
-        ArithmeticOp::Divide => "/",
-        ArithmeticOp::Modulo => "%",
     }
 }
 
@@ -68,11 +55,11 @@ fn null_arithmetic(op: ArithmeticOp, left: Expr, right: Expr, span: Span) -> Res
         DataType::Null => DataType::Int,
         t if t.is_numeric() || t.is_interval() || is_temporal(t) => t.clone(),
         t => {
-            let message = format!("`{}` cannot be applied to {t}", symbol(op));
+            let message = format!("`{}` cannot be applied to {t}", op.symbol());
             return Err(error(code::TYPE_MISMATCH, span, message).advise("cast the operand to a number"));
         }
     };
-    Ok(Expr::literal(Value::Null, data_type).at(span))
+    Ok(Expr::null(data_type).at(span))
 }
 
 fn numeric(op: ArithmeticOp, left: Expr, right: Expr, span: Span) -> Result<Expr, Diagnostic> {
@@ -83,7 +70,7 @@ fn numeric(op: ArithmeticOp, left: Expr, right: Expr, span: Span) -> Result<Expr
         nullable |= result.may_overflow;
         let left = convert(left, &DataType::decimal(l.0, l.1));
         let right = convert(right, &DataType::decimal(r.0, r.1));
-        let kind = ExprKind::Arithmetic(op, Box::new(left), Box::new(right));
+        let kind = Expr::arithmetic(op, left, right).kind;
         return Ok(Expr::new(kind, result.data_type, nullable).at(span));
     }
     let Some(data_type) = common_type(&left.data_type, &right.data_type) else {
@@ -94,9 +81,8 @@ fn numeric(op: ArithmeticOp, left: Expr, right: Expr, span: Span) -> Result<Expr
         ArithmeticOp::Modulo if data_type.is_integer() => right.data_type.clone(),
         _ => data_type.clone(),
     };
-    let (left, right) = (convert(left, &data_type), convert(right, &data_type));
-    let kind = ExprKind::Arithmetic(op, Box::new(left), Box::new(right));
-    Ok(Expr::new(kind, data_type, nullable).at(span).cast_to(result_type))
+    let computed = Expr::arithmetic(op, convert(left, &data_type), convert(right, &data_type));
+    Ok(computed.at(span).cast_to(result_type))
 }
 
 /// `-x`; literals at once.
@@ -149,12 +135,12 @@ pub(crate) fn add_interval(time: Expr, interval: Expr, span: Span) -> Result<Exp
     Ok(Expr::new(ExprKind::AddInterval(Box::new(time), Box::new(interval)), data_type, nullable).at(span))
 }
 
-fn fold_intervals(op: ArithmeticOp, left: &Expr, right: &Expr) -> Option<ExprKind> {
+fn fold_intervals(op: ArithmeticOp, left: &Expr, right: &Expr) -> Option<Expr> {
     let (ExprKind::Literal(Value::Int(a)), ExprKind::Literal(Value::Int(b))) = (&left.kind, &right.kind) else {
         return None;
     };
     let sum = if op == ArithmeticOp::Add { a.checked_add(*b) } else { a.checked_sub(*b) };
-    sum.map(|n| ExprKind::Literal(Value::Int(n)))
+    Some(Expr::literal(Value::Int(sum?), left.data_type.clone()))
 }
 
 /// `interval * n`: as numbers of months or milliseconds.
@@ -170,10 +156,8 @@ fn scale_interval(interval: Expr, factor: Expr, span: Span) -> Result<Expr, Diag
         return Ok(Expr::literal(Value::Int(product), data_type).at(span));
     }
     let work = if data_type == DataType::IntervalMonth { DataType::Int } else { DataType::BigInt };
-    let nullable = interval.nullable || factor.nullable;
-    let (left, right) = (convert(interval, &work), convert(factor, &work));
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Multiply, Box::new(left), Box::new(right));
-    Ok(convert(Expr::new(kind, work, nullable).at(span), &data_type))
+    let product = Expr::arithmetic(ArithmeticOp::Multiply, convert(interval, &work), convert(factor, &work));
+    Ok(convert(product.at(span), &data_type))
 }
 
 /// `left op right`.
@@ -184,8 +168,7 @@ pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, span: Span) -> Res
         return Ok(if op == CompareOp::Equal { equal } else { not(equal, span) });
     }
     let (left, right) = comparable(left, right, span)?;
-    let nullable = left.nullable || right.nullable;
-    Ok(Expr::new(ExprKind::Compare(op, Box::new(left), Box::new(right)), DataType::Boolean, nullable).at(span))
+    Ok(Expr::compare(op, left, right).at(span))
 }
 
 /// Both operands in the type in which they are compared.
@@ -262,7 +245,7 @@ pub(crate) fn in_list(operand: Expr, list: Vec<Expr>, span: Span) -> Result<Expr
     for item in list {
         let item = if text && item.data_type.is_string() { item } else { convert(item, &target) };
         match item.kind {
-            ExprKind::Literal(Value::Null) => others.push(Expr::literal(Value::Null, DataType::Boolean).at(span)),
+            ExprKind::Literal(Value::Null) => others.push(Expr::null(DataType::Boolean).at(span)),
             ExprKind::Literal(value) => constants.push(value),
             _ => others.push(compare(CompareOp::Equal, operand.clone(), item, span)?),
         }

@@ -13,11 +13,11 @@
 use super::aggregate::{read, typed};
 use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
-use super::markers::{OVER_MARK, unplaced};
+use super::markers::OVER_MARK;
 use super::over_list::{OverCall, OverFunction, OverList};
 use super::place::{error, from_parser, span_of, type_name, unsupported};
 use super::relation::Relation;
-use super::scope::{Attribute, Column, Scope, Windows};
+use super::scope::{Attribute, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
 use crate::functions::find_aggregate;
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
@@ -45,28 +45,29 @@ pub(super) fn apply(
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
     for (i, operator) in operators.iter().enumerate() {
-        let Operator::Over { .. } = operator else { continue };
+        let Operator::Over { time, partition, frame } = operator else { continue };
         if operators[..i].contains(operator) {
             continue;
         }
-        let members: Vec<usize> = (i..operators.len()).filter(|&j| operators[j] == *operator).collect();
-        for (offset, &member) in members.iter().enumerate() {
-            columns[member] = relation.columns.len() + offset;
+        let (first, mut aggregates) = (relation.columns.len(), vec![]);
+        for member in (i..operators.len()).filter(|&j| operators[j] == *operator) {
+            columns[member] = first + aggregates.len();
+            aggregates.push((aggregate_of(&list.calls[member]), format!("over{}", columns[member])));
         }
-        relation = over(relation, operator.clone(), members.iter().map(|&m| aggregate_of(&list.calls[m])).collect());
+        let (input, time, partition) = (Box::new(relation.rel), time.clone(), partition.clone());
+        let rel = Rel::Over { input, time, partition, frame: *frame, aggregates };
+        relation = Relation::with_added(rel, relation.columns);
     }
     for (i, operator) in operators.into_iter().enumerate() {
-        if let Operator::Rank { .. } = operator {
-            columns[i] = relation.columns.len();
-            relation = rank(relation, operator);
-        }
+        let Operator::Rank { time, partition, order, function } = operator else { continue };
+        columns[i] = relation.columns.len();
+        let (input, timeline, range) = (Box::new(relation.rel), Timeline::Own, (1, u64::MAX));
+        let rel = Rel::Rank { input, time, timeline, partition, order, function, range };
+        relation = Relation::with_added(rel, relation.columns);
+        let rowtimes = relation.columns.iter_mut().filter(|column| column.attribute == Attribute::Rowtime);
+        rowtimes.for_each(|column| column.attribute = Attribute::None);
     }
-    let replace = |expr: Expr| {
-        expr.rewrite(&mut |e| match e.kind {
-            ExprKind::Column(i) if i >= OVER_MARK => Expr { kind: ExprKind::Column(columns[i - OVER_MARK]), ..e },
-            _ => e,
-        })
-    };
+    let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
     Ok((relation, expressions.into_iter().map(replace).collect()))
 }
 
@@ -78,7 +79,7 @@ enum Operator {
 }
 
 fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
-    let partition: Vec<Expr> = call.partition.iter().cloned().map(unplaced).collect();
+    let partition: Vec<Expr> = call.partition.iter().cloned().map(Expr::unplaced).collect();
     let OverFunction::Rank(function) = call.function else {
         return running(call, scope, partition, call.frame);
     };
@@ -106,7 +107,7 @@ fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
     let Some(time) = window_time(scope, &windows) else {
         return Err(Diagnostic::bug("the window's end is among the columns"));
     };
-    let order = call.order.iter().map(|k| SortKey { expr: unplaced(k.expr.clone()), ..k.clone() }).collect();
+    let order = call.order.iter().map(|k| SortKey { expr: k.expr.clone().unplaced(), ..k.clone() }).collect();
     Ok(Operator::Rank { time, partition, order, function })
 }
 
@@ -147,7 +148,7 @@ fn running(call: &OverCall, scope: &Scope, partition: Vec<Expr>, frame: Frame) -
         let message = "OVER must be ordered by ascending time: later rows are not there yet";
         return Err(error(code::INVALID_WINDOW, key.expr.span, message).advise("remove DESC"));
     }
-    let time = unplaced(in_milliseconds(key.expr.clone()));
+    let time = in_milliseconds(key.expr.clone()).unplaced();
     let (time, frame) = match (attribute, frame) {
         // Rows arrive one after the other: what has arrived before is what came earlier.
         (Attribute::Proctime, Frame::Rows(_)) => (None, frame),
@@ -170,30 +171,6 @@ fn aggregate_of(call: &OverCall) -> AggregateCall {
             nullable: false,
         },
     }
-}
-
-fn over(input: Relation, operator: Operator, calls: Vec<AggregateCall>) -> Relation {
-    let Operator::Over { time, partition, frame } = operator else { return input };
-    let mut columns = input.columns;
-    let first = columns.len();
-    let aggregates = calls.into_iter().enumerate().map(|(i, call)| (call, format!("over{}", first + i))).collect();
-    let rel = Rel::Over { input: Box::new(input.rel), time, partition, frame, aggregates };
-    columns.extend(rel.schema().fields.into_iter().skip(first).map(Column::plain));
-    Relation { rel, columns }
-}
-
-fn rank(input: Relation, operator: Operator) -> Relation {
-    let Operator::Rank { time, partition, order, function } = operator else { return input };
-    let mut columns = input.columns;
-    let (timeline, range) = (Timeline::Own, (1, u64::MAX));
-    let rel = Rel::Rank { input: Box::new(input.rel), time, timeline, partition, order, function, range };
-    for column in &mut columns {
-        if column.attribute == Attribute::Rowtime {
-            column.attribute = Attribute::None;
-        }
-    }
-    columns.extend(rel.schema().fields.into_iter().skip(columns.len()).map(Column::plain));
-    Relation { rel, columns }
 }
 
 impl Binder<'_> {
@@ -263,14 +240,9 @@ impl Binder<'_> {
                 return Err(error(code::UNKNOWN_FUNCTION, place, message).advise("remove OVER (…)"));
             }
         };
-        let mut partition = Vec::new();
-        for key in &specification.partition_by {
-            partition.push(comparable(self.bind(key)?, "PARTITION BY")?);
-        }
-        let mut order = Vec::new();
-        for key in &specification.order_by {
-            order.push(self.sort_key(key)?);
-        }
+        let key = |key| comparable(self.bind(key)?, "PARTITION BY");
+        let partition = specification.partition_by.iter().map(key).collect::<Result<_, _>>()?;
+        let order = specification.order_by.iter().map(|key| self.sort_key(key)).collect::<Result<_, _>>()?;
         let frame = frame_of(specification.window_frame.as_ref(), place)?;
         Ok(OverCall { function: over_function, partition, order, frame, place })
     }
@@ -355,12 +327,10 @@ fn frame_of(frame: Option<&ast::WindowFrame>, place: Span) -> Result<Frame, Diag
     }
     let bound = match &frame.start_bound {
         ast::WindowFrameBound::Preceding(bound) => bound.as_deref(),
-        ast::WindowFrameBound::CurrentRow => {
-            return Ok(match frame.units {
-                ast::WindowFrameUnits::Rows => Frame::Rows(Some(0)),
-                _ => Frame::Range(Some(0)),
-            });
+        ast::WindowFrameBound::CurrentRow if frame.units == ast::WindowFrameUnits::Rows => {
+            return Ok(Frame::Rows(Some(0)));
         }
+        ast::WindowFrameBound::CurrentRow => return Ok(Frame::Range(Some(0))),
         ast::WindowFrameBound::Following(_) => {
             return Err(unsupported("a frame that begins after the current row", place, advice));
         }

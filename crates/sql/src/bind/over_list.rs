@@ -1,6 +1,6 @@
 //! The calls with OVER of a SELECT.
 
-use super::markers::{OVER_MARK, unplaced, without_places};
+use super::markers::{OVER_MARK, without_places};
 use millstream_plan::aggregate::AggregateCall;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{Frame, RankFunction, SortKey};
@@ -82,13 +82,13 @@ impl OverList {
 }
 
 fn without_spans(call: &OverCall) -> OverCall {
-    let plain = |key: &SortKey| SortKey { expr: unplaced(key.expr.clone()), ..key.clone() };
+    let plain = |key: &SortKey| SortKey { expr: key.expr.clone().unplaced(), ..key.clone() };
     OverCall {
         function: match &call.function {
             OverFunction::Aggregate(call) => OverFunction::Aggregate(without_places(call)),
             rank @ OverFunction::Rank(_) => rank.clone(),
         },
-        partition: call.partition.iter().cloned().map(unplaced).collect(),
+        partition: call.partition.iter().cloned().map(Expr::unplaced).collect(),
         order: call.order.iter().map(plain).collect(),
         frame: call.frame,
         place: Span::default(),

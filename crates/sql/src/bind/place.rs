@@ -1,8 +1,8 @@
 //! Places in the SQL text, and errors at them.
 
-use crate::diagnostics;
+use crate::{ddl, diagnostics};
 use millstream_plan::expr::Span;
-use millstream_types::{Code, DataType, Diagnostic, Place, code};
+use millstream_types::{Code, DataType, Diagnostic, Field, Place, code};
 use sqlparser::ast::{Ident, ObjectName, Spanned};
 
 /// The place of a node of the AST; the default span when the parser does not know it.
@@ -61,8 +61,18 @@ pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str> + 
 }
 
 /// The identifiers of a possibly qualified name; `None` when a part is not a plain identifier.
-pub(crate) fn name_parts(name: &ObjectName) -> Option<Vec<&Ident>> {
-    name.0.iter().map(|part| part.as_ident()).collect()
+pub(crate) fn name_parts(name: &ObjectName) -> Option<Vec<Ident>> {
+    name.0.iter().map(|part| part.as_ident().cloned()).collect()
+}
+
+/// The place of a path of names.
+pub(crate) fn span_of_path(path: &[Ident]) -> Span {
+    from_parser(ddl::span_of(path))
+}
+
+/// Columns as a message lists them.
+pub(crate) fn columns_text<'a>(fields: impl IntoIterator<Item = &'a Field>) -> String {
+    fields.into_iter().map(|f| format!("{} {}", f.name, f.data_type)).collect::<Vec<_>>().join(", ")
 }
 
 /// A type as a message shows it: of nested types only the kind.

@@ -10,7 +10,7 @@ use super::scope::{Column, Scope};
 use crate::catalog::{Catalog, View};
 use crate::settings::BindSettings;
 use millstream_plan::common::Common;
-use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::expr::{ExprKind, Span};
 use millstream_plan::logical::Rel;
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
 use sqlparser::ast;
@@ -101,11 +101,8 @@ impl<'a> QueryBinder<'a> {
                 format!("view `{name}` refers to itself, or views are nested more than {MAX_VIEW_DEPTH} deep");
             return Err(error(code::UNSUPPORTED, span, message).advise("define the view over tables"));
         }
-        let view_depth = self.view_depth + 1;
-        let subquery_depth = self.subquery_depth;
         let (views, operators) = (Rc::clone(&self.views), Rc::clone(&self.operators));
-        let (catalog, settings) = (self.catalog, self.settings);
-        Ok(QueryBinder { catalog, settings, common: vec![], views, operators, view_depth, subquery_depth })
+        Ok(QueryBinder { common: vec![], views, operators, view_depth: self.view_depth + 1, ..*self })
     }
 
     /// The columns and SQL functions that expressions can use.
@@ -242,7 +239,7 @@ impl<'a> QueryBinder<'a> {
         let outputs = scope.star(span);
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
-        let columns = input.columns.clone();
+        let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
         let is_batch = self.settings.is_batch;
         let (aggregated, expressions) = grouping
             .aggregate(input, &AggregateList::default(), expressions, is_batch, span)
@@ -250,24 +247,14 @@ impl<'a> QueryBinder<'a> {
                 code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(span),
                 _ => e,
             })?;
-        let after = Scope::of(aggregated.columns.clone());
-        let outputs = expressions.into_iter().zip(columns).map(|(e, column)| {
-            let field = Field::new(column.field.name, e.data_type.clone(), e.nullable);
-            let attribute = after.attribute(&e);
-            (e, Column { attribute, ..Column::plain(field) })
-        });
-        let outputs = outputs.collect();
-        Ok(aggregated.project(outputs))
+        Ok(aggregated.select(expressions.into_iter().zip(names)))
     }
 
     fn values(&mut self, values: &ast::Values, span: Span) -> Result<Relation, Diagnostic> {
         let scope = self.scope(vec![]);
-        let mut rows = Vec::new();
-        for row in &values.rows {
-            let bound: Result<Vec<Expr>, Diagnostic> =
-                row.content.iter().map(|e| Binder::scalar(&scope, "VALUES").bind(unwrapped_row(e))).collect();
-            rows.push(bound?);
-        }
+        let value = |e: &ast::Expr| Binder::scalar(&scope, "VALUES").bind(unwrapped_row(e));
+        let row = |row: &ast::Parens<Vec<ast::Expr>>| row.content.iter().map(value).collect::<Result<Vec<_>, _>>();
+        let mut rows = values.rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         let width = rows.first().map_or(0, Vec::len);
         if let Some(other) = rows.iter().find(|r| r.len() != width) {
             let place = other.first().map_or(span, |e| e.span);
@@ -287,8 +274,7 @@ impl<'a> QueryBinder<'a> {
         }
         for row in &mut rows {
             for (value, field) in row.iter_mut().zip(&mut fields) {
-                let taken = std::mem::replace(value, Expr::boolean(false));
-                *value = convert(taken, &field.data_type);
+                *value = convert(value.take(), &field.data_type);
                 field.nullable |= value.nullable;
             }
         }

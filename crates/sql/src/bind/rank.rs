@@ -4,9 +4,10 @@
 //! each window ([`super::over`]). Comparisons of `n` with constants that stand around it are taken into the operator,
 //! which then keeps that many rows only; `n` stays a column.
 
+use super::operators::logical;
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::logical::Rel;
-use millstream_types::{DataType, Value};
+use millstream_types::Value;
 
 /// Takes what `predicate` says of ranks of `input` into their operators. Returns what is left to filter by.
 pub(super) fn absorb(input: &mut Rel, predicate: Expr) -> Option<Expr> {
@@ -15,15 +16,8 @@ pub(super) fn absorb(input: &mut Rel, predicate: Expr) -> Option<Expr> {
         ExprKind::And(operands) => operands,
         _ => vec![predicate],
     };
-    let mut left: Vec<Expr> = conjuncts.into_iter().filter_map(|c| absorb_one(input, c)).collect();
-    match left.len() {
-        0 => None,
-        1 => left.pop(),
-        _ => {
-            let nullable = left.iter().any(|e| e.nullable);
-            Some(Expr::new(ExprKind::And(left), DataType::Boolean, nullable).at(span))
-        }
-    }
+    let left: Vec<Expr> = conjuncts.into_iter().filter_map(|c| absorb_one(input, c)).collect();
+    (!left.is_empty()).then(|| logical(true, left, span))
 }
 
 fn absorb_one(input: &mut Rel, conjunct: Expr) -> Option<Expr> {
@@ -42,7 +36,7 @@ fn comparison(expr: &Expr) -> Option<(usize, (u64, u64))> {
     let ExprKind::Compare(op, left, right) = &expr.kind else { return None };
     let (column, op, bound) = match (column_of(left), constant_of(right), constant_of(left), column_of(right)) {
         (Some(column), Some(bound), _, _) => (column, *op, bound),
-        (_, _, Some(bound), Some(column)) => (column, mirrored(*op), bound),
+        (_, _, Some(bound), Some(column)) => (column, op.mirrored(), bound),
         _ => return None,
     };
     // Ranks begin with 1; smaller bounds leave the whole range or nothing of it.
@@ -59,16 +53,6 @@ fn comparison(expr: &Expr) -> Option<(usize, (u64, u64))> {
             CompareOp::NotEqual => return None,
         },
     ))
-}
-
-fn mirrored(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Less => CompareOp::Greater,
-        CompareOp::LessEqual => CompareOp::GreaterEqual,
-        CompareOp::Greater => CompareOp::Less,
-        CompareOp::GreaterEqual => CompareOp::LessEqual,
-        CompareOp::Equal | CompareOp::NotEqual => op,
-    }
 }
 
 fn column_of(expr: &Expr) -> Option<usize> {

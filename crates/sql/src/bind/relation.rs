@@ -25,6 +25,23 @@ impl Relation {
         let projection = expressions.into_iter().zip(names).collect();
         Relation { rel: Rel::Project { input: Box::new(self.rel), columns: projection }, columns }
     }
+
+    /// A projection of `self` to expressions with names; plain columns keep their role in time.
+    pub fn select(self, items: impl IntoIterator<Item = (Expr, String)>) -> Relation {
+        let scope = Scope::of(self.columns.clone());
+        let output = |(expr, name): (Expr, String)| {
+            let column = Column { attribute: scope.attribute(&expr), ..Column::plain(expr.field(name)) };
+            (expr, column)
+        };
+        self.project(items.into_iter().map(output).collect())
+    }
+
+    /// An operator over a relation of these columns, with the columns that it adds behind them.
+    pub fn with_added(rel: Rel, mut columns: Vec<Column>) -> Relation {
+        let added = rel.schema().fields.split_off(columns.len());
+        columns.extend(added.into_iter().map(Column::plain));
+        Relation { rel, columns }
+    }
 }
 
 /// Renames columns by an alias, `t` or `t(a, b)`.

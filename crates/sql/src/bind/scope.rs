@@ -128,8 +128,7 @@ impl Scope {
 
     /// The expression that a (qualified, nested) name means.
     pub fn resolve(&self, path: &[Ident]) -> Result<Expr, Diagnostic> {
-        let spans = path.iter().map(|p| p.span);
-        let span = place::from_parser(sqlparser::tokenizer::Span::union_iter(spans));
+        let span = place::span_of_path(path);
         let (index, used) = self.resolve_column(path, span)?;
         let mut expr = self.column(index, span);
         for part in &path[used..] {
@@ -201,7 +200,7 @@ impl Scope {
 
     /// The columns of a table for `t.*`, or the fields of a row for `row_column.*`.
     pub fn qualified_star(&self, path: &[Ident]) -> Result<Vec<Starred>, Diagnostic> {
-        let span = place::from_parser(sqlparser::tokenizer::Span::union_iter(path.iter().map(|p| p.span)));
+        let span = place::span_of_path(path);
         let of_table: Vec<usize> = (0..self.columns.len()).filter(|&i| qualifies(path, &self.columns[i])).collect();
         if !of_table.is_empty() {
             return Ok(of_table.into_iter().map(|i| self.starred(i, span)).collect());

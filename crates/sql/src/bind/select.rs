@@ -7,13 +7,13 @@ use super::grouping_sets::has_sets;
 use super::join::Tree;
 use super::over;
 use super::over_list::OverList;
-use super::place::{error, from_parser, span_of, unsupported};
+use super::place::{error, from_parser, name_parts, span_of, unsupported};
 use super::query::QueryBinder;
 use super::relation::Relation;
-use super::scope::{Column, Scope, unique_names};
+use super::scope::{Column, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
-use millstream_types::{Diagnostic, Field, Schema, code};
+use millstream_types::{Diagnostic, Schema, code};
 use sqlparser::ast;
 
 /// An expression of the select list and its name.
@@ -26,7 +26,8 @@ impl QueryBinder<'_> {
         let tree = self.from(&select.from)?;
         let has_from = tree.is_some();
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
-        let input = self.where_clause(tree, select.selection.as_ref())?.build(self)?;
+        let (tree, _) = self.conditions(tree, select.selection.as_ref(), &[])?;
+        let input = tree.build(self)?;
         let mut scope = self.scope(input.columns.clone());
         if has_sets(&select.group_by) {
             // Keys are NULL in the sets that lack them.
@@ -91,33 +92,17 @@ pub(super) fn nothing() -> Relation {
 /// The rows of `SELECT 1, 'a'`.
 fn constant_row(items: Vec<Item>) -> Relation {
     let names = unique_names(items.iter().map(|(_, name)| name.clone()));
-    let columns: Vec<Column> = items.iter().map(|(e, name)| plain_column(e, name)).collect();
-    let fields = columns.iter().zip(names).map(|(c, name)| Field { name, ..c.field.clone() });
-    let schema = Schema::new(fields.collect());
+    let columns = items.iter().map(|(e, name)| Column::plain(e.field(name))).collect();
+    let schema = Schema::new(items.iter().zip(names).map(|((e, _), name)| e.field(name)).collect());
     let row = items.into_iter().map(|(e, _)| e).collect();
     Relation { rel: Rel::Values { schema, rows: vec![row] }, columns }
-}
-
-fn plain_column(expr: &Expr, name: &str) -> Column {
-    Column::plain(Field::new(name, expr.data_type.clone(), expr.nullable))
 }
 
 /// The select list over its input with the columns of OVER.
 fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
     let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
     let (relation, expressions) = over::apply(overs, input, expressions)?;
-    Ok(project(relation, expressions.into_iter().zip(names).collect()))
-}
-
-/// The select list over its input; plain columns keep their role in time.
-fn project(input: Relation, items: Vec<Item>) -> Relation {
-    let scope = Scope::of(input.columns.clone());
-    let outputs = items.into_iter().map(|(expr, name)| {
-        let column = Column { attribute: scope.attribute(&expr), ..plain_column(&expr, &name) };
-        (expr, column)
-    });
-    let outputs = outputs.collect();
-    input.project(outputs)
+    Ok(relation.select(expressions.into_iter().zip(names)))
 }
 
 pub(super) fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) -> Result<Vec<Item>, Diagnostic> {
@@ -142,9 +127,8 @@ pub(super) fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) ->
                 check_star(options, span)?;
                 let starred = match kind {
                     ast::SelectItemQualifiedWildcardKind::ObjectName(name) => {
-                        let parts = name.0.iter().map(|p| p.as_ident().cloned()).collect::<Option<Vec<_>>>();
-                        let parts =
-                            parts.ok_or_else(|| error(code::SYNTAX, span, "expected a table or a ROW before `.*`"))?;
+                        let parts = name_parts(name)
+                            .ok_or_else(|| error(code::SYNTAX, span, "expected a table or a ROW before `.*`"))?;
                         binder.scope.qualified_star(&parts)?
                     }
                     ast::SelectItemQualifiedWildcardKind::Expr(expr) => {
@@ -172,17 +156,11 @@ fn add_starred(list: &mut Vec<Item>, starred: Vec<Item>) {
 }
 
 fn check_star(options: &ast::WildcardAdditionalOptions, span: Span) -> Result<(), Diagnostic> {
-    let plain = options.opt_ilike.is_none()
-        && options.opt_exclude.is_none()
-        && options.opt_except.is_none()
-        && options.opt_replace.is_none()
-        && options.opt_rename.is_none()
-        && options.opt_alias.is_none();
-    if plain {
-        Ok(())
-    } else {
-        Err(error(code::SYNTAX, span, "Flink SQL has no options after *").advise("name the columns"))
+    // The place of the star does not count.
+    if *options == ast::WildcardAdditionalOptions::default() {
+        return Ok(());
     }
+    Err(error(code::SYNTAX, span, "Flink SQL has no options after *").advise("name the columns"))
 }
 
 /// The name of a column that is selected as it is: the last part of its path.

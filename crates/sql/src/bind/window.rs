@@ -33,30 +33,24 @@ pub(super) fn assigner(kind: WindowKind, measures: &[&ast::Expr]) -> Result<Wind
             let size_ms = positive_interval(measures[0], "size")?;
             WindowAssigner::Tumble(Slicing { size_ms, offset_ms: offset(1, size_ms)?.rem_euclid(size_ms) })
         }
-        WindowKind::Hop => {
-            let slide_ms = positive_interval(measures[0], "slide")?;
+        WindowKind::Hop | WindowKind::Cumulate => {
+            let is_hop = kind == WindowKind::Hop;
+            let step_ms = positive_interval(measures[0], if is_hop { "slide" } else { "step" })?;
             let size_ms = positive_interval(measures[1], "size")?;
-            let offset_ms = offset(2, size_ms.max(slide_ms))?.rem_euclid(slide_ms);
-            if size_ms == slide_ms {
-                return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
-            }
-            at_a_time(size_ms, slide_ms, measures[0])?;
-            WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms })
-        }
-        WindowKind::Cumulate => {
-            let step_ms = positive_interval(measures[0], "step")?;
-            let size_ms = positive_interval(measures[1], "size")?;
-            if size_ms % step_ms != 0 {
+            if !is_hop && size_ms % step_ms != 0 {
                 let message = "the size of CUMULATE must be a multiple of its step";
                 return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message)
                     .advise("write CUMULATE(TABLE t, DESCRIPTOR(ts), step, size): the step comes first"));
             }
-            let offset_ms = offset(2, size_ms)?.rem_euclid(size_ms);
+            let offset_ms = offset(2, size_ms.max(step_ms))?;
             if size_ms == step_ms {
-                return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
+                return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms: offset_ms.rem_euclid(size_ms) }));
             }
             at_a_time(size_ms, step_ms, measures[0])?;
-            WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms })
+            WindowAssigner::Overlap(match is_hop {
+                true => Overlap::Hop { size_ms, slide_ms: step_ms, offset_ms: offset_ms.rem_euclid(step_ms) },
+                false => Overlap::Cumulate { size_ms, step_ms, offset_ms: offset_ms.rem_euclid(size_ms) },
+            })
         }
         WindowKind::Session => WindowAssigner::Session { gap_ms: positive_interval(measures[0], "gap")? },
         WindowKind::CountTumble => {
@@ -89,23 +83,13 @@ pub(super) fn in_milliseconds(time: Expr) -> Expr {
     time.cast_to(data_type)
 }
 
-/// `time` plus milliseconds.
-pub(super) fn later(time: Expr, ms: i64) -> Expr {
-    let (data_type, nullable) = (time.data_type.clone(), time.nullable);
-    let interval = Expr::literal(Value::Int(ms), DataType::IntervalMilli);
-    Expr::new(ExprKind::AddInterval(Box::new(time), Box::new(interval)), data_type, nullable)
-}
-
 /// The window of an aggregation whose rows have their windows as columns of `scope`, the start among them.
 ///
 /// Tumbling windows are found anew from any column that lies in them. Of other windows the rows say which they belong
 /// to: the time is `window_time`, or `window_end - 1 ms` (cast to the type of the time first) where the query has not
 /// kept that column.
 pub(crate) fn attached(scope: &Scope, windows: &Windows) -> Window {
-    let column = |attribute: Attribute| {
-        let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
-        Some(scope.column(index, Span::default()))
-    };
+    let column = |attribute: Attribute| column_of(scope, attribute);
     let start = column(Attribute::WindowStart(windows.clone())).expect("the caller has found the start of the window");
     if let WindowAssigner::Tumble(_) = windows.assigner {
         let time = column(Attribute::WindowedTime(windows.clone()))
@@ -121,31 +105,28 @@ pub(crate) fn attached(scope: &Scope, windows: &Windows) -> Window {
 /// `window_time` of rows whose windows are columns of `scope`; `None` when neither it nor the end is among them. Of windows of
 /// instants it comes from the end, which is local time: a clock that is put forward moves the instant of a time that it skips.
 pub(crate) fn window_time(scope: &Scope, windows: &Windows) -> Option<Expr> {
-    let column = |attribute: Attribute| {
-        let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
-        Some(scope.column(index, Span::default()))
-    };
+    let column = |attribute: Attribute| column_of(scope, attribute);
     let from_end = || {
         let end = column(Attribute::WindowEnd(windows.clone()))?;
-        Some(later(end.cast_to(windows.time_type.clone()), -1))
+        Some(end.cast_to(windows.time_type.clone()).plus_ms(-1))
     };
     let time = || column(Attribute::WindowTime(windows.clone()));
     if windows.are_of_instants() { from_end().or_else(time) } else { time().or_else(from_end) }
 }
 
+fn column_of(scope: &Scope, attribute: Attribute) -> Option<Expr> {
+    let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
+    Some(scope.column(index, Span::default()))
+}
+
 /// A constant INTERVAL DAY TO SECOND in milliseconds.
 fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnostic> {
-    let empty = Scope::default();
     let span = span_of(expression);
     let wrong = |message: String| {
         Err(error(code::INVALID_WINDOW, span, message).advise("give a constant such as INTERVAL '10' SECOND"))
     };
-    match Binder::scalar(&empty, "a window").bind(expression) {
+    match Binder::scalar(&Scope::default(), "a window").bind(expression) {
         Ok(Expr { kind: ExprKind::Literal(Value::Int(ms)), data_type: DataType::IntervalMilli, .. }) => Ok(ms),
-        Ok(Expr { kind: ExprKind::Negate(operand), data_type: DataType::IntervalMilli, .. }) => match operand.kind {
-            ExprKind::Literal(Value::Int(ms)) => Ok(ms.wrapping_neg()),
-            _ => wrong(format!("the {what} of a window must be a constant interval")),
-        },
         Ok(Expr { data_type: DataType::IntervalMonth, .. }) => {
             wrong(format!("the {what} of a window cannot be counted in months, which differ in length"))
         }
@@ -155,26 +136,23 @@ fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnost
 }
 
 fn positive_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnostic> {
-    match constant_interval(expression, what)? {
-        ms if ms > 0 => Ok(ms),
-        _ => {
-            let message = format!("the {what} of a window must be positive");
-            Err(error(code::INVALID_WINDOW, span_of(expression), message)
-                .advise("give INTERVAL '10' SECOND or the like"))
-        }
+    let ms = constant_interval(expression, what)?;
+    if ms > 0 {
+        return Ok(ms);
     }
+    let message = format!("the {what} of a window must be positive");
+    Err(error(code::INVALID_WINDOW, span_of(expression), message).advise("give INTERVAL '10' SECOND or the like"))
 }
 
 /// An offset shifts windows by less than `limit_ms`, in either direction.
 fn bounded_offset(expression: &ast::Expr, limit_ms: i64) -> Result<i64, Diagnostic> {
-    match constant_interval(expression, "offset")? {
-        ms if ms.unsigned_abs() < limit_ms.unsigned_abs() => Ok(ms),
-        _ => {
-            let message = format!("the offset of a window must be shorter than {limit_ms} ms, the window's length");
-            Err(error(code::INVALID_WINDOW, span_of(expression), message)
-                .advise("windows repeat: take the remainder of the offset"))
-        }
+    let ms = constant_interval(expression, "offset")?;
+    if ms.unsigned_abs() < limit_ms.unsigned_abs() {
+        return Ok(ms);
     }
+    let message = format!("the offset of a window must be shorter than {limit_ms} ms, the window's length");
+    Err(error(code::INVALID_WINDOW, span_of(expression), message)
+        .advise("windows repeat: take the remainder of the offset"))
 }
 
 /// A constant number of rows.

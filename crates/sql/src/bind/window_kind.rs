@@ -4,7 +4,7 @@ use super::place::error;
 use millstream_plan::expr::Span;
 use millstream_types::{Diagnostic, code};
 
-/// A kind of windows.
+/// A kind of windows: in the order of `KINDS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WindowKind {
     Tumble,
@@ -15,43 +15,36 @@ pub(super) enum WindowKind {
     CountHop,
 }
 
-impl WindowKind {
-    const ALL: [WindowKind; 6] = [
-        WindowKind::Tumble,
-        WindowKind::Hop,
-        WindowKind::Cumulate,
-        WindowKind::Session,
-        WindowKind::CountTumble,
-        WindowKind::CountHop,
-    ];
+/// The kinds, with the names of the functions; names of the measures, in order, of which the offset may be left out; and these as an
+/// example, as the arguments after the time.
+const KINDS: [(WindowKind, &str, &[&str], &str); 6] = [
+    (WindowKind::Tumble, "TUMBLE", &["SIZE", "OFFSET"], "INTERVAL '10' SECOND"),
+    (WindowKind::Hop, "HOP", &["SLIDE", "SIZE", "OFFSET"], "INTERVAL '2' SECOND, INTERVAL '10' SECOND"),
+    (WindowKind::Cumulate, "CUMULATE", &["STEP", "SIZE", "OFFSET"], "INTERVAL '10' SECOND, INTERVAL '1' MINUTE"),
+    (WindowKind::Session, "SESSION", &["GAP"], "INTERVAL '10' SECOND"),
+    (WindowKind::CountTumble, "COUNT_TUMBLE", &["SIZE"], "100"),
+    (WindowKind::CountHop, "COUNT_HOP", &["SLIDE", "SIZE"], "10, 100"),
+];
 
+impl WindowKind {
     /// The kind of an upper-case name.
     pub fn of(name: &str) -> Option<WindowKind> {
-        WindowKind::ALL.into_iter().find(|kind| kind.name() == name)
+        KINDS.iter().find(|(_, known, ..)| *known == name).map(|(kind, ..)| *kind)
     }
 
     /// Name of the function.
     pub fn name(self) -> &'static str {
-        match self {
-            WindowKind::Tumble => "TUMBLE",
-            WindowKind::Hop => "HOP",
-            WindowKind::Cumulate => "CUMULATE",
-            WindowKind::Session => "SESSION",
-            WindowKind::CountTumble => "COUNT_TUMBLE",
-            WindowKind::CountHop => "COUNT_HOP",
-        }
+        KINDS[self as usize].1
     }
 
     /// Names of the measures, in order, of which the offset may be left out.
     pub fn measures(self) -> &'static [&'static str] {
-        match self {
-            WindowKind::Tumble => &["SIZE", "OFFSET"],
-            WindowKind::Hop => &["SLIDE", "SIZE", "OFFSET"],
-            WindowKind::Cumulate => &["STEP", "SIZE", "OFFSET"],
-            WindowKind::Session => &["GAP"],
-            WindowKind::CountTumble => &["SIZE"],
-            WindowKind::CountHop => &["SLIDE", "SIZE"],
-        }
+        KINDS[self as usize].2
+    }
+
+    /// Measures as an example, as the arguments after the time.
+    pub fn example(self) -> &'static str {
+        KINDS[self as usize].3
     }
 
     /// Whether windows can belong to keys.
@@ -63,18 +56,6 @@ impl WindowKind {
     pub fn is_group_function(self) -> bool {
         matches!(self, WindowKind::Tumble | WindowKind::Hop | WindowKind::Session)
     }
-
-    /// Measures as an example, as the arguments after the time.
-    pub fn example(self) -> &'static str {
-        match self {
-            WindowKind::Tumble => "INTERVAL '10' SECOND",
-            WindowKind::Hop => "INTERVAL '2' SECOND, INTERVAL '10' SECOND",
-            WindowKind::Cumulate => "INTERVAL '10' SECOND, INTERVAL '1' MINUTE",
-            WindowKind::Session => "INTERVAL '10' SECOND",
-            WindowKind::CountTumble => "100",
-            WindowKind::CountHop => "10, 100",
-        }
-    }
 }
 
 /// The words after the name of a window function of GROUP BY that ask for a bound of its window.
@@ -82,8 +63,8 @@ pub(super) const AUXILIARIES: [&str; 4] = ["_START", "_END", "_ROWTIME", "_PROCT
 
 /// Whether a name is that of a window function or of an auxiliary function.
 pub(crate) fn is_window_function(name: &str) -> bool {
-    let auxiliary = |kind: WindowKind| name.strip_prefix(kind.name()).is_some_and(|rest| AUXILIARIES.contains(&rest));
-    WindowKind::of(name).is_some() || WindowKind::ALL.into_iter().any(auxiliary)
+    let mut rests = KINDS.iter().filter_map(|(_, kind, ..)| name.strip_prefix(kind));
+    rests.any(|rest| rest.is_empty() || AUXILIARIES.contains(&rest))
 }
 
 /// A window function where none can stand.

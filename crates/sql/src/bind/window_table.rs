@@ -9,7 +9,7 @@ use super::place::{error, from_parser, span_of};
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::{Attribute, Column, Scope, Windows};
-use super::window::{assigner, check_time, in_milliseconds, later};
+use super::window::{assigner, check_time, in_milliseconds};
 use super::window_kind::{WindowKind, misplaced};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
@@ -113,10 +113,8 @@ impl QueryBinder<'_> {
                     );
                 }
                 let relation = match table {
-                    Some(ast::Expr::Identifier(name)) => self.named_relation(&[name])?,
-                    Some(ast::Expr::CompoundIdentifier(path)) => {
-                        self.named_relation(&path.iter().collect::<Vec<_>>())?
-                    }
+                    Some(ast::Expr::Identifier(name)) => self.named_relation(std::slice::from_ref(name))?,
+                    Some(ast::Expr::CompoundIdentifier(path)) => self.named_relation(path)?,
                     Some(ast::Expr::Subquery(query)) => self.query(query, false)?,
                     _ => {
                         return Err(error(code::SYNTAX, span, "expected the name of a table after TABLE")
@@ -184,8 +182,8 @@ fn tumble(input: Relation, scope: &Scope, column: Expr, slicing: Slicing) -> Rel
     let (time_type, nullable) = (time.data_type.clone(), time.nullable);
     let windows = Windows { assigner: WindowAssigner::Tumble(slicing), time_type: time_type.clone(), partitions: 0 };
     let start = Expr::new(ExprKind::WindowStart(Box::new(time), slicing), time_type, nullable);
-    let end = later(start.clone(), slicing.size_ms);
-    let last = later(start.clone(), slicing.size_ms - 1);
+    let end = start.clone().plus_ms(slicing.size_ms);
+    let last = start.clone().plus_ms(slicing.size_ms - 1);
     let added = [start.cast_to(DataType::Timestamp(3)), end.cast_to(DataType::Timestamp(3)), last];
     let mut columns = input.columns;
     let mut projection: Vec<(Expr, String)> =
@@ -219,13 +217,11 @@ fn windowed(input: Relation, column: Expr, assigner: WindowAssigner, partition: 
     }
     let first = columns.len();
     let rel = Rel::Windowed { input: Box::new(input.rel), assigner, time, timeline: Timeline::Own, partition };
-    let fields = rel.schema().fields.into_iter().skip(first);
-    columns.extend(
-        fields
-            .zip(window_attributes(&windows))
-            .map(|(field, (_, attribute))| Column { attribute, ..Column::plain(field) }),
-    );
-    Relation { rel, columns }
+    let mut relation = Relation::with_added(rel, columns);
+    for (column, (_, attribute)) in relation.columns[first..].iter_mut().zip(window_attributes(&windows)) {
+        column.attribute = attribute;
+    }
+    relation
 }
 
 /// The names and meanings of the columns that a window adds.

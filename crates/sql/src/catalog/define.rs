@@ -6,13 +6,12 @@ use crate::ddl::{
     ColumnDefinition, ColumnSource, FunctionDefinition, LikeClause, TableDefinition, ViewDefinition,
     WatermarkDefinition, span_of,
 };
-use crate::diagnostics::{at_span, nearest};
+use crate::diagnostics::{at_span, error_at, nearest};
 use crate::settings::BindSettings;
 use crate::user_function::{SqlFunction, SqlFunctions};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
-use millstream_types::{Code, DataType, Diagnostic, Field, code};
-use sqlparser::ast::Ident;
+use millstream_types::{DataType, Diagnostic, Field, code};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -20,16 +19,17 @@ impl Catalog {
     /// Creates a SQL function; `false` when it exists already and `IF NOT EXISTS` was said.
     pub fn create_function(&mut self, definition: &FunctionDefinition) -> Result<bool, Diagnostic> {
         let Some(name) = local_name(&definition.name) else { return Err(no_database(&definition.name)) };
+        let taken = |message: String, advice: &str| {
+            Err(error_at(code::ALREADY_EXISTS, span_of(&definition.name), message).advise(advice))
+        };
         if self.functions.find(name).is_some() {
-            if definition.if_not_exists {
-                return Ok(false);
-            }
-            let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("there is a function '{name}' already"));
-            return Err(at_span(diagnostic, span_of(&definition.name)).advise("drop it first, or say IF NOT EXISTS"));
+            return match definition.if_not_exists {
+                true => Ok(false),
+                false => taken(format!("there is a function '{name}' already"), "drop it first, or say IF NOT EXISTS"),
+            };
         }
         if bind::is_builtin_function(name) {
-            let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("'{name}' is a built-in function"));
-            return Err(at_span(diagnostic, span_of(&definition.name)).advise("give the function another name"));
+            return taken(format!("'{name}' is a built-in function"), "give the function another name");
         }
         let function = bind_function(definition, &self.functions)?;
         self.functions.insert(function);
@@ -60,7 +60,7 @@ impl Catalog {
             let (given, found) = (definition.columns.len(), schema.fields.len());
             if given != found {
                 let text = format!("view '{name}' names {given} columns, but its query has {found}");
-                return Err(at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.columns)));
+                return Err(error_at(code::INVALID_TABLE, span_of(&definition.columns), text));
             }
             for (field, column) in schema.fields.iter_mut().zip(&definition.columns) {
                 field.name.clone_from(&column.value);
@@ -75,8 +75,7 @@ impl Catalog {
     /// The definition with the parts of the other table that LIKE takes over.
     fn with_like(&self, own: &TableDefinition, like: &LikeClause) -> Result<TableDefinition, Diagnostic> {
         let CatalogEntry::Table(base) = self.lookup(&like.name)? else {
-            let diagnostic = Diagnostic::new(code::INVALID_TABLE, "LIKE takes a table, not a view");
-            return Err(at_span(diagnostic, span_of(&like.name)));
+            return Err(error_at(code::INVALID_TABLE, span_of(&like.name), "LIKE takes a table, not a view"));
         };
         let base = &base.definition;
         let taken = |source: &ColumnSource| match source {
@@ -111,7 +110,7 @@ fn bind_function(definition: &FunctionDefinition, functions: &SqlFunctions) -> R
     for (parameter, data_type) in &definition.parameters {
         if parameters.iter().any(|p| p.name == parameter.value) {
             let text = format!("the function has two parameters `{}`", parameter.value);
-            return Err(at_span(Diagnostic::new(code::SYNTAX, text), parameter.span).advise("rename one of them"));
+            return Err(error_at(code::SYNTAX, parameter.span, text).advise("rename one of them"));
         }
         parameters.push(Field::new(&parameter.value, data_type.clone(), true));
     }
@@ -120,7 +119,7 @@ fn bind_function(definition: &FunctionDefinition, functions: &SqlFunctions) -> R
         true => d.advise("a function cannot call itself"),
         false => d,
     })?;
-    Ok(SqlFunction::new(name, parameters, body))
+    Ok(SqlFunction { name, parameters, body })
 }
 
 /// Whether a message is about `name`, in any case.
@@ -128,78 +127,54 @@ fn names(message: &str, name: &str) -> bool {
     message.to_ascii_uppercase().contains(&format!("`{}`", name.to_ascii_uppercase()))
 }
 
-fn error_at(code: Code, ident: &Ident, message: String) -> Diagnostic {
-    at_span(Diagnostic::new(code, message), ident.span)
-}
-
 /// Checks a definition and binds its expressions.
 fn bind_table(name: &str, definition: &TableDefinition, functions: &SqlFunctions) -> Result<Table, Diagnostic> {
     if definition.columns.is_empty() {
         let text = format!("table '{name}' has no columns");
-        let diagnostic = at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.name));
-        return Err(diagnostic.advise("list the columns in parentheses after the name"));
+        return Err(error_at(code::INVALID_TABLE, span_of(&definition.name), text)
+            .advise("list the columns in parentheses after the name"));
     }
     let mut names = HashSet::with_capacity(definition.columns.len());
     for column in &definition.columns {
         if !names.insert(column.name.value.as_str()) {
             let text = format!("a column named '{}' already exists in table '{name}'", column.name.value);
-            return Err(error_at(code::INVALID_TABLE, &column.name, text).advise("rename or remove one of them"));
+            return Err(error_at(code::INVALID_TABLE, column.name.span, text).advise("rename or remove one of them"));
         }
     }
     let mut columns = bind_columns(definition, functions)?;
     let primary_key = bind_primary_key(definition, &mut columns)?;
-    let watermark = match &definition.watermark {
-        Some(watermark) => Some(bind_watermark(watermark, &columns, functions)?),
-        None => None,
-    };
+    let watermark = definition.watermark.as_ref().map(|w| bind_watermark(w, &columns, functions)).transpose()?;
     let options = definition.options.iter().cloned().collect();
     Ok(Table { name: name.to_owned(), columns, watermark, primary_key, options })
 }
 
 /// Binds the columns: first those with a type, then the computed ones, which see the first but not one another.
 fn bind_columns(definition: &TableDefinition, functions: &SqlFunctions) -> Result<Vec<TableColumn>, Diagnostic> {
-    let mut visible = vec![];
-    let mut positions = vec![];
-    for (i, column) in definition.columns.iter().enumerate() {
-        match &column.source {
-            ColumnSource::Physical { data_type, nullable } | ColumnSource::Metadata { data_type, nullable, .. } => {
-                visible.push(Field::new(&column.name.value, data_type.clone(), *nullable));
-                positions.push(i);
-            }
-            ColumnSource::Computed(_) => {}
-        }
-    }
+    let typed: Vec<Option<Field>> = definition.columns.iter().map(ColumnDefinition::typed).collect();
+    let positions: Vec<usize> = (0..typed.len()).filter(|&i| typed[i].is_some()).collect();
+    let visible: Vec<Field> = typed.into_iter().flatten().collect();
     let bind_column = |column: &ColumnDefinition| {
         let name = &column.name.value;
-        let (field, kind) = match &column.source {
-            ColumnSource::Physical { data_type, nullable } => {
-                (Field::new(name, data_type.clone(), *nullable), ColumnKind::Physical)
-            }
-            ColumnSource::Metadata { data_type, nullable, key, is_virtual } => {
+        let kind = match &column.source {
+            ColumnSource::Physical { .. } => ColumnKind::Physical,
+            ColumnSource::Metadata { key, is_virtual, .. } => {
                 let key = key.clone().unwrap_or_else(|| name.clone());
-                let kind = ColumnKind::Metadata { key, is_virtual: *is_virtual };
-                (Field::new(name, data_type.clone(), *nullable), kind)
+                ColumnKind::Metadata { key, is_virtual: *is_virtual }
             }
             ColumnSource::Computed(ast) => {
                 let bound = bind::bind_table_expression(&visible, functions, ast)
                     .map_err(|d| explain_computed(d, definition))
                     .map_err(|d| at_span(d, column.name.span))?;
-                let expression = bound.rewrite(&mut |e| at_position(e, &positions));
-                let field = Field::new(name, expression.data_type.clone(), expression.nullable);
-                (field, ColumnKind::Computed(expression))
+                ColumnKind::Computed(bound.renumbered(|i| positions[i]))
             }
+        };
+        let field = match &kind {
+            ColumnKind::Computed(expression) => expression.field(name),
+            _ => column.typed().expect("only a computed column has no type"),
         };
         Ok(TableColumn { field, kind })
     };
     definition.columns.iter().map(bind_column).collect()
-}
-
-/// Turns a position among the visible columns into one in the table.
-fn at_position(mut expression: Expr, positions: &[usize]) -> Expr {
-    if let ExprKind::Column(i) = &mut expression.kind {
-        *i = positions[*i];
-    }
-    expression
 }
 
 /// Says so when an unknown column is a computed one.
@@ -213,6 +188,14 @@ fn explain_computed(diagnostic: Diagnostic, definition: &TableDefinition) -> Dia
     }
 }
 
+/// The diagnostic about an unknown column, with a name of `known` that is near as advice.
+fn with_near<'a>(diagnostic: Diagnostic, name: &str, known: impl Iterator<Item = &'a str>) -> Diagnostic {
+    match nearest(name, known) {
+        Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+        None => diagnostic,
+    }
+}
+
 /// Positions of the primary key's columns, which become NOT NULL.
 fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -> Result<Vec<usize>, Diagnostic> {
     let mut key = vec![];
@@ -221,20 +204,17 @@ fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -
         let Some(position) = columns.iter().position(|c| c.field.name == *name) else {
             let text = format!("primary key column '{name}' is not defined in the schema");
             let names = columns.iter().map(|c| c.field.name.as_str());
-            let diagnostic = error_at(code::UNKNOWN_COLUMN, ident, text);
-            return Err(match nearest(name, names) {
-                Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
-                None => diagnostic,
-            });
+            let diagnostic = error_at(code::UNKNOWN_COLUMN, ident.span, text);
+            return Err(with_near(diagnostic, name, names));
         };
         let column = &mut columns[position];
         if column.kind != ColumnKind::Physical {
             let text = format!("invalid primary key: column '{name}' is not a physical column");
-            return Err(error_at(code::INVALID_TABLE, ident, text));
+            return Err(error_at(code::INVALID_TABLE, ident.span, text));
         }
         if key.contains(&position) {
             let text = format!("column '{name}' occurs twice in the primary key");
-            return Err(error_at(code::INVALID_TABLE, ident, text));
+            return Err(error_at(code::INVALID_TABLE, ident.span, text));
         }
         column.field.nullable = false;
         key.push(position);
@@ -252,15 +232,15 @@ fn bind_watermark(
     let fields: Vec<Field> = columns.iter().map(|c| c.field.clone()).collect();
     let Some(column) = fields.iter().position(|f| f.name == *name) else {
         let text = format!("the rowtime attribute field '{name}' is not defined in the table schema");
-        let diagnostic = error_at(code::UNKNOWN_COLUMN, ident, text);
-        return Err(match nearest(name, fields.iter().map(|f| f.name.as_str())) {
-            Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
-            None => diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)"),
-        });
+        let diagnostic = error_at(code::UNKNOWN_COLUMN, ident.span, text);
+        let diagnostic = diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)");
+        return Err(with_near(diagnostic, name, fields.iter().map(|f| f.name.as_str())));
     };
     if let ColumnKind::Computed(Expr { kind: ExprKind::ProcessingTime, .. }) = &columns[column].kind {
         let text = format!("'{name}' is a processing time, which has no watermark");
-        return Err(error_at(code::INVALID_TABLE, ident, text).advise("remove WATERMARK FOR, or name an event time"));
+        return Err(
+            error_at(code::INVALID_TABLE, ident.span, text).advise("remove WATERMARK FOR, or name an event time")
+        );
     }
     let data_type = fields[column].data_type.clone();
     if !is_event_time(&data_type) {
@@ -276,7 +256,7 @@ fn bind_watermark(
             DataType::BigInt => "add a computed column: ts AS TO_TIMESTAMP_LTZ(millis, 3)",
             _ => "add a computed column: ts AS TO_TIMESTAMP(text)",
         };
-        return Err(error_at(code::INVALID_TABLE, ident, text).advise(advice));
+        return Err(error_at(code::INVALID_TABLE, ident.span, text).advise(advice));
     }
     let expression =
         bind::bind_table_expression(&fields, functions, &watermark.expression).map_err(|d| at_span(d, ident.span))?;
@@ -284,7 +264,7 @@ fn bind_watermark(
     if !same_kind || !is_event_time(&expression.data_type) {
         let text =
             format!("the watermark of '{name}' must be {data_type}, but its expression is {}", expression.data_type);
-        return Err(error_at(code::INVALID_TABLE, ident, text)
+        return Err(error_at(code::INVALID_TABLE, ident.span, text)
             .advise(format!("write WATERMARK FOR `{name}` AS `{name}` - INTERVAL '5' SECOND")));
     }
     Ok(Watermark { column, expression: expression.cast_to(data_type) })

@@ -82,8 +82,7 @@ fn reads_the_statements_around_queries() {
         Statement::Explain { kind, inner } => {
             format!("{} {}", kind == ExplainKind::Codegen, matches!(*inner, Statement::StatementSet(_)))
         }
-        Statement::DropTable { name, if_exists } => format!("drop table {} {if_exists}", name[0].value),
-        Statement::DropView { name, if_exists } => format!("drop view {} {if_exists}", name[0].value),
+        Statement::Drop { kind, name, if_exists } => format!("drop {} {} {if_exists}", kind.name(), name[0].value),
         other => format!("{other:?}"),
     };
     for (sql, expected) in [
@@ -133,8 +132,8 @@ fn reads_the_statements_around_queries() {
     assert_eq!(lists("SHOW TABLES ILIKE 'O_ders'", &names), ["orders", "Orders"]);
     assert_eq!(lists("SHOW TABLES NOT LIKE '%s'", &names), [""]);
     assert!(matches!(parse("DESC t"), Statement::Describe(name) if name[0].value == "t"));
-    assert!(matches!(parse("SHOW CREATE TABLE t"), Statement::ShowCreateTable(_)));
-    assert!(matches!(parse("SHOW CREATE VIEW t"), Statement::ShowCreateView(_)));
+    assert!(matches!(parse("SHOW CREATE TABLE t"), Statement::ShowCreate(_)));
+    assert!(matches!(parse("SHOW CREATE VIEW t"), Statement::ShowCreate(_)));
 }
 
 #[test]
@@ -150,8 +149,8 @@ fn sql_functions() {
         assert_eq!(function.returns.to_string(), "BIGINT", "{sql}");
     }
     for (sql, exists) in [("DROP FUNCTION f", false), ("DROP TEMPORARY SYSTEM FUNCTION IF EXISTS f", true)] {
-        let Statement::DropFunction { name, if_exists } = parse(sql) else { panic!("{sql}") };
-        assert_eq!((name[0].value.as_str(), if_exists), ("f", exists), "{sql}");
+        let Statement::Drop { kind, name, if_exists } = parse(sql) else { panic!("{sql}") };
+        assert_eq!((kind.name(), name[0].value.as_str(), if_exists), ("function", "f", exists), "{sql}");
     }
 }
 

@@ -12,8 +12,7 @@ fn run(catalog: &mut Catalog, sql: &str) -> Result<(), Diagnostic> {
         match parsed.statement {
             Statement::CreateTable(t) => catalog.create_table(&t)?,
             Statement::CreateView(v) => catalog.create_view(&v, &settings)?,
-            Statement::DropTable { name, if_exists } => catalog.drop_table(&name, if_exists)?,
-            Statement::DropView { name, if_exists } => catalog.drop_view(&name, if_exists)?,
+            Statement::Drop { kind, name, if_exists } => catalog.drop(kind, &name, if_exists)?,
             other => panic!("{other:?}"),
         };
     }

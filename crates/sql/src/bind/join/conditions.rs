@@ -59,11 +59,9 @@ impl Side {
     /// `width`: number of columns of the left.
     pub fn of(expr: &Expr, width: usize) -> Side {
         let (mut left, mut right) = (false, false);
-        expr.walk(&mut |e| {
-            if let ExprKind::Column(i) = e.kind {
-                left |= i < width;
-                right |= i >= width;
-            }
+        expr.each_column(|i| {
+            left |= i < width;
+            right |= i >= width;
         });
         match (left, right) {
             (false, false) => Side::Neither,
@@ -72,16 +70,6 @@ impl Side {
             (true, true) => Side::Both,
         }
     }
-}
-
-/// The expression with every column `i` as column `map(i)`.
-pub(super) fn with_columns(expr: Expr, map: &impl Fn(usize) -> usize) -> Expr {
-    expr.rewrite(&mut |mut e| {
-        if let ExprKind::Column(i) = &mut e.kind {
-            *i = map(*i);
-        }
-        e
-    })
 }
 
 /// Whether a condition gives the same wherever it is evaluated: not the watermark, nor a random number.

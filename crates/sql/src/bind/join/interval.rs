@@ -91,14 +91,12 @@ fn bound(conjunct: &Expr, scope: &Scope, width: usize) -> Option<IntervalBound> 
         return Some(IntervalBound { columns: (a, b - width), op: *op, offset_ms: b_ms.checked_sub(a_ms)?, place });
     }
     if b < width && a >= width {
-        let op = match op {
-            CompareOp::Less => CompareOp::Greater,
-            CompareOp::LessEqual => CompareOp::GreaterEqual,
-            CompareOp::Greater => CompareOp::Less,
-            CompareOp::GreaterEqual => CompareOp::LessEqual,
-            same => *same,
-        };
-        return Some(IntervalBound { columns: (b, a - width), op, offset_ms: a_ms.checked_sub(b_ms)?, place });
+        return Some(IntervalBound {
+            columns: (b, a - width),
+            op: op.mirrored(),
+            offset_ms: a_ms.checked_sub(b_ms)?,
+            place,
+        });
     }
     None
 }

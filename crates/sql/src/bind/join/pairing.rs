@@ -3,7 +3,7 @@
 use super::super::coercion::{common_type, convert};
 use super::super::relation::Relation;
 use super::super::scope::{Attribute, Column};
-use super::conditions::{Side, conjunction, with_columns};
+use super::conditions::{Side, conjunction};
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use millstream_plan::logical::{JoinKind, JoinStrategy, Rel};
 use millstream_types::{DataType, Value};
@@ -48,7 +48,7 @@ impl Pairing {
         let swap = |e: Equality| Equality { left: e.right, right: e.left };
         Pairing {
             equalities: self.equalities.into_iter().map(swap).collect(),
-            rest: self.rest.into_iter().map(|e| with_columns(e, &map)).collect(),
+            rest: self.rest.into_iter().map(|e| e.renumbered(map)).collect(),
         }
     }
 
@@ -72,7 +72,7 @@ fn equality(conjunct: &Expr, width: usize) -> Option<Equality> {
     };
     let data_type = common_type(&left.data_type, &right.data_type)?;
     let key = |e: Expr| zero_without_sign(convert(e, &data_type));
-    let right = with_columns((**right).clone(), &|i| i - width);
+    let right = (**right).clone().renumbered(|i| i - width);
     Some(Equality { left: key((**left).clone()), right: key(right) })
 }
 
@@ -81,10 +81,8 @@ fn zero_without_sign(key: Expr) -> Expr {
     if !key.data_type.is_floating() {
         return key;
     }
-    let (data_type, nullable, span) = (key.data_type.clone(), key.nullable, key.span);
-    let zero = Expr::literal(Value::Float(0.0), data_type.clone());
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Add, Box::new(key), Box::new(zero));
-    Expr::new(kind, data_type, nullable).at(span)
+    let (span, zero) = (key.span, Expr::literal(Value::Float(0.0), key.data_type.clone()));
+    Expr::arithmetic(ArithmeticOp::Add, key, zero).at(span)
 }
 
 /// Appends the columns of the right where the kind shows them.
@@ -112,7 +110,7 @@ pub(super) fn joined(
 }
 
 /// What rows without a partner do to the columns of their side: they are NULL, and so no time any more.
-pub(super) fn make_optional(columns: &mut [Column], optional: bool) {
+fn make_optional(columns: &mut [Column], optional: bool) {
     if optional {
         for column in columns {
             column.field.nullable = true;

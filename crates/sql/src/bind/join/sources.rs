@@ -6,7 +6,7 @@ use super::super::place::{error, from_parser, span_of};
 use super::super::query::QueryBinder;
 use super::super::relation::rename;
 use super::super::scope::{Column, Scope};
-use super::conditions::{split_conjuncts, with_columns};
+use super::conditions::split_conjuncts;
 use super::strategy::AsOf;
 use super::tree::{Join, Tree};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
@@ -182,7 +182,7 @@ fn merge(mut join: Join, left: &[Column], right: &[Column], names: &[ast::Ident]
     for name in names {
         let span = from_parser(name.span);
         let l = scopes.0.resolve(std::slice::from_ref(name))?;
-        let r = with_columns(scopes.1.resolve(std::slice::from_ref(name))?, &|i| i + width);
+        let r = scopes.1.resolve(std::slice::from_ref(name))?.renumbered(|i| i + width);
         if let (ExprKind::Column(l), ExprKind::Column(r)) = (&l.kind, &r.kind) {
             pairs.push((*l, *r, &name.value));
         }

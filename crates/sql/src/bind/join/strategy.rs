@@ -10,7 +10,7 @@ use super::super::query::QueryBinder;
 use super::super::relation::Relation;
 use super::super::scope::{Attribute, Column, Scope, Windows};
 use super::interval::Interval;
-use super::pairing::{Equality, Pairing, joined, joined_columns};
+use super::pairing::{Pairing, joined, joined_columns};
 use super::versioned;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{JoinKind, JoinStrategy, Rel};
@@ -91,14 +91,16 @@ fn has_time(relation: &Relation) -> bool {
         || relation.rel.tables().iter().any(|table| table.watermark.is_some())
 }
 
+/// The roles in time of what each equality compares.
+fn attributes(left: &Relation, right: &Relation, pairing: &Pairing) -> Vec<(Attribute, Attribute)> {
+    let (left, right) = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
+    pairing.equalities.iter().map(|e| (left.attribute(&e.left), right.attribute(&e.right))).collect()
+}
+
 /// The windows whose start and end the conditions equate.
 fn common_windows(left: &Relation, right: &Relation, pairing: &Pairing) -> Option<Windows> {
-    let scopes = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
-    let same = |e: &Equality| {
-        let (l, r) = (scopes.0.attribute(&e.left), scopes.1.attribute(&e.right));
-        (l == r).then_some(l)
-    };
-    let equal: Vec<Attribute> = pairing.equalities.iter().filter_map(same).collect();
+    let of_both = attributes(left, right, pairing).into_iter().filter(|(l, r)| l == r);
+    let equal: Vec<Attribute> = of_both.map(|(attribute, _)| attribute).collect();
     equal.iter().find_map(|a| match a {
         // Count windows end at any time.
         Attribute::WindowStart(w) if matches!(w.assigner, WindowAssigner::Count { .. }) => None,
@@ -123,14 +125,13 @@ fn drop_window_keys(left: &Relation, right: &Relation, pairing: &mut Pairing, wi
     if windows.assigner.slicing().is_none() {
         return;
     }
-    let (of_left, of_right) = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
-    let is_of_window = |e: &Equality| {
-        let attribute = of_left.attribute(&e.left);
-        attribute.belongs_to(windows) && attribute == of_right.attribute(&e.right)
-    };
-    let (of_window, others): (Vec<Equality>, Vec<Equality>) =
-        std::mem::take(&mut pairing.equalities).into_iter().partition(is_of_window);
-    pairing.equalities = if others.is_empty() { of_window.into_iter().take(1).collect() } else { others };
+    let attributes = attributes(left, right, pairing);
+    let (of_window, others): (Vec<_>, Vec<_>) = std::mem::take(&mut pairing.equalities)
+        .into_iter()
+        .zip(attributes)
+        .partition(|(_, (l, r))| l.belongs_to(windows) && l == r);
+    let keys = if others.is_empty() { of_window.into_iter().take(1).collect() } else { others };
+    pairing.equalities = keys.into_iter().map(|(equality, _)| equality).collect();
 }
 
 /// `window_time` of the rows of a relation.
@@ -216,13 +217,11 @@ fn needs_updates(kind: JoinKind, left: &Relation, right: &Relation, pairing: &Pa
         _ => ("a FULL JOIN of", "take back rows without a partner when one comes"),
     };
     let message = format!("{what} endless inputs would {would}");
-    let scopes = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
-    let window_side =
-        pairing.equalities.iter().find_map(|e| match (scopes.0.attribute(&e.left), scopes.1.attribute(&e.right)) {
-            (Attribute::WindowStart(a), Attribute::WindowStart(b)) => Some((a == b, "window_end")),
-            (Attribute::WindowEnd(a), Attribute::WindowEnd(b)) => Some((a == b, "window_start")),
-            _ => None,
-        });
+    let window_side = attributes(left, right, pairing).into_iter().find_map(|attributes| match attributes {
+        (Attribute::WindowStart(a), Attribute::WindowStart(b)) => Some((a == b, "window_end")),
+        (Attribute::WindowEnd(a), Attribute::WindowEnd(b)) => Some((a == b, "window_start")),
+        _ => None,
+    });
     let advice = match window_side {
         Some((true, missing)) => format!("equate {missing} of both sides too: then it is a window join"),
         Some((false, _)) => "give both sides the same windows: then it is a window join".into(),

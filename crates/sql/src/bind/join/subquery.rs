@@ -13,7 +13,7 @@ use super::super::place::{error, span_of, unsupported};
 use super::super::query::QueryBinder;
 use super::super::scope::Column;
 use super::super::select::{check_clauses, nothing, select_list};
-use super::conditions::{Side, split_conjuncts, with_columns};
+use super::conditions::{Side, split_conjuncts};
 use super::tree::{Join, Tree};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
 use millstream_plan::logical::JoinKind;
@@ -43,18 +43,9 @@ struct Subquery {
 }
 
 impl QueryBinder<'_> {
-    /// The rows of FROM that WHERE keeps.
-    pub(in super::super) fn where_clause(
-        &mut self,
-        tree: Tree,
-        selection: Option<&ast::Expr>,
-    ) -> Result<Tree, Diagnostic> {
-        Ok(self.conditions(tree, selection, &[])?.0)
-    }
-
-    /// WHERE of a query within another one with the columns `outer`: the filtered tree, and the conjuncts that use
+    /// WHERE of a query, perhaps within another one with the columns `outer`: the filtered tree, and the conjuncts that use
     /// `outer`, over those columns followed by the tree's.
-    fn conditions(
+    pub(in super::super) fn conditions(
         &mut self,
         tree: Tree,
         selection: Option<&ast::Expr>,
@@ -82,7 +73,7 @@ impl QueryBinder<'_> {
         let width = outer.len();
         let of_tree = |e: &Expr| matches!(Side::of(e, width), Side::Right | Side::Neither);
         let (own, correlated): (Vec<Expr>, Vec<Expr>) = bound.into_iter().partition(of_tree);
-        let mut tree = tree.filter(own.into_iter().map(|e| with_columns(e, &|i| i - width)).collect());
+        let mut tree = tree.filter(own.into_iter().map(|e| e.renumbered(|i| i - width)).collect());
         for predicate in predicates {
             tree = self.semi_join(tree, &predicate)?;
         }
@@ -109,7 +100,7 @@ impl QueryBinder<'_> {
         for (operand, item) in predicate.operands.iter().zip(items) {
             let operand = Binder::scalar(&scope, "IN").bind(operand)?;
             let place = operand.span;
-            let item = with_columns(item, &|i| i + width);
+            let item = item.renumbered(|i| i + width);
             let equal = operators::compare(CompareOp::Equal, operand, item, place)?;
             conjuncts.push(if predicate.negated && equal.nullable {
                 let is_false = operators::boolean(ExprKind::IsBoolean(Box::new(equal), false), place);

@@ -4,9 +4,9 @@ use super::super::query::QueryBinder;
 use super::super::rank;
 use super::super::relation::Relation;
 use super::super::scope::{Column, Scope};
-use super::conditions::{Side, can_move, conjunction, with_columns};
+use super::conditions::{Side, can_move, conjunction};
 use super::nulls::kind_under;
-use super::pairing::{Pairing, make_optional};
+use super::pairing::{Pairing, joined_columns};
 use super::strategy::{self, AsOf};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{JoinKind, Rel};
@@ -77,16 +77,7 @@ impl Tree {
             Tree::Leaf(relation) => relation.columns.clone(),
             Tree::Filter(input, _) => input.columns(),
             Tree::Project(_, outputs) => outputs.iter().map(|(_, column)| column.clone()).collect(),
-            Tree::Join(join) => {
-                let mut columns = join.left.columns();
-                if join.kind.shows_right() {
-                    make_optional(&mut columns, join.kind.left_is_optional());
-                    let mut right = join.right.columns();
-                    make_optional(&mut right, join.kind.right_is_optional());
-                    columns.append(&mut right);
-                }
-                columns
-            }
+            Tree::Join(join) => joined_columns(join.left.columns(), join.right.columns(), join.kind),
             Tree::Unnest(unnest) => {
                 let mut columns = unnest.input.columns();
                 columns.extend(unnest.elements.iter().cloned());
@@ -107,10 +98,9 @@ impl Tree {
                 input.filter(earlier)
             }
             Tree::Project(input, outputs) => {
-                let (movable, above) = conjuncts.into_iter().partition(can_move);
+                let (movable, above): (Vec<Expr>, _) = conjuncts.into_iter().partition(can_move);
                 let expressions: Vec<Expr> = outputs.iter().map(|(e, _)| e.clone()).collect();
-                let below: Vec<Expr> = movable;
-                let below = below.into_iter().map(|c| c.substitute(&expressions)).collect();
+                let below = movable.into_iter().map(|c| c.substitute(&expressions)).collect();
                 Tree::Project(Box::new(input.filter(below)), outputs).above(above)
             }
             Tree::Join(join) => join.filter(conjuncts),
@@ -209,5 +199,5 @@ impl Join {
 
 /// Conditions over the right columns alone, as a filter of the right input sees them.
 fn shifted(conjuncts: Vec<Expr>, width: usize) -> Vec<Expr> {
-    conjuncts.into_iter().map(|c| with_columns(c, &|i| i.saturating_sub(width))).collect()
+    conjuncts.into_iter().map(|c| c.renumbered(|i| i.saturating_sub(width))).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::{Session, nexmark};
 use crate::ddl::FunctionDefinition;
-use crate::statement::{Statement, parse_script};
+use crate::statement::{ObjectKind, Statement, parse_script};
 
 fn definition(sql: &str) -> FunctionDefinition {
     match parse_script(sql).unwrap().remove(0).statement {
@@ -73,9 +73,9 @@ fn definitions_are_checked() {
             .unwrap()
     );
     let name = [sqlparser::ast::Ident::new("F")];
-    assert!(session.catalog.drop_function(&name, false).unwrap());
-    assert!(!session.catalog.drop_function(&name, true).unwrap());
-    assert_eq!(session.catalog.drop_function(&name, false).unwrap_err().code.to_string(), "MS2005");
+    assert!(session.catalog.drop(ObjectKind::Function, &name, false).unwrap());
+    assert!(!session.catalog.drop(ObjectKind::Function, &name, true).unwrap());
+    assert_eq!(session.catalog.drop(ObjectKind::Function, &name, false).unwrap_err().code.to_string(), "MS2005");
     assert!(session.error("SELECT f(i) FROM t").0.starts_with("MS2005 1:8+1 unknown function `f`"));
 }
 
