@@ -218,11 +218,8 @@ impl<'a> EntryFields<'a> {
     unsafe fn check(&self, entry: *const u8) -> Result<(), Damaged> {
         // SAFETY: promised by the caller.
         let (hash, nulls) = unsafe { (entry::hash(entry), entry::null_mask(self.layout, entry)) };
-        match () {
-            () if hash <= HASH_BUSY => Err(Damaged("an entry is empty".into())),
-            () if nulls & !self.nullable != 0 => Err(Damaged("a key is NULL that cannot be".into())),
-            () => Ok(()),
-        }
+        Damaged::unless(hash > HASH_BUSY, "an entry is empty")?;
+        Damaged::unless(nulls & !self.nullable == 0, "a key is NULL that cannot be")
     }
 
     /// Gives entries their strings.
@@ -246,10 +243,7 @@ impl<'a> EntryFields<'a> {
                 unsafe { write(entry, field.offset, field.restored(saved, offset, &mut rest)?) };
             }
         }
-        match rest {
-            [] => Ok(()),
-            _ => Err(Damaged(format!("{} bytes are in no string", rest.len()))),
-        }
+        Damaged::unless(rest.is_empty(), format_args!("{} bytes are in no string", rest.len()))
     }
 }
 
@@ -273,10 +267,8 @@ impl StringField {
             // SAFETY: the bytes of an inline string are in itself.
             let bytes = unsafe { saved.as_bytes() };
             self.check_text(bytes)?;
-            return match Str::new(bytes) == saved {
-                true => Ok(saved),
-                false => Err(Damaged("there is something behind a short string".into())),
-            };
+            Damaged::unless(Str::new(bytes) == saved, "there is something behind a short string")?;
+            return Ok(saved);
         }
         let Some((bytes, others)) = rest.split_at_checked(saved.len()).filter(|_| saved.high == offset as u64) else {
             return Err(Damaged("a string is not where it should be".into()));
@@ -284,17 +276,12 @@ impl StringField {
         *rest = others;
         self.check_text(bytes)?;
         let string = Str::new(bytes);
-        match string.low == saved.low {
-            true => Ok(string),
-            false => Err(Damaged("a string begins otherwise than it should".into())),
-        }
+        Damaged::unless(string.low == saved.low, "a string begins otherwise than it should")?;
+        Ok(string)
     }
 
     fn check_text(&self, bytes: &[u8]) -> Result<(), Damaged> {
-        match !self.is_text || std::str::from_utf8(bytes).is_ok() {
-            true => Ok(()),
-            false => Err(Damaged("text is not UTF-8".into())),
-        }
+        Damaged::unless(!self.is_text || std::str::from_utf8(bytes).is_ok(), "text is not UTF-8")
     }
 }
 

@@ -14,7 +14,7 @@ use crate::object;
 use crate::partial::Partial;
 use crate::sort::sorted;
 use crate::table::Table;
-pub use blocks::{BlockMerge, MergeFault, merge_blocks};
+pub use blocks::{BlockMerge, MergeFault};
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;

@@ -215,9 +215,7 @@ impl Slots {
             // SAFETY: an entry of the layout.
             unsafe { entry::hash(entry) == HASH_OF_NOTHING && entry::read::<i64>(entry, key) == slot as i64 }
         };
-        if !numbers.iter().enumerate().all(is_right) {
-            return Err(Damaged("a slot has another number than it should".into()));
-        }
+        Damaged::unless(numbers.iter().enumerate().all(is_right), "a slot has another number than it should")?;
         // From behind: no slot is at a lower place than its entry has so far.
         for (place, &slot) in numbers.iter().enumerate().rev().filter(|&(place, &slot)| place != slot) {
             let (from, into) = (self.place(place as i64), self.place(slot as i64));

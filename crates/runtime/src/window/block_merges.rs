@@ -140,7 +140,7 @@ fn in_memory(
     Box::new(std::iter::from_fn(move || {
         let (block, next) = partial.block_at(partition, at, block_bytes)?;
         at = next;
-        Some(Partial::restore_block(&layout, &types, &budget, &block).map_err(BlockError::from))
+        Some(Partial::restore(&layout, &types, &budget, &[block]).map_err(BlockError::from))
     }))
 }
 

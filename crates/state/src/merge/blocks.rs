@@ -29,25 +29,9 @@ impl From<Damaged> for MergeFault {
     }
 }
 
-/// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`],
-/// [`Partial::restore_block`]). Rows are delivered in pieces that are about as large as a block of each; put one after the
-/// other, they are those of [`merge`](super::merge) of the whole partials in the same order.
-///
-/// # Errors
-/// Those of the sources and of `deliver`, and when blocks do not follow each other.
-pub fn merge_blocks<E: From<MergeFault>>(
-    layout: &Arc<EntryLayout>,
-    most_bytes: usize,
-    sources: impl IntoIterator<Item: Iterator<Item = Result<Partial, E>>>,
-    deliver: impl FnMut(Merged) -> Result<(), E>,
-) -> Result<(), E> {
-    BlockMerge::new(layout, most_bytes, sources).try_for_each({
-        let mut deliver = deliver;
-        move |piece| deliver(piece?)
-    })
-}
-
-/// The pieces of [`merge_blocks`], one after the other, for whoever does something else in between.
+/// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`], [`Partial::restore`]), to
+/// pieces of rows that are about as large as a block of each; put one after the other, they are the rows of [`merge`](super::merge)
+/// of the whole partials in the same order. Errors are those of the sources, and when blocks do not follow each other.
 ///
 /// A piece ends with the lowest of the last entries that are loaded: up to there, there is all of each source in memory. With
 /// hundreds of sources few have entries in a piece, and those are found by two heaps, so that an entry costs the
@@ -128,7 +112,7 @@ impl<I> fmt::Debug for BlockMerge<I> {
 }
 
 impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
-    /// As for [`merge_blocks`], with at most about so many bytes of blocks in memory, which have to be several times as many as
+    /// Of such sources, with at most about so many bytes of blocks in memory, which have to be several times as many as
     /// one block of each source has. Nothing is read yet.
     pub fn new(layout: &Arc<EntryLayout>, most_bytes: usize, sources: impl IntoIterator<Item = I>) -> BlockMerge<I> {
         let sources: Vec<_> = sources.into_iter().map(|blocks| Source::new(Arc::clone(layout), blocks)).collect();

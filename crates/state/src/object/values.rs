@@ -23,6 +23,16 @@ impl Values {
         }
     }
 
+    /// Those of strings.
+    pub(crate) fn of_strings<'a>(strings: impl IntoIterator<Item = &'a [u8]>) -> Values {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for string in strings {
+            bytes.extend_from_slice(string);
+            ends.push(bytes.len());
+        }
+        Values::Strings(bytes, ends)
+    }
+
     /// Number of values.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -86,6 +96,16 @@ impl Values {
             }
             _ => unreachable!("the values of a component are of one type"),
         }
+    }
+
+    /// Word `i`; 0 if these are not words.
+    pub(crate) fn word(&self, i: usize) -> i64 {
+        if let Values::Words(words) = self { words[i] } else { 0 }
+    }
+
+    /// Decimal `i`; 0 if these are not decimals.
+    pub(crate) fn wide(&self, i: usize) -> i128 {
+        if let Values::Wides(wides) = self { wides[i] } else { 0 }
     }
 
     /// The bytes of string `i`; none if these are not strings.

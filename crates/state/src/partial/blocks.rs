@@ -1,13 +1,10 @@
 //! Partials as bytes: each partition is a sequence of blocks of bounded size, each of which can be read alone.
 //!
 //! ```text
-//! block      ┌───────────┬──────────────────┬───────────────────────────────────────┐
-//!            │ partition │ what it consists │ entries (encoding), in order, none    │
-//!            │           │ of               │ of them empty; or an array (encoding) │
-//!            └───────────┴──────────────────┴───────────────────────────────────────┘
-//! partition  ┌────────┬───────┬────────┬───────┬──  ─┬───┐
-//!            │ length │ block │ length │ block │ …   │ 0 │
-//!            └────────┴───────┴────────┴───────┴──  ─┴───┘
+//! ┌───────────┬──────────────────┬───────────────────────────────────────┐
+//! │ partition │ what it consists │ entries (encoding), in order, none    │
+//! │           │ of               │ of them empty; or an array (encoding) │
+//! └───────────┴──────────────────┴───────────────────────────────────────┘
 //! ```
 
 use super::{Entries, Form, Partial};
@@ -135,7 +132,7 @@ impl Iterator for Blocks<'_> {
 }
 
 impl Partial {
-    /// A partition as blocks of about a mebibyte, in the order of their entries. Each is for [`Partial::restore_block`].
+    /// A partition as blocks of about a mebibyte, in the order of their entries. Each is for [`Partial::restore`].
     pub fn blocks(&self, partition: usize) -> Blocks<'_> {
         self.blocks_of(partition, BLOCK_BYTES)
     }
@@ -167,64 +164,20 @@ impl Partial {
         Some((block, range.start - start))
     }
 
-    /// Writes a partition, for [`Partial::restore`].
-    pub fn save(&self, partition: usize, out: &mut ByteWriter) {
-        self.blocks(partition).for_each(|block| out.bytes(&block));
-        out.length(0);
-    }
-
-    /// The partial that has partitions as [`Partial::save`] has written them, each of them alone and in their order; of others
-    /// it has nothing. `types` are those of its columns. Its memory counts in `budget` as that of partials.
+    /// The partial that has the entries of blocks, which are those of partitions in their order; of others it has nothing. `types`
+    /// are those of its columns. Its memory counts in `budget` as that of partials.
     ///
     /// # Errors
     /// When the bytes are not what has been written.
-    pub fn restore<'a>(
+    pub fn restore(
         layout: &Arc<EntryLayout>,
         types: &OutputTypes,
         budget: &Arc<MemoryBudget>,
-        partitions: impl IntoIterator<Item = ByteReader<'a>>,
+        blocks: &[impl AsRef<[u8]>],
     ) -> Result<Partial, Damaged> {
         let fields = EntryFields::shown(layout, types);
-        let mut blocks = Vec::new();
-        for mut partition in partitions {
-            loop {
-                match partition.bytes()? {
-                    [] => break,
-                    block => blocks.push(Block::of(&fields, block)?),
-                }
-            }
-            partition.end()?;
-        }
+        let blocks = blocks.iter().map(|block| Block::of(&fields, block.as_ref())).collect::<Result<_, _>>()?;
         of_blocks(layout, &fields, budget, blocks)
-    }
-
-    /// The partial that has the entries of blocks, which are those of partitions in their order.
-    ///
-    /// # Errors
-    /// As for [`Partial::restore`].
-    pub fn restore_blocks(
-        layout: &Arc<EntryLayout>,
-        types: &OutputTypes,
-        budget: &Arc<MemoryBudget>,
-        blocks: &[Vec<u8>],
-    ) -> Result<Partial, Damaged> {
-        let fields = EntryFields::shown(layout, types);
-        let blocks = blocks.iter().map(|block| Block::of(&fields, block)).collect::<Result<_, _>>()?;
-        of_blocks(layout, &fields, budget, blocks)
-    }
-
-    /// The partial that has the entries of one block.
-    ///
-    /// # Errors
-    /// As for [`Partial::restore`].
-    pub fn restore_block(
-        layout: &Arc<EntryLayout>,
-        types: &OutputTypes,
-        budget: &Arc<MemoryBudget>,
-        block: &[u8],
-    ) -> Result<Partial, Damaged> {
-        let fields = EntryFields::shown(layout, types);
-        of_blocks(layout, &fields, budget, vec![Block::of(&fields, block)?])
     }
 }
 
@@ -279,9 +232,8 @@ fn of_blocks(
     budget: &Arc<MemoryBudget>,
     blocks: Vec<Block<'_>>,
 ) -> Result<Partial, Damaged> {
-    if !blocks.is_sorted_by_key(|block| block.partition) {
-        return Err(Damaged("blocks of a partial are not in the order of their partitions".into()));
-    }
+    let are_in_order = blocks.is_sorted_by_key(|block| block.partition);
+    Damaged::unless(are_in_order, "blocks of a partial are not in the order of their partitions")?;
     let count_of = |p: usize| blocks.iter().filter(|block| block.partition < p).map(|block| block.count).sum();
     let starts: [usize; PARTITIONS + 1] = std::array::from_fn(count_of);
     let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
@@ -326,10 +278,7 @@ fn check_order(partial: &Partial) -> Result<(), Damaged> {
             are_in_order(partial, |entry| partition_of(hash(entry)), hash, is_distinct)
         }
     };
-    match is_in_order {
-        true => Ok(()),
-        false => Err(Damaged("an entry of a partial is not where it belongs".into())),
-    }
+    Damaged::unless(is_in_order, "an entry of a partial is not where it belongs")
 }
 
 #[inline(always)]

@@ -186,7 +186,7 @@ impl Stored {
     pub(crate) fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
         let blocks = self.partitions[range].iter().flatten().map(|blob| self.blob(blob));
         let blocks: Vec<Vec<u8>> = blocks.collect::<Result<_, _>>()?;
-        let partial = Partial::restore_blocks(&tables.layout, &self.types, &tables.budget, &blocks);
+        let partial = Partial::restore(&tables.layout, &self.types, &tables.budget, &blocks);
         partial.map_err(|what| self.failed(&what))
     }
 
@@ -255,7 +255,7 @@ impl Iterator for StoredBlocks {
         self.next += 1;
         self.read_ahead();
         let restore = |block: Vec<u8>| {
-            let restored = Partial::restore_block(&self.layout, &self.table.types, &self.budget, &block);
+            let restored = Partial::restore(&self.layout, &self.table.types, &self.budget, &[block]);
             restored.map_err(|what| self.table.failed(&what))
         };
         Some(self.table.finish(pending).and_then(restore))
