@@ -98,13 +98,27 @@ impl<'a> EntryFields<'a> {
     ///
     /// # Safety
     /// It is one of the layout whose strings are alive.
-    pub(crate) unsafe fn bytes_of(&self, entry: *const u8) -> usize {
+    unsafe fn bytes_of(&self, entry: *const u8) -> usize {
         // SAFETY: promised by the caller.
         unsafe {
             let strings = self.strings.iter().filter_map(|field| field.long(entry)).map(Str::len);
             let objects = self.objects.iter().filter_map(|field| object_at(entry, field.offset)).map(Object::bytes);
             self.layout.stride + strings.sum::<usize>() + objects.sum::<usize>()
         }
+    }
+
+    /// How many of the first of some entries take about so many bytes together; one at least.
+    ///
+    /// # Safety
+    /// As for [`EntryFields::bytes_of`].
+    pub(crate) unsafe fn fitting(&self, entries: impl Iterator<Item = *const u8>, bytes: usize) -> usize {
+        let mut sum = 0;
+        let fits = |&entry: &*const u8| {
+            // SAFETY: promised by the caller.
+            sum += unsafe { self.bytes_of(entry) };
+            sum <= bytes
+        };
+        entries.take_while(fits).count().max(1)
     }
 
     /// Writes entries.

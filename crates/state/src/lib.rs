@@ -40,6 +40,7 @@ mod object;
 mod output;
 mod partial;
 mod partition;
+mod parts;
 mod resident;
 mod shared;
 mod slots;

@@ -8,11 +8,10 @@ mod compact;
 
 use crate::arena::Arena;
 use crate::array::ArrayRun;
-use crate::budget::Charge;
+use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::encoding::EntryFields;
 use crate::entry;
-use crate::memory::EntryMemory;
-use crate::object;
+use crate::memory::{EntryMemory, OwnedEntries};
 use crate::partition::{PARTITIONS, partition_of_entry};
 use crate::sort::sorted;
 pub use blocks::Blocks;
@@ -31,14 +30,14 @@ pub struct Partial {
 
 #[derive(Debug)]
 enum Form {
-    Entries(Arc<EntryLayout>, Box<Entries>),
+    Entries(Box<Entries>),
     Array(Box<ArrayRun>),
 }
 
 /// Sorted entries with what they own.
 #[derive(Debug)]
 pub(crate) struct Entries {
-    memory: EntryMemory,
+    entries: OwnedEntries,
     /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
     starts: [usize; PARTITIONS + 1],
     /// Owns the long strings; never read through this field.
@@ -55,13 +54,19 @@ unsafe impl Sync for Partial {}
 
 impl Entries {
     /// Sorted entries without strings and objects, one of each key.
-    pub(crate) fn of_numbers(memory: EntryMemory, starts: [usize; PARTITIONS + 1]) -> Entries {
-        Entries { memory, starts, arena: Arena::default(), object_bytes: 0, is_distinct: true }
+    pub(crate) fn of_numbers(
+        layout: &Arc<EntryLayout>,
+        memory: EntryMemory,
+        starts: [usize; PARTITIONS + 1],
+    ) -> Entries {
+        // SAFETY: as many entries as the partitions have, without objects.
+        let entries = unsafe { OwnedEntries::new(layout, memory, starts[PARTITIONS]) };
+        Entries { entries, starts, arena: Arena::default(), object_bytes: 0, is_distinct: true }
     }
 
     /// Bytes of memory that they own.
     pub(crate) fn bytes(&self) -> usize {
-        self.memory.bytes() + self.arena.bytes() + self.object_bytes
+        self.entries.bytes() + self.arena.bytes() + self.object_bytes
     }
 }
 
@@ -129,8 +134,13 @@ impl Partial {
             // SAFETY: written above, and nobody else has them.
             unsafe { sort_in_place(&layout, &memory, starts[partition]..starts[partition + 1]) };
         }
-        let entries = Entries { memory, starts, arena, object_bytes, is_distinct: true };
-        Partial { form: Form::Entries(layout, Box::new(entries)), _charge: None }
+        // SAFETY: written above; promised by the caller.
+        let entries = unsafe { OwnedEntries::new(&layout, memory, starts[PARTITIONS]) };
+        Partial::of_entries(Entries { entries, starts, arena, object_bytes, is_distinct: true })
+    }
+
+    fn of_entries(entries: Entries) -> Partial {
+        Partial { form: Form::Entries(Box::new(entries)), _charge: None }
     }
 
     /// What an array table has become.
@@ -140,7 +150,7 @@ impl Partial {
 
     /// The same, of which it is not known that each key has one entry.
     pub(crate) fn repeating(mut self) -> Partial {
-        if let Form::Entries(_, entries) = &mut self.form {
+        if let Form::Entries(entries) = &mut self.form {
             entries.is_distinct = false;
         }
         self
@@ -149,7 +159,7 @@ impl Partial {
     /// Whether each key has one entry, as in the partials of tables of one worker.
     pub fn is_distinct(&self) -> bool {
         match &self.form {
-            Form::Entries(_, entries) => entries.is_distinct,
+            Form::Entries(entries) => entries.is_distinct,
             Form::Array(_) => true,
         }
     }
@@ -177,10 +187,15 @@ impl Partial {
         self.entries_of(partitions).map(|entry| unsafe { entry::read::<u64>(entry, offset) }).sum()
     }
 
-    /// The same, which holds a charge.
-    pub(crate) fn charged(mut self, charge: Option<Charge>) -> Partial {
-        self._charge = charge;
-        self
+    /// The same, whose memory counts in the budget of a table's charge, if that is counted.
+    pub(crate) fn charged(self, table: Option<&Charge>) -> Partial {
+        let _charge = table.map(|charge| charge.another(MemoryClass::Partials, self.bytes()));
+        Partial { _charge, ..self }
+    }
+
+    /// The same, whose memory counts.
+    fn counted(self, budget: &Arc<MemoryBudget>) -> Partial {
+        Partial { _charge: Some(Charge::new(budget, MemoryClass::Partials, self.bytes())), ..self }
     }
 
     /// Whether it is that of an array table, or of several.
@@ -199,7 +214,7 @@ impl Partial {
     /// The layout of entries.
     pub fn layout(&self) -> &Arc<EntryLayout> {
         match &self.form {
-            Form::Entries(layout, _) => layout,
+            Form::Entries(entries) => entries.entries.layout(),
             Form::Array(array) => array.layout(),
         }
     }
@@ -222,7 +237,7 @@ impl Partial {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         match &self.form {
-            Form::Entries(_, entries) => entries.bytes(),
+            Form::Entries(entries) => entries.bytes(),
             Form::Array(array) => array.bytes(),
         }
     }
@@ -235,10 +250,8 @@ impl Partial {
 
     /// Entries of a range of partitions, alive as long as the partial.
     pub(crate) fn entries_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = *const u8> + use<'_> {
-        let (entries, stride) = (self.entries(), self.layout().stride);
-        (entries.starts[partitions.start]..entries.starts[partitions.end])
-            // SAFETY: entries below `len` are within the memory.
-            .map(move |i| unsafe { entries.memory.start().add(i * stride) }.cast_const())
+        let Entries { entries, starts, .. } = self.entries();
+        entries.range(starts[partitions.start]..starts[partitions.end]).map(<*mut u8>::cast_const)
     }
 
     /// Entry `i`, alive as long as the partial.
@@ -247,34 +260,20 @@ impl Partial {
     /// When there are not so many.
     pub(crate) fn entry(&self, i: usize) -> *const u8 {
         assert!(i < self.len(), "there are {} entries", self.len());
-        // SAFETY: entries below `len` are within the memory.
-        unsafe { self.entries().memory.start().add(i * self.layout().stride) }
+        self.entries().entries.place(i)
     }
 
     fn entries(&self) -> &Entries {
         match &self.form {
-            Form::Entries(_, entries) => entries,
+            Form::Entries(entries) => entries,
             Form::Array(array) => array.entries(),
         }
     }
 
     fn starts(&self) -> &[usize; PARTITIONS + 1] {
         match &self.form {
-            Form::Entries(_, entries) => &entries.starts,
+            Form::Entries(entries) => &entries.starts,
             Form::Array(array) => array.starts(),
-        }
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Form::Entries(layout, entries) = &self.form
-            && object::has_objects(layout)
-        {
-            for i in 0..entries.starts[PARTITIONS] {
-                // SAFETY: entries below `len` are within the memory and of the layout, and nobody reads them any more.
-                unsafe { object::release(layout, entries.memory.start().add(i * layout.stride)) };
-            }
         }
     }
 }

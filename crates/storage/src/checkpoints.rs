@@ -157,7 +157,7 @@ impl Checkpoints {
         }
         if manifest.state_bytes() <= most_bytes {
             for blob in manifest.blobs() {
-                if let Err(damaged) = blob.try_read(&*self.store)? {
+                if let Err(damaged) = blob.begin(&*self.store).try_finish(&*self.store)? {
                     return Ok(Err(damaged));
                 }
             }

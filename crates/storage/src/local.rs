@@ -1,6 +1,6 @@
 //! A directory as a store.
 
-use crate::store::{PendingRead, Store, StoreWriter, StoredFile};
+use crate::store::{Store, StoreWriter, StoredFile};
 use millstream_disk::{Caching, Reading, Writer};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -85,16 +85,21 @@ impl Store for LocalStore {
         self.reading(name, range)?.finish()
     }
 
-    fn begin_read(&self, name: &str, range: Range<u64>) -> Option<Box<dyn PendingRead>> {
+    fn begin_read(&self, name: &str, range: Range<u64>) -> Option<Reading> {
         // Whoever wants the bytes reads them again, and sees what is wrong.
-        self.reading(name, range).ok().map(|reading| Box::new(reading) as Box<dyn PendingRead>)
+        self.reading(name, range).ok()
     }
 
     fn list(&self) -> io::Result<Vec<StoredFile>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let metadata = match entry.metadata() {
+                // Removed meanwhile.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
             if metadata.is_file() && !name.ends_with(UNFINISHED) {
                 files.push(StoredFile { name, bytes: metadata.len() });
             }
@@ -133,12 +138,6 @@ impl StoreWriter for LocalWriter {
             Some(directory) => File::open(directory)?.sync_all(),
             None => Ok(()),
         }
-    }
-}
-
-impl PendingRead for Reading {
-    fn finish(self: Box<Self>) -> io::Result<Vec<u8>> {
-        (*self).finish()
     }
 }
 

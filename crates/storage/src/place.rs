@@ -109,16 +109,14 @@ impl StatePlace {
             let holder = DirectoryLock::holder(&self.local);
             return Ok(Err(holder.map_or_else(|| "another process".into(), |id| format!("another process ({id})"))));
         };
-        let Some(objects) = &self.objects else {
-            let run = Arc::new(Run::begin_here(&self.local)?);
-            return Ok(Ok(PlaceLock { run, _heartbeat: None, _directory: directory }));
+        let run = match &self.objects {
+            None => Run::begin_here(&self.local)?.map(|run| (run, None)),
+            Some(objects) => {
+                let run = Run::begin(objects.clone(), &identity(&self.local)?)?;
+                run.map(|(run, heartbeat)| (run, Some(heartbeat)))
+            }
         };
-        let run = Run::begin(objects.clone(), &identity(&self.local)?)?;
-        Ok(run.map(|(run, heartbeat)| PlaceLock {
-            run: Arc::new(run),
-            _heartbeat: Some(heartbeat),
-            _directory: directory,
-        }))
+        Ok(run.map(|(run, _heartbeat)| PlaceLock { run: Arc::new(run), _heartbeat, _directory: directory }))
     }
 
     /// The numbers of the jobs that have state, in order.

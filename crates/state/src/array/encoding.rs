@@ -31,11 +31,6 @@ impl ArrayRun {
         let takes_less = keys * self.shape.array.stride + runs.len() * RUN_BYTES < there * self.layout().stride;
         takes_less.then_some(ArrayBlocks { array: self, runs })
     }
-
-    fn is_there(&self, index: usize) -> bool {
-        // SAFETY: the callers have numbers of keys of the range.
-        unsafe { super::read::<u64>(self.entry(index), self.shape.array.mark) != 0 }
-    }
 }
 
 impl ArrayBlocks<'_> {
@@ -48,7 +43,7 @@ impl ArrayBlocks<'_> {
                 break;
             }
             self.runs = rest;
-            if (run.first..run.first + run.len).any(|index| self.array.is_there(index)) {
+            if run.keys().any(|index| self.array.is_there(index)) {
                 chosen.push(*run);
                 done += run.len * stride;
             }

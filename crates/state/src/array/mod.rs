@@ -22,7 +22,7 @@ pub(crate) use encoding::{ArrayBlock, ArrayBlocks};
 pub(crate) use merge::{compact_arrays, merge_arrays};
 use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, TableHeader, hash_finish, hash_word};
 use millstream_sync::pool::Pool;
-use runs::Runs;
+use runs::{Run, Runs};
 use std::ops::Range;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -186,9 +186,8 @@ impl ArrayTable {
 
     /// Whether no key is there: as long as that is so, linear in the length of the range.
     pub fn is_empty(&self) -> bool {
-        let array = &self.shape.array;
         // SAFETY: there is an entry for each key.
-        (0..self.shape.keys()).all(|i| unsafe { read::<u64>(entry(&self.memory.entries, array, i), array.mark) } == 0)
+        !(0..self.shape.keys()).any(|i| unsafe { is_there(&self.memory.entries, &self.shape.array, i) })
     }
 
     /// The immutable form, which takes the memory over. Its end gives the memory back to the shape if that is to be
@@ -197,6 +196,16 @@ impl ArrayTable {
         let ArrayTable { memory, shape, .. } = self;
         Partial::of_array(ArrayRun::new(shape, memory, kept))
     }
+}
+
+/// Whether the key of entry `index` is there.
+///
+/// # Safety
+/// The table has so many entries.
+#[inline]
+unsafe fn is_there(memory: &EntryMemory, array: &ArrayLayout, index: usize) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { read::<u64>(entry(memory, array, index), array.mark) != 0 }
 }
 
 /// Entry `index` of a table, by its offsets.
@@ -223,9 +232,8 @@ impl ArrayRun {
     fn new(shape: Arc<ArrayShape>, mut memory: ArrayMemory, kept: bool) -> ArrayRun {
         memory.count_as(MemoryClass::Partials);
         let starts = shape.runs.counts(|run| {
-            let entries = (run.first..run.first + run.len).map(|i| entry(&memory.entries, &shape.array, i));
             // SAFETY: runs are within the range, and so there is an entry.
-            entries.map(|e| (unsafe { read::<u64>(e, shape.array.mark) } != 0) as usize).sum()
+            run.keys().map(|i| unsafe { is_there(&memory.entries, &shape.array, i) } as usize).sum()
         });
         ArrayRun { shape, memory: Some(memory), kept, starts, entries: OnceLock::new() }
     }
@@ -253,7 +261,8 @@ impl ArrayRun {
     /// The same entries with hash and keys, in order.
     pub(crate) fn entries(&self) -> &Entries {
         let (entries, _) = self.entries.get_or_init(|| {
-            let entries = self.with_keys();
+            let memory = self.with_keys(self.starts[PARTITIONS], self.keys_of(0..PARTITIONS));
+            let entries = Entries::of_numbers(self.layout(), memory, self.starts);
             let charge = self.memory().charge.as_ref();
             let charge = charge.map(|charge| charge.another(MemoryClass::Partials, entries.bytes()));
             (entries, charge)
@@ -261,28 +270,27 @@ impl ArrayRun {
         entries
     }
 
-    fn with_keys(&self) -> Entries {
+    /// The entries of keys that are there, by their numbers, with hash and keys.
+    pub(crate) fn with_keys(&self, count: usize, keys: impl Iterator<Item = usize>) -> EntryMemory {
         let stride = self.shape.layout.stride;
-        let memory = EntryMemory::zeroed(self.starts[PARTITIONS] * stride);
-        for (i, index) in self.keys_of(0..PARTITIONS).enumerate() {
-            // SAFETY: there is a place for each key that is there.
+        let memory = EntryMemory::zeroed(count * stride);
+        for (i, index) in keys.take(count).enumerate() {
+            // SAFETY: the key is there, and there is a place for each.
             unsafe { self.write_entry(index, memory.start().add(i * stride)) };
         }
-        Entries::of_numbers(memory, self.starts)
+        memory
     }
 
     /// Numbers of the keys of some partitions that are there, in order.
     pub(crate) fn keys_of(&self, partitions: Range<usize>) -> impl Iterator<Item = usize> + use<'_> {
-        let keys = self.shape.runs.of(&partitions).iter().flat_map(|run| run.first..run.first + run.len);
-        // SAFETY: runs are within the range, and so there is an entry.
-        keys.filter(|&index| unsafe { read::<u64>(self.entry(index), self.shape.array.mark) } != 0)
+        self.shape.runs.of(&partitions).iter().flat_map(Run::keys).filter(|&index| self.is_there(index))
     }
 
     /// Writes an entry with hash and key.
     ///
     /// # Safety
     /// The key with the number is there, and `place` is an entry of the layout, of zeros, that is ours to write.
-    pub(crate) unsafe fn write_entry(&self, index: usize, place: *mut u8) {
+    unsafe fn write_entry(&self, index: usize, place: *mut u8) {
         let layout = &*self.shape.layout;
         let fields = encoding::fields(layout);
         // SAFETY: promised by the caller; the fields are in both entries.
@@ -290,6 +298,13 @@ impl ArrayRun {
             place.add(fields.start).copy_from_nonoverlapping(self.entry(index).add(fields.start), fields.len());
             write_key(layout, place, self.shape.range.first.wrapping_add(index as i64));
         }
+    }
+
+    /// Whether a key of the range is there.
+    fn is_there(&self, index: usize) -> bool {
+        debug_assert!(index < self.shape.keys(), "a key of the range");
+        // SAFETY: the callers have numbers of keys of the range, and there is an entry for each.
+        unsafe { is_there(&self.memory().entries, &self.shape.array, index) }
     }
 
     fn memory(&self) -> &ArrayMemory {

@@ -152,9 +152,9 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> 
             sources[source].take_until(end.entry, &mut entries, &mut partials, held);
         }
         // SAFETY: occupied entries of the layout, whose strings live in the partials.
-        let (rows, _copies) = unsafe { merge_entries(layout, entries.into_iter()) };
-        let _owner = Owner::Copies { _copies };
-        Ok(Some(Merged { layout: Arc::clone(layout), rows: rows.into(), _owner, _partials: partials }))
+        let (rows, copies) = unsafe { merge_entries(layout, entries.into_iter()) };
+        let (layout, _owner) = (Arc::clone(layout), Owner::Copies(copies));
+        Ok(Some(Merged { layout, rows: rows.into(), _owner, _partials: partials }))
     }
 }
 

@@ -271,6 +271,17 @@ pub(crate) unsafe fn release(layout: &EntryLayout, entry: *mut u8) {
     }
 }
 
+/// Gives up the references of entries that are not used any more.
+///
+/// # Safety
+/// As for [`release`], of each entry.
+pub(crate) unsafe fn release_all(layout: &EntryLayout, entries: impl Iterator<Item = *mut u8>) {
+    if has_objects(layout) {
+        // SAFETY: promised by the caller.
+        entries.for_each(|entry| unsafe { release(layout, entry) });
+    }
+}
+
 /// Bytes of the objects of an entry.
 ///
 /// # Safety

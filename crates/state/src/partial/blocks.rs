@@ -10,13 +10,13 @@
 use super::{Entries, Form, Partial};
 use crate::arena::Arena;
 use crate::array::{ArrayBlock, ArrayBlocks, ArrayRun};
-use crate::budget::{Charge, MemoryBudget, MemoryClass};
+use crate::budget::MemoryBudget;
 use crate::dense::dense_key_of_entry;
 use crate::encoding::EntryFields;
 use crate::entry::{compare_keys, hash};
-use crate::memory::EntryMemory;
+use crate::memory::{EntryMemory, OwnedEntries};
 use crate::output::OutputTypes;
-use crate::partition::{PARTITIONS, partition_of, partition_of_key};
+use crate::partition::{PARTITIONS, partition_of, partition_of_key, starts};
 use millstream_abi::EntryLayout;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::cmp::Ordering;
@@ -38,7 +38,7 @@ pub struct Blocks<'a> {
 
 /// What is not written yet.
 enum Rest<'a> {
-    Entries(&'a Entries, Range<usize>),
+    Entries(&'a OwnedEntries, Range<usize>),
     /// The numbers of its keys.
     Keys(&'a ArrayRun, Box<dyn Iterator<Item = usize> + 'a>),
     Array(ArrayBlocks<'a>),
@@ -87,27 +87,19 @@ impl Iterator for Blocks<'_> {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
-        let (stride, most) = (self.partial.layout().stride, self.most());
+        let most = self.most();
         match &mut self.rest {
             Rest::Entries(_, range) if range.start == range.end => None,
             Rest::Entries(entries, range) => {
-                // SAFETY: entries below `len` are within the memory.
-                let entry = |i: usize| unsafe { entries.memory.start().add(i * stride) }.cast_const();
+                let (first, left) =
+                    (entries.place(range.start), entries.range(range.clone()).map(<*mut u8>::cast_const));
                 let count = match self.fields.are_numbers() {
                     true => range.len().min(most),
-                    false => {
-                        let mut bytes = 0;
-                        let fits = |i: &usize| {
-                            // SAFETY: an entry of the partial.
-                            bytes += unsafe { self.fields.bytes_of(entry(*i)) };
-                            bytes <= self.block_bytes
-                        };
-                        range.clone().take_while(fits).count().max(1)
-                    }
+                    // SAFETY: entries of the partial.
+                    false => unsafe { self.fields.fitting(left, self.block_bytes) },
                 };
-                let first = range.start;
                 range.start += count;
-                Some(self.block(entry(first), count))
+                Some(self.block(first, count))
             }
             Rest::Array(blocks) => {
                 let mut out = ByteWriter::new();
@@ -117,15 +109,8 @@ impl Iterator for Blocks<'_> {
             }
             Rest::Keys(array, keys) => {
                 let keys: Vec<usize> = keys.take(most).collect();
-                if keys.is_empty() {
-                    return None;
-                }
-                let memory = EntryMemory::zeroed(keys.len() * stride);
-                for (i, &key) in keys.iter().enumerate() {
-                    // SAFETY: the key is there, and there is a place for each.
-                    unsafe { array.write_entry(key, memory.start().add(i * stride)) };
-                }
-                Some(self.block(memory.start(), keys.len()))
+                let memory = array.with_keys(keys.len(), keys.iter().copied());
+                (!keys.is_empty()).then(|| self.block(memory.start(), keys.len()))
             }
         }
     }
@@ -141,9 +126,7 @@ impl Partial {
     pub fn blocks_of(&self, partition: usize, block_bytes: usize) -> Blocks<'_> {
         let fields = EntryFields::new(self.layout());
         let rest = match &self.form {
-            Form::Entries(_, entries) => {
-                Rest::Entries(entries, entries.starts[partition]..entries.starts[partition + 1])
-            }
+            Form::Entries(all) => Rest::Entries(&all.entries, all.starts[partition]..all.starts[partition + 1]),
             Form::Array(array) => match array.blocks_of(partition) {
                 Some(blocks) => Rest::Array(blocks),
                 None => Rest::Keys(array, Box::new(array.keys_of(partition..partition + 1))),
@@ -176,8 +159,24 @@ impl Partial {
         blocks: &[impl AsRef<[u8]>],
     ) -> Result<Partial, Damaged> {
         let fields = EntryFields::shown(layout, types);
-        let blocks = blocks.iter().map(|block| Block::of(&fields, block.as_ref())).collect::<Result<_, _>>()?;
-        of_blocks(layout, &fields, budget, blocks)
+        let blocks = blocks.iter().map(|block| Block::of(&fields, block.as_ref()));
+        let blocks: Vec<Block<'_>> = blocks.collect::<Result<_, _>>()?;
+        let are_in_order = blocks.is_sorted_by_key(|block| block.partition);
+        Damaged::unless(are_in_order, "blocks of a partial are not in the order of their partitions")?;
+        let starts = starts(|p| blocks.iter().filter(|block| block.partition == p).map(|block| block.count).sum());
+        let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
+        // From here on its end releases the objects.
+        let mut all = Entries::of_numbers(layout, memory, starts);
+        all.is_distinct = blocks.iter().all(|block| block.is_distinct);
+        let mut first = 0;
+        for mut block in blocks {
+            // SAFETY: there is a place for each entry of all blocks.
+            all.object_bytes += unsafe { block.read(&fields, all.entries.place(first), &mut all.arena)? };
+            first += block.count;
+        }
+        let partial = Partial::of_entries(all);
+        check_order(&partial)?;
+        Ok(partial.counted(budget))
     }
 }
 
@@ -224,37 +223,6 @@ impl<'a> Block<'a> {
         };
         self.rest.end().map(|()| bytes)
     }
-}
-
-fn of_blocks(
-    layout: &Arc<EntryLayout>,
-    fields: &EntryFields<'_>,
-    budget: &Arc<MemoryBudget>,
-    blocks: Vec<Block<'_>>,
-) -> Result<Partial, Damaged> {
-    let are_in_order = blocks.is_sorted_by_key(|block| block.partition);
-    Damaged::unless(are_in_order, "blocks of a partial are not in the order of their partitions")?;
-    let count_of = |p: usize| blocks.iter().filter(|block| block.partition < p).map(|block| block.count).sum();
-    let starts: [usize; PARTITIONS + 1] = std::array::from_fn(count_of);
-    let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
-    let is_distinct = blocks.iter().all(|block| block.is_distinct);
-    let entries = Entries { memory, starts, arena: Arena::default(), object_bytes: 0, is_distinct };
-    // From here on its end releases the objects.
-    let mut partial = Partial { form: Form::Entries(Arc::clone(layout), Box::new(entries)), _charge: None };
-    if let Form::Entries(_, entries) = &mut partial.form {
-        let mut first = 0;
-        for mut block in blocks {
-            // SAFETY: there is a place for each entry of all blocks.
-            unsafe {
-                let place = entries.memory.start().add(first * layout.stride);
-                entries.object_bytes += block.read(fields, place, &mut entries.arena)?;
-            }
-            first += block.count;
-        }
-    }
-    check_order(&partial)?;
-    let charge = Charge::new(budget, MemoryClass::Partials, partial.bytes());
-    Ok(partial.charged(Some(charge)))
 }
 
 /// Checks that entries are in their partitions, and there in order (`sort.rs`).
