@@ -1,7 +1,7 @@
 //! Merge of accumulators: the counterpart of the updates that row programs do (`millstream_abi::Accumulator`).
 
 use crate::entry::{read, write};
-use crate::object;
+use crate::object::{self, key_of_number, number_of_key};
 use millstream_abi::{Accumulator, EntryLayout, Str};
 use std::cmp::Ordering;
 
@@ -27,29 +27,12 @@ pub(crate) fn sum_of(high: f64, low: f64) -> f64 {
 
 /// Minimum of doubles where NaN is above all numbers and -0.0 below 0.0.
 fn min_f64(a: f64, b: f64) -> f64 {
-    match (a.is_nan(), b.is_nan()) {
-        (true, true) => f64::NAN,
-        (true, false) => b,
-        (false, true) => a,
-        (false, false) => {
-            if b.total_cmp(&a).is_lt() {
-                b
-            } else {
-                a
-            }
-        }
-    }
+    number_of_key(key_of_number(a).min(key_of_number(b)))
 }
 
-/// Maximum of doubles where NaN is above all numbers and -0.0 below 0.0.
+/// Maximum of doubles in the same order.
 fn max_f64(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else if b.total_cmp(&a).is_gt() {
-        b
-    } else {
-        a
-    }
+    number_of_key(key_of_number(a).max(key_of_number(b)))
 }
 
 /// Which of two strings of MIN or MAX stays: `b` if it is `wanted` against `a`. `NONE` gives way to any.

@@ -16,7 +16,7 @@ use crate::arena::Arena;
 use crate::entry::{self, read, write};
 use crate::memory::EntryMemory;
 use crate::object::{Object, object_at};
-use crate::output::{Output, OutputTypes};
+use crate::output::Output;
 use arrow_schema::DataType as Arrow;
 use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, ObjectKind, Phys, Str};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -77,11 +77,6 @@ impl<'a> EntryFields<'a> {
             }
         }
         fields
-    }
-
-    /// [`EntryFields::typed`] by what is shown.
-    pub(crate) fn shown(layout: &'a EntryLayout, types: &OutputTypes) -> EntryFields<'a> {
-        EntryFields::typed(layout, &types.keys, &types.outputs)
     }
 
     /// Of the entries.

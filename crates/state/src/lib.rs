@@ -55,7 +55,7 @@ pub use machine::available_memory;
 pub use merge::{BlockMerge, MergeFault, Merged, merge};
 pub use object::Ordinal;
 pub use output::{Output, OutputTypes};
-pub use partial::{Blocks, Partial};
+pub use partial::Partial;
 pub use partition::{PARTITION_BITS, PARTITIONS, partition_of};
 pub use resident::{ALLOWANCE, Allocator, release_before_sleep, release_if_asked, set_allocator};
 pub use shared::SharedTable;

@@ -149,7 +149,8 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let (rows, owner) = match (arrays_of_one_shape(&sharing), sharing.as_slice()) {
         (_, []) => (Rows::default(), Owner::Nobody),
         (Some(arrays), _) => {
-            let (rows, memory) = merge_arrays(&arrays, &partitions);
+            let there = sharing.iter().map(|partial| partial.len_of(&partitions)).sum();
+            let (rows, memory) = merge_arrays(&arrays, &partitions, there);
             (rows, memory.map_or(Owner::Nobody, Owner::Array))
         }
         (None, [only]) if only.is_distinct() => {

@@ -14,7 +14,6 @@ use crate::entry;
 use crate::memory::{EntryMemory, OwnedEntries};
 use crate::partition::{PARTITIONS, partition_of_entry};
 use crate::sort::sorted;
-pub use blocks::Blocks;
 use millstream_abi::{Accumulator, EntryLayout, HASH_EMPTY};
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +22,9 @@ use std::sync::Arc;
 /// each other and merging goes through several partials from beginning to end; with the strings they point to.
 #[derive(Debug)]
 pub struct Partial {
+    /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
+    starts: [usize; PARTITIONS + 1],
+    is_distinct: bool,
     form: Form,
     /// Held as long as the partial is.
     _charge: Option<Charge>,
@@ -30,45 +32,24 @@ pub struct Partial {
 
 #[derive(Debug)]
 enum Form {
-    Entries(Box<Entries>),
+    Entries(Entries),
     Array(Box<ArrayRun>),
 }
 
 /// Sorted entries with what they own.
 #[derive(Debug)]
-pub(crate) struct Entries {
+struct Entries {
     entries: OwnedEntries,
-    /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
-    starts: [usize; PARTITIONS + 1],
     /// Owns the long strings; never read through this field.
     arena: Arena,
     /// Bytes of the objects.
     object_bytes: usize,
-    is_distinct: bool,
 }
 
 // SAFETY: entries own what they point to; all methods only read, and objects are never changed while a partial has them.
 unsafe impl Send for Partial {}
 // SAFETY: as above.
 unsafe impl Sync for Partial {}
-
-impl Entries {
-    /// Sorted entries without strings and objects, one of each key.
-    pub(crate) fn of_numbers(
-        layout: &Arc<EntryLayout>,
-        memory: EntryMemory,
-        starts: [usize; PARTITIONS + 1],
-    ) -> Entries {
-        // SAFETY: as many entries as the partitions have, without objects.
-        let entries = unsafe { OwnedEntries::new(layout, memory, starts[PARTITIONS]) };
-        Entries { entries, starts, arena: Arena::default(), object_bytes: 0, is_distinct: true }
-    }
-
-    /// Bytes of memory that they own.
-    pub(crate) fn bytes(&self) -> usize {
-        self.entries.bytes() + self.arena.bytes() + self.object_bytes
-    }
-}
 
 /// Puts entries of one partition in order; those with equal keys keep theirs.
 ///
@@ -136,32 +117,26 @@ impl Partial {
         }
         // SAFETY: written above; promised by the caller.
         let entries = unsafe { OwnedEntries::new(&layout, memory, starts[PARTITIONS]) };
-        Partial::of_entries(Entries { entries, starts, arena, object_bytes, is_distinct: true })
+        Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true)
     }
 
-    fn of_entries(entries: Entries) -> Partial {
-        Partial { form: Form::Entries(Box::new(entries)), _charge: None }
+    fn of_entries(entries: Entries, starts: [usize; PARTITIONS + 1], is_distinct: bool) -> Partial {
+        Partial { starts, is_distinct, form: Form::Entries(entries), _charge: None }
     }
 
     /// What an array table has become.
     pub(crate) fn of_array(array: ArrayRun) -> Partial {
-        Partial { form: Form::Array(Box::new(array)), _charge: None }
+        Partial { starts: array.starts(), is_distinct: true, form: Form::Array(Box::new(array)), _charge: None }
     }
 
     /// The same, of which it is not known that each key has one entry.
-    pub(crate) fn repeating(mut self) -> Partial {
-        if let Form::Entries(entries) = &mut self.form {
-            entries.is_distinct = false;
-        }
-        self
+    pub(crate) fn repeating(self) -> Partial {
+        Partial { is_distinct: false, ..self }
     }
 
     /// Whether each key has one entry, as in the partials of tables of one worker.
     pub fn is_distinct(&self) -> bool {
-        match &self.form {
-            Form::Entries(entries) => entries.is_distinct,
-            Form::Array(_) => true,
-        }
+        self.is_distinct
     }
 
     /// Number of different keys in a range of partitions, as far as hashes tell: those of equal keys are neighbours. Linear in
@@ -221,7 +196,7 @@ impl Partial {
 
     /// Number of entries: at least that of the keys.
     pub fn len(&self) -> usize {
-        self.starts()[PARTITIONS]
+        self.starts[PARTITIONS]
     }
 
     /// Whether it has no key.
@@ -237,21 +212,20 @@ impl Partial {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         match &self.form {
-            Form::Entries(entries) => entries.bytes(),
+            Form::Entries(Entries { entries, arena, object_bytes }) => entries.bytes() + arena.bytes() + object_bytes,
             Form::Array(array) => array.bytes(),
         }
     }
 
     /// Number of entries in a range of partitions.
     pub fn len_of(&self, partitions: &Range<usize>) -> usize {
-        let starts = self.starts();
-        starts[partitions.end] - starts[partitions.start]
+        self.starts[partitions.end] - self.starts[partitions.start]
     }
 
     /// Entries of a range of partitions, alive as long as the partial.
     pub(crate) fn entries_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = *const u8> + use<'_> {
-        let Entries { entries, starts, .. } = self.entries();
-        entries.range(starts[partitions.start]..starts[partitions.end]).map(<*mut u8>::cast_const)
+        let range = self.starts[partitions.start]..self.starts[partitions.end];
+        self.entries().range(range).map(<*mut u8>::cast_const)
     }
 
     /// Entry `i`, alive as long as the partial.
@@ -260,20 +234,13 @@ impl Partial {
     /// When there are not so many.
     pub(crate) fn entry(&self, i: usize) -> *const u8 {
         assert!(i < self.len(), "there are {} entries", self.len());
-        self.entries().entries.place(i)
+        self.entries().place(i)
     }
 
-    fn entries(&self) -> &Entries {
+    fn entries(&self) -> &OwnedEntries {
         match &self.form {
-            Form::Entries(entries) => entries,
-            Form::Array(array) => array.entries(),
-        }
-    }
-
-    fn starts(&self) -> &[usize; PARTITIONS + 1] {
-        match &self.form {
-            Form::Entries(entries) => &entries.starts,
-            Form::Array(array) => array.starts(),
+            Form::Entries(entries) => &entries.entries,
+            Form::Array(array) => array.entries(self.len()),
         }
     }
 }

@@ -179,7 +179,7 @@ impl Slots {
     pub fn restore(layout: Arc<EntryLayout>, types: &OutputTypes, from: &mut ByteReader<'_>) -> Result<Slots, Damaged> {
         let mut slots = Slots::new(Arc::clone(&layout));
         slots.free = from.i64s()?;
-        let fields = EntryFields::shown(&layout, types);
+        let fields = EntryFields::typed(&layout, &types.keys, &types.outputs);
         let count = fields.count(from)?;
         slots.capacity = (count + slots.free.len()).next_power_of_two().max(FIRST_CAPACITY);
         slots.memory = EntryMemory::zeroed(slots.capacity * layout.stride);

@@ -109,6 +109,7 @@ struct Tasks<T> {
     arrivals: u64,
 }
 
+#[derive(Default)]
 struct Sleep {
     searchers: AtomicUsize,
     sleepers: AtomicUsize,
@@ -178,15 +179,7 @@ impl<T> TaskQueues<T> {
             choice,
             draws: AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             next: AtomicUsize::new(0),
-            sleep: Sleep {
-                searchers: AtomicUsize::new(0),
-                sleepers: AtomicUsize::new(0),
-                active: AtomicUsize::new(nodes.len()),
-                resting: AtomicUsize::new(0),
-                lock: Mutex::new(()),
-                wake: Condvar::new(),
-                rest: Condvar::new(),
-            },
+            sleep: Sleep { active: AtomicUsize::new(nodes.len()), ..Sleep::default() },
             closed: AtomicBool::new(false),
         }
     }

@@ -45,11 +45,6 @@ impl Runs {
     pub(super) fn of(&self, partitions: &Range<usize>) -> &[Run] {
         &self.runs[self.starts[partitions.start]..self.starts[partitions.end]]
     }
-
-    /// The sum over all runs of the partitions before each one.
-    pub(super) fn counts(&self, count: impl Fn(&Run) -> usize) -> [usize; PARTITIONS + 1] {
-        starts(|p| self.of(&(p..p + 1)).iter().map(&count).sum())
-    }
 }
 
 #[cfg(test)]
@@ -66,8 +61,8 @@ mod tests {
             let mut expected: Vec<i64> = (0..len as i64).map(|i| first.wrapping_add(i)).collect();
             expected.sort_by_key(|&key| (partition_of_key(key), key));
             assert_eq!(found, expected);
-            let lens = runs.counts(|run| run.len);
-            assert_eq!(lens[PARTITIONS], len as usize);
+            let lens = runs.of(&(0..PARTITIONS)).iter().map(|run| run.len);
+            assert_eq!(lens.sum::<usize>(), len as usize);
         }
     }
 }

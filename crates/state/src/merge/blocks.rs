@@ -170,7 +170,7 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> Iterator for B
 struct Source<I> {
     layout: Arc<EntryLayout>,
     blocks: I,
-    /// Those of which entries are to come, and before them perhaps one that was the last.
+    /// Those of which entries are to come; or one that was the last, of which all are taken.
     loaded: VecDeque<Arc<Partial>>,
     /// The next entry of the first one.
     next: usize,
@@ -183,19 +183,12 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
 
     /// Whether no entry is loaded that has not been taken.
     fn is_empty(&self) -> bool {
-        self.loaded.iter().map(|block| block.len()).sum::<usize>() == self.next
+        self.loaded.front().is_none_or(|first| first.len() == self.next)
     }
 
     /// The next entry of those that are loaded.
     fn first(&self) -> *const u8 {
-        let mut next = self.next;
-        for block in &self.loaded {
-            if next < block.len() {
-                return block.entry(next);
-            }
-            next -= block.len();
-        }
-        unreachable!("only a source with entries is asked for the next one")
+        self.loaded.front().expect("only a source with entries is asked for the next one").entry(self.next)
     }
 
     /// The last entry that is loaded.

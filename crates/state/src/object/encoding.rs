@@ -107,19 +107,6 @@ impl Values {
             }
         }
     }
-
-    /// Appends all of others of the same type.
-    fn append(&mut self, others: &Values) {
-        match (self, others) {
-            (Values::Words(words), Values::Words(others)) => words.extend_from_slice(others),
-            (Values::Wides(wides), Values::Wides(others)) => wides.extend_from_slice(others),
-            (Values::Strings(bytes, ends), Values::Strings(other_bytes, other_ends)) => {
-                ends.extend(other_ends.iter().map(|end| bytes.len() + end));
-                bytes.extend_from_slice(other_bytes);
-            }
-            _ => unreachable!("the values of a component are of one type"),
-        }
-    }
 }
 
 impl List {
@@ -128,7 +115,7 @@ impl List {
         let leaves = self.leaves();
         for leaf in &leaves {
             nulls.extend(leaf.nulls.iter().map(|null| values.len() + null));
-            values.append(&leaf.values);
+            (0..leaf.values.len()).for_each(|i| values.push_from(&leaf.values, i));
         }
         values.save(out);
         out.length(nulls.len());

@@ -150,12 +150,14 @@ pub(crate) fn string(value: &Slot) -> Str {
 }
 
 /// A number as a word in the order of numbers: -0.0 below 0.0, the one NaN above all.
+#[inline]
 pub(crate) fn key_of_number(x: f64) -> i64 {
     let bits = if x.is_nan() { f64::NAN.to_bits() & i64::MAX as u64 } else { x.to_bits() } as i64;
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
 /// The inverse of [`key_of_number`].
+#[inline]
 pub(crate) fn number_of_key(key: i64) -> f64 {
     f64::from_bits((key ^ ((key >> 63) as u64 >> 1) as i64) as u64)
 }

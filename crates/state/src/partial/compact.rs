@@ -44,6 +44,6 @@ impl Partial {
         // SAFETY: the copies are ours; their strings live in the partials.
         unsafe { entry::move_strings(&copies, &entry::strings(&layout), &mut arena) };
         drop(merged);
-        Partial::of_entries(Entries { entries, starts, arena, object_bytes, is_distinct: true }).counted(budget)
+        Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true).counted(budget)
     }
 }
