@@ -94,18 +94,17 @@ impl Store for LocalStore {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let metadata = match entry.metadata() {
-                // Removed meanwhile.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                other => other?,
-            };
+            let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
             if metadata.is_file() && !name.ends_with(UNFINISHED) {
                 files.push(StoredFile { name, bytes: metadata.len() });
             }
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(files)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {

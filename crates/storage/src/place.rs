@@ -122,10 +122,7 @@ impl StatePlace {
     /// The numbers of the jobs that have state, in order.
     pub fn jobs(&self) -> io::Result<Vec<usize>> {
         let names = match &self.objects {
-            None => {
-                let entries = fs::read_dir(&self.local)?;
-                entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<_>>()?
-            }
+            None => LocalStore::existing(&self.local).names()?,
             Some(objects) => objects.entries()?.directories,
         };
         let mut jobs: Vec<usize> = names.iter().filter_map(|name| name.strip_prefix("job-")?.parse().ok()).collect();

@@ -162,7 +162,7 @@ fn name(number: u64) -> String {
 /// The numbers that are taken, in order.
 fn numbers(store: &dyn Store) -> io::Result<Vec<u64>> {
     let number_of = |name: &str| name.strip_prefix(RUN)?.parse().ok();
-    let mut numbers: Vec<u64> = store.list()?.iter().filter_map(|file| number_of(&file.name)).collect();
+    let mut numbers: Vec<u64> = store.names()?.iter().filter_map(|name| number_of(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
