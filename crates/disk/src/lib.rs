@@ -44,21 +44,14 @@ pub enum Caching {
 /// What offsets, lengths and addresses of direct requests are multiples of: no common disk has larger sectors.
 const ALIGNMENT: usize = 4096;
 
-/// A file, and whether its requests have to be aligned.
-struct Opened {
-    file: File,
-    is_direct: bool,
-}
-
-impl Opened {
-    fn open(path: &Path, options: &mut OpenOptions, caching: Caching) -> io::Result<Opened> {
-        if caching == Caching::Direct
-            && let Some(file) = open_direct(path, options)?
-        {
-            return Ok(Opened { file, is_direct: true });
-        }
-        Ok(Opened { file: options.open(path)?, is_direct: false })
+/// Opens a file; whether its requests have to be aligned.
+fn open(path: &Path, options: &mut OpenOptions, caching: Caching) -> io::Result<(File, bool)> {
+    if caching == Caching::Direct
+        && let Some(file) = open_direct(path, options)?
+    {
+        return Ok((file, true));
     }
+    Ok((options.open(path)?, false))
 }
 
 /// Opens a file for direct requests; `None` if its file system has none.

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::request::{Direction, Request};
 use crate::ring::Ring;
-use crate::{ALIGNMENT, Caching, Opened};
+use crate::{ALIGNMENT, Caching, open};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -43,7 +43,7 @@ impl Reading {
         caching: Caching,
         ring: Option<&'static Ring>,
     ) -> io::Result<Reading> {
-        let Opened { file, is_direct } = Opened::open(path, OpenOptions::new().read(true), caching)?;
+        let (file, is_direct) = open(path, OpenOptions::new().read(true), caching)?;
         let length = file.metadata()?.len();
         if range.start > range.end || range.end > length {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::request::{Direction, Request};
 use crate::ring::Ring;
-use crate::{ALIGNMENT, Caching, Opened};
+use crate::{ALIGNMENT, Caching, open};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -42,8 +42,7 @@ impl Writer {
 
     /// The same, on a given ring.
     pub(crate) fn create_with(path: &Path, caching: Caching, ring: Option<&'static Ring>) -> io::Result<Writer> {
-        let Opened { file, is_direct } =
-            Opened::open(path, OpenOptions::new().write(true).create(true).truncate(true), caching)?;
+        let (file, is_direct) = open(path, OpenOptions::new().write(true).create(true).truncate(true), caching)?;
         Ok(Writer {
             file: Arc::new(file),
             is_direct,

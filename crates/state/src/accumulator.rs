@@ -1,8 +1,9 @@
 //! Merge of accumulators: the counterpart of the updates that row programs do (`millstream_abi::Accumulator`).
 
 use crate::entry::{read, write};
-use crate::object;
+use crate::object::{self, key_of_number, number_of_key};
 use millstream_abi::{Accumulator, EntryLayout, Str};
+use std::cmp::Ordering;
 
 /// Error-free sum: the rounded sum of two numbers and its rounding error (Knuth).
 pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
@@ -26,36 +27,19 @@ pub(crate) fn sum_of(high: f64, low: f64) -> f64 {
 
 /// Minimum of doubles where NaN is above all numbers and -0.0 below 0.0.
 fn min_f64(a: f64, b: f64) -> f64 {
-    match (a.is_nan(), b.is_nan()) {
-        (true, true) => f64::NAN,
-        (true, false) => b,
-        (false, true) => a,
-        (false, false) => {
-            if b.total_cmp(&a).is_lt() {
-                b
-            } else {
-                a
-            }
-        }
-    }
+    number_of_key(key_of_number(a).min(key_of_number(b)))
 }
 
-/// Maximum of doubles where NaN is above all numbers and -0.0 below 0.0.
+/// Maximum of doubles in the same order.
 fn max_f64(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else if b.total_cmp(&a).is_gt() {
-        b
-    } else {
-        a
-    }
+    number_of_key(key_of_number(a).max(key_of_number(b)))
 }
 
-/// Which of two strings of MIN or MAX stays; `NONE` gives way to any.
+/// Which of two strings of MIN or MAX stays: `b` if it is `wanted` against `a`. `NONE` gives way to any.
 ///
 /// # Safety
 /// The bytes of both are alive.
-unsafe fn choose(a: Str, b: Str, smaller: bool) -> Str {
+unsafe fn choose(a: Str, b: Str, wanted: Ordering) -> Str {
     if a == Str::NONE {
         return b;
     }
@@ -63,10 +47,8 @@ unsafe fn choose(a: Str, b: Str, smaller: bool) -> Str {
         return a;
     }
     // SAFETY: promised by the caller; neither is NONE.
-    let b_is_smaller = unsafe { b.as_bytes() < a.as_bytes() };
-    // SAFETY: as above.
-    let b_is_greater = unsafe { b.as_bytes() > a.as_bytes() };
-    if (smaller && b_is_smaller) || (!smaller && b_is_greater) { b } else { a }
+    let order = unsafe { b.as_bytes().cmp(a.as_bytes()) };
+    if order == wanted { b } else { a }
 }
 
 /// Entries that follow each other.
@@ -106,20 +88,11 @@ pub(crate) unsafe fn combine<T: Copy>(
     }
 }
 
-/// Merges the component at `offset` of entry `from` into that of `into`.
+/// Merges the component at `offset` of entries that follow each other with those at the same places from `from` on.
 ///
 /// # Safety
-/// Both are entries with the component at `offset`, nobody else uses `into`, and strings in both stay alive as long as
+/// All are entries with the component at `offset`, nobody else uses `into`, and strings in both stay alive as long as
 /// `into` is read.
-pub(crate) unsafe fn merge(component: Accumulator, offset: usize, into: *mut u8, from: *const u8) {
-    // SAFETY: promised by the caller.
-    unsafe { merge_entries(component, offset, into, from, Strided { stride: 0, count: 1 }) }
-}
-
-/// [`merge`] of entries that follow each other, with those at the same places from `from` on.
-///
-/// # Safety
-/// As for [`merge`], of all of them.
 #[inline(always)]
 pub(crate) unsafe fn merge_entries(
     component: Accumulator,
@@ -155,41 +128,42 @@ pub(crate) unsafe fn merge_entries(
             [high, a[1] + b[1] + error]
         }),
         // SAFETY: strings are alive, as promised by the caller.
-        Accumulator::MinStr => combine!(Str, |a, b| unsafe { choose(a, b, true) }),
+        Accumulator::MinStr => combine!(Str, |a, b| unsafe { choose(a, b, Ordering::Less) }),
         // SAFETY: as above.
-        Accumulator::MaxStr => combine!(Str, |a, b| unsafe { choose(a, b, false) }),
-    }
-}
-
-/// Undoes the merge of the component of entry `from` into that of `into`. Accumulators that are not invertible stay as
-/// they are.
-///
-/// # Safety
-/// As for [`merge`].
-pub(crate) unsafe fn subtract(component: Accumulator, offset: usize, into: *mut u8, from: *const u8) {
-    debug_assert!(component.is_invertible(), "the planner subtracts only where that is exact");
-    // SAFETY: promised by the caller; the component's accumulator is of the type.
-    unsafe {
-        match component {
-            Accumulator::Count | Accumulator::SumI64 => {
-                write(into, offset, read::<i64>(into, offset).wrapping_sub(read(from, offset)));
-            }
-            Accumulator::SumI128 => {
-                write(into, offset, read::<i128>(into, offset).wrapping_sub(read(from, offset)));
-            }
-            _ => {}
-        }
+        Accumulator::MaxStr => combine!(Str, |a, b| unsafe { choose(a, b, Ordering::Greater) }),
     }
 }
 
 /// Merges all components of entry `from` into those of `into`.
 ///
 /// # Safety
-/// As for [`merge`]; both are entries of `layout`.
+/// As for [`merge_entries`]; both are entries of `layout`.
 pub(crate) unsafe fn merge_all(layout: &EntryLayout, into: *mut u8, from: *const u8) {
     for &(component, offset) in &layout.accumulators {
         // SAFETY: promised by the caller.
-        unsafe { merge(component, offset, into, from) };
+        unsafe { merge_entries(component, offset, into, from, Strided { stride: 0, count: 1 }) };
+    }
+}
+
+/// Undoes the merge of entry `from` into `into`. Accumulators that are not invertible stay as they are.
+///
+/// # Safety
+/// As for [`merge_all`].
+pub(crate) unsafe fn subtract_all(layout: &EntryLayout, into: *mut u8, from: *const u8) {
+    for &(component, offset) in &layout.accumulators {
+        debug_assert!(component.is_invertible(), "the planner subtracts only where that is exact");
+        // SAFETY: promised by the caller; the component's accumulator is of the type.
+        unsafe {
+            match component {
+                Accumulator::Count | Accumulator::SumI64 => {
+                    write(into, offset, read::<i64>(into, offset).wrapping_sub(read(from, offset)));
+                }
+                Accumulator::SumI128 => {
+                    write(into, offset, read::<i128>(into, offset).wrapping_sub(read(from, offset)));
+                }
+                _ => {}
+            }
+        }
     }
 }
 

@@ -15,7 +15,12 @@ pub(crate) struct Arena {
     used: usize,
     /// Capacity of all chunks.
     allocated: usize,
+    /// Bytes handed out when it held no garbage.
+    compacted: usize,
 }
+
+/// Garbage that is worth a compaction.
+const MIN_GARBAGE_BYTES: usize = 64 << 10;
 
 impl Arena {
     /// Copies `bytes`; short strings stay inline and take no memory here.
@@ -51,6 +56,17 @@ impl Arena {
         self.chunks.append(&mut other.chunks);
         self.used += other.used;
         self.allocated += other.allocated;
+    }
+
+    /// Notes that all strings in it are held.
+    pub(crate) fn note_compact(&mut self) {
+        self.compacted = self.used;
+    }
+
+    /// Whether more than half of it may be strings that nothing holds any more: then a compaction is amortised by the bytes kept since
+    /// the last one.
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.used >= 2 * self.compacted + MIN_GARBAGE_BYTES
     }
 
     /// Bytes handed out so far.

@@ -1,6 +1,6 @@
 //! Values as an Arrow column of a type of SQL.
 
-use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
+use arrow_array::builder::BinaryViewBuilder;
 use arrow_array::types::*;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -57,17 +57,14 @@ pub(crate) unsafe fn byte_strings<'a>(
     arrow: &Arrow,
 ) -> ArrayRef {
     let is_valid = |i: usize| nulls.is_none_or(|n| n.is_valid(i));
-    if *arrow == Arrow::BinaryView {
-        let mut builder = BinaryViewBuilder::with_capacity(len);
-        for i in 0..len {
-            builder.append_option(is_valid(i).then(|| value(i)));
-        }
-        return Arc::new(builder.finish());
-    }
-    let mut builder = StringViewBuilder::with_capacity(len);
+    let mut builder = BinaryViewBuilder::with_capacity(len);
     for i in 0..len {
-        // SAFETY: promised by the caller.
-        builder.append_option(is_valid(i).then(|| unsafe { std::str::from_utf8_unchecked(value(i)) }));
+        builder.append_option(is_valid(i).then(|| value(i)));
     }
-    Arc::new(builder.finish())
+    let bytes = builder.finish();
+    match arrow {
+        Arrow::BinaryView => Arc::new(bytes),
+        // SAFETY: promised by the caller.
+        _ => Arc::new(unsafe { bytes.to_string_view_unchecked() }),
+    }
 }

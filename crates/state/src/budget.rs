@@ -75,6 +75,7 @@ impl MemoryClass {
 }
 
 /// See the file's description.
+#[derive(Default)]
 pub struct MemoryBudget {
     limit: u64,
     used: AtomicU64,
@@ -120,17 +121,7 @@ impl Counted {
 impl MemoryBudget {
     /// Nothing used of `limit` bytes.
     pub fn new(limit: u64) -> Arc<MemoryBudget> {
-        let budget = Arc::new(MemoryBudget {
-            limit,
-            used: AtomicU64::new(0),
-            peak: AtomicU64::new(0),
-            classes: Default::default(),
-            grown: AtomicU64::new(0),
-            watched: AtomicBool::new(false),
-            waker: OnceLock::new(),
-            resident: Resident::new(),
-            beyond: AtomicU64::new(0),
-        });
+        let budget = Arc::new(MemoryBudget { limit, ..MemoryBudget::default() });
         let mut budgets = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
         budgets.retain(|budget| budget.strong_count() > 0);
         budgets.push(Arc::downgrade(&budget));

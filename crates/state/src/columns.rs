@@ -9,7 +9,7 @@ use crate::finish;
 use crate::merge::Merged;
 use crate::object::object_at;
 use crate::output::{Output, OutputTypes};
-use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
+use arrow_array::types::{Decimal128Type, Float32Type};
 use arrow_array::{ArrayRef, BooleanArray, NullArray, TimestampMillisecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType as Arrow;
@@ -48,7 +48,7 @@ pub(crate) unsafe fn key_columns(layout: &EntryLayout, rows: &[*const u8], types
             // SAFETY: promised by the caller.
             NullBuffer::from_iter(rows.iter().map(|&e| unsafe { null_mask(layout, e) } >> i & 1 == 0))
         });
-        key_column(rows, key, data_type, nulls.filter(|n| n.null_count() > 0))
+        field_column(rows, key.phys, key.offset, nulls.filter(|n| n.null_count() > 0), data_type)
     };
     layout.keys.iter().zip(types).enumerate().map(column).collect()
 }
@@ -64,7 +64,15 @@ pub(crate) unsafe fn output_columns(layout: &EntryLayout, rows: &[*const u8], ou
             let objects: Vec<_> = rows.iter().map(|&e| unsafe { object_at(e, offset) }).collect();
             finish::column(&objects, phys, &output.finish, &output.data_type)
         }
-        (component, offset) => component_column(rows, component, offset, &output.data_type),
+        (Accumulator::SumF64, offset) => {
+            floats(gather(rows, offset, |[high, low]: [f64; 2]| sum_of(high, low)), None, &output.data_type.to_arrow())
+        }
+        (component, offset) => {
+            let is_there = |s: Str| s != Str::NONE;
+            let phys = component.output();
+            let nulls = (phys == Phys::Str).then(|| NullBuffer::from(gather(rows, offset, is_there)));
+            field_column(rows, phys, offset, nulls, &output.data_type)
+        }
     };
     outputs.iter().map(column).collect()
 }
@@ -75,13 +83,19 @@ fn gather<T: Copy, V>(rows: &[*const u8], offset: usize, convert: impl Fn(T) -> 
     rows.iter().map(|&e| convert(unsafe { read::<T>(e, offset) })).collect()
 }
 
-fn key_column(rows: &[*const u8], key: &KeySlot, data_type: &DataType, nulls: Option<NullBuffer>) -> ArrayRef {
+/// A field that is a value of its physical type.
+fn field_column(
+    rows: &[*const u8],
+    phys: Phys,
+    at: usize,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> ArrayRef {
     let arrow = data_type.to_arrow();
-    let at = key.offset;
     if arrow == Arrow::Null {
         return Arc::new(NullArray::new(rows.len()));
     }
-    match key.phys {
+    match phys {
         Phys::Bool => Arc::new(BooleanArray::new(BooleanBuffer::from(gather(rows, at, |b: u8| b != 0)), nulls)),
         Phys::I8 => integers(gather(rows, at, |x: i8| x as i64), nulls, &arrow),
         Phys::I16 => integers(gather(rows, at, |x: i16| x as i64), nulls, &arrow),
@@ -89,28 +103,8 @@ fn key_column(rows: &[*const u8], key: &KeySlot, data_type: &DataType, nulls: Op
         Phys::I64 => integers(gather(rows, at, |x: i64| x), nulls, &arrow),
         Phys::I128 => primitive::<Decimal128Type>(gather(rows, at, |x: i128| x), nulls, &arrow),
         Phys::F32 => primitive::<Float32Type>(gather(rows, at, |x: f32| x), nulls, &arrow),
-        Phys::F64 => primitive::<Float64Type>(gather(rows, at, |x: f64| x), nulls, &arrow),
+        Phys::F64 => floats(gather(rows, at, |x: f64| x), nulls, &arrow),
         Phys::Str => strings(gather(rows, at, |s: Str| s), nulls.as_ref(), &arrow),
-    }
-}
-
-fn component_column(rows: &[*const u8], component: Accumulator, at: usize, data_type: &DataType) -> ArrayRef {
-    let arrow = data_type.to_arrow();
-    match component {
-        Accumulator::SumF64 => floats(gather(rows, at, |[high, low]: [f64; 2]| sum_of(high, low)), None, &arrow),
-        Accumulator::MinF64 | Accumulator::MaxF64 => floats(gather(rows, at, |x: f64| x), None, &arrow),
-        Accumulator::Count | Accumulator::SumI64 | Accumulator::MinI64 | Accumulator::MaxI64 | Accumulator::Group => {
-            integers(gather(rows, at, |x: i64| x), None, &arrow)
-        }
-        Accumulator::SumI128 | Accumulator::MinI128 | Accumulator::MaxI128 => {
-            primitive::<Decimal128Type>(gather(rows, at, |x: i128| x), None, &arrow)
-        }
-        Accumulator::MinStr | Accumulator::MaxStr => {
-            let values = gather(rows, at, |s: Str| s);
-            let nulls = NullBuffer::from_iter(values.iter().map(|&s| s != Str::NONE));
-            strings(values, Some(&nulls), &arrow)
-        }
-        Accumulator::Object(..) => unreachable!("objects are shown by `finish`"),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Keys that lie close together, as numbers of campaigns or of recent auctions do, fit an array that is not much larger
 //! than the hash part would be. A few outliers may stay outside: the region is around the median.
 
-use millstream_abi::{EntryLayout, KeySlot, Phys, Slot};
+use millstream_abi::{EntryLayout, KeyRange, KeySlot, Phys, Slot};
 
 /// Fewest keys of a table that are worth a region.
 pub(crate) const MIN_KEYS: usize = 8;
@@ -12,39 +12,26 @@ pub(crate) const OUTSIDE: usize = 8;
 /// A region reaches so many times the number of keys to both sides of the median: then an entry in eight is used at least.
 const REACH: usize = 4;
 
-/// The keys `first..=last`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Region {
-    pub(crate) first: i64,
-    pub(crate) last: i64,
-}
-
-impl Region {
-    /// Number of keys.
-    pub(crate) fn len(self) -> usize {
-        (self.last.wrapping_sub(self.first) as usize).wrapping_add(1)
+/// A region for most of the keys of a table, if they lie close together, with some room around them, mostly above
+/// because many keys ascend. Reorders the keys; linear in their number.
+pub(crate) fn region_of_most(keys: &mut [i64]) -> Option<KeyRange> {
+    if keys.len() < MIN_KEYS {
+        return None;
     }
-
-    /// A region for most of the keys of a table, if they lie close together, with some room around them, mostly above
-    /// because many keys ascend. Reorders the keys; linear in their number.
-    pub(crate) fn of_most(keys: &mut [i64]) -> Option<Region> {
-        if keys.len() < MIN_KEYS {
-            return None;
-        }
-        let reach = (keys.len() * REACH) as i64;
-        let (_, &mut median, _) = keys.select_nth_unstable(keys.len() / 2);
-        let near = median.saturating_sub(reach)..=median.saturating_add(reach);
-        let (mut first, mut last, mut inside) = (median, median, 0);
-        for key in keys.iter().filter(|key| near.contains(key)) {
-            (first, last) = (first.min(*key), last.max(*key));
-            inside += 1;
-        }
-        if (keys.len() - inside) * OUTSIDE > keys.len() {
-            return None;
-        }
-        let rounded = Region { first, last }.len().next_power_of_two().max(8) as i64;
-        Some(Region { first: first & !(rounded / 8 - 1), last: last | (rounded / 2 - 1) })
+    let reach = (keys.len() * REACH) as i64;
+    let (_, &mut median, _) = keys.select_nth_unstable(keys.len() / 2);
+    let near = median.saturating_sub(reach)..=median.saturating_add(reach);
+    let (mut first, mut last, mut inside) = (median, median, 0);
+    for key in keys.iter().filter(|key| near.contains(key)) {
+        (first, last) = (first.min(*key), last.max(*key));
+        inside += 1;
     }
+    if (keys.len() - inside) * OUTSIDE > keys.len() {
+        return None;
+    }
+    let rounded = (last.wrapping_sub(first) as u64 + 1).next_power_of_two().max(8) as i64;
+    let (first, last) = (first & !(rounded / 8 - 1), last | (rounded / 2 - 1));
+    Some(KeyRange { first, len: last.wrapping_sub(first) as u64 + 1 })
 }
 
 /// A key that is not NULL, sign-extended.
@@ -88,18 +75,20 @@ pub(crate) unsafe fn dense_key_of_entry(layout: &EntryLayout, key: KeySlot, entr
 mod tests {
     use super::*;
 
-    fn region(keys: impl IntoIterator<Item = i64>) -> Option<Region> {
-        Region::of_most(&mut keys.into_iter().collect::<Vec<_>>())
+    /// First and last key.
+    fn region(keys: impl IntoIterator<Item = i64>) -> Option<(i64, i64)> {
+        let KeyRange { first, len } = region_of_most(&mut keys.into_iter().collect::<Vec<_>>())?;
+        Some((first, first.wrapping_add(len as i64 - 1)))
     }
 
     #[test]
     fn keys_close_together_get_a_region_with_room_above() {
-        assert_eq!(region(0..8), Some(Region { first: 0, last: 7 }));
-        assert_eq!(region(0..64), Some(Region { first: 0, last: 63 }));
-        assert_eq!(region(0..65), Some(Region { first: 0, last: 127 }));
-        assert_eq!(region(1000..1100), Some(Region { first: 992, last: 1151 }));
-        assert_eq!(region((-40..60).rev()), Some(Region { first: -48, last: 63 }));
-        assert_eq!(region((0..100).map(|k| k * 7)), Some(Region { first: 0, last: 1023 }));
+        assert_eq!(region(0..8), Some((0, 7)));
+        assert_eq!(region(0..64), Some((0, 63)));
+        assert_eq!(region(0..65), Some((0, 127)));
+        assert_eq!(region(1000..1100), Some((992, 1151)));
+        assert_eq!(region((-40..60).rev()), Some((-48, 63)));
+        assert_eq!(region((0..100).map(|k| k * 7)), Some((0, 1023)));
     }
 
     #[test]
@@ -112,14 +101,14 @@ mod tests {
     #[test]
     fn outliers_stay_outside() {
         let outliers = [i64::MIN, i64::MAX, 1 << 40, -(1 << 50)];
-        assert_eq!(region((0..200).chain(outliers)), Some(Region { first: 0, last: 255 }));
+        assert_eq!(region((0..200).chain(outliers)), Some((0, 255)));
     }
 
     #[test]
     fn regions_reach_the_ends_of_the_integers_and_not_beyond() {
         let top = region(i64::MAX - 99..=i64::MAX).expect("close together");
-        assert_eq!((top.first, top.last, top.len()), (i64::MAX - 111, i64::MAX, 112));
+        assert_eq!(top, (i64::MAX - 111, i64::MAX));
         let bottom = region(i64::MIN..i64::MIN + 100).expect("close together");
-        assert_eq!((bottom.first, bottom.last), (i64::MIN, i64::MIN + 127));
+        assert_eq!(bottom, (i64::MIN, i64::MIN + 127));
     }
 }

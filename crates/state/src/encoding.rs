@@ -16,7 +16,7 @@ use crate::arena::Arena;
 use crate::entry::{self, read, write};
 use crate::memory::EntryMemory;
 use crate::object::{Object, object_at};
-use crate::output::{Output, OutputTypes};
+use crate::output::Output;
 use arrow_schema::DataType as Arrow;
 use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, ObjectKind, Phys, Str};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -79,11 +79,6 @@ impl<'a> EntryFields<'a> {
         fields
     }
 
-    /// [`EntryFields::typed`] by what is shown.
-    pub(crate) fn shown(layout: &'a EntryLayout, types: &OutputTypes) -> EntryFields<'a> {
-        EntryFields::typed(layout, &types.keys, &types.outputs)
-    }
-
     /// Of the entries.
     pub(crate) fn layout(&self) -> &'a EntryLayout {
         self.layout
@@ -98,13 +93,27 @@ impl<'a> EntryFields<'a> {
     ///
     /// # Safety
     /// It is one of the layout whose strings are alive.
-    pub(crate) unsafe fn bytes_of(&self, entry: *const u8) -> usize {
+    unsafe fn bytes_of(&self, entry: *const u8) -> usize {
         // SAFETY: promised by the caller.
         unsafe {
             let strings = self.strings.iter().filter_map(|field| field.long(entry)).map(Str::len);
             let objects = self.objects.iter().filter_map(|field| object_at(entry, field.offset)).map(Object::bytes);
             self.layout.stride + strings.sum::<usize>() + objects.sum::<usize>()
         }
+    }
+
+    /// How many of the first of some entries take about so many bytes together; one at least.
+    ///
+    /// # Safety
+    /// As for [`EntryFields::bytes_of`].
+    pub(crate) unsafe fn fitting(&self, entries: impl Iterator<Item = *const u8>, bytes: usize) -> usize {
+        let mut sum = 0;
+        let fits = |&entry: &*const u8| {
+            // SAFETY: promised by the caller.
+            sum += unsafe { self.bytes_of(entry) };
+            sum <= bytes
+        };
+        entries.take_while(fits).count().max(1)
     }
 
     /// Writes entries.
@@ -218,11 +227,8 @@ impl<'a> EntryFields<'a> {
     unsafe fn check(&self, entry: *const u8) -> Result<(), Damaged> {
         // SAFETY: promised by the caller.
         let (hash, nulls) = unsafe { (entry::hash(entry), entry::null_mask(self.layout, entry)) };
-        match () {
-            () if hash <= HASH_BUSY => Err(Damaged("an entry is empty".into())),
-            () if nulls & !self.nullable != 0 => Err(Damaged("a key is NULL that cannot be".into())),
-            () => Ok(()),
-        }
+        Damaged::unless(hash > HASH_BUSY, "an entry is empty")?;
+        Damaged::unless(nulls & !self.nullable == 0, "a key is NULL that cannot be")
     }
 
     /// Gives entries their strings.
@@ -246,10 +252,7 @@ impl<'a> EntryFields<'a> {
                 unsafe { write(entry, field.offset, field.restored(saved, offset, &mut rest)?) };
             }
         }
-        match rest {
-            [] => Ok(()),
-            _ => Err(Damaged(format!("{} bytes are in no string", rest.len()))),
-        }
+        Damaged::unless(rest.is_empty(), format_args!("{} bytes are in no string", rest.len()))
     }
 }
 
@@ -273,10 +276,8 @@ impl StringField {
             // SAFETY: the bytes of an inline string are in itself.
             let bytes = unsafe { saved.as_bytes() };
             self.check_text(bytes)?;
-            return match Str::new(bytes) == saved {
-                true => Ok(saved),
-                false => Err(Damaged("there is something behind a short string".into())),
-            };
+            Damaged::unless(Str::new(bytes) == saved, "there is something behind a short string")?;
+            return Ok(saved);
         }
         let Some((bytes, others)) = rest.split_at_checked(saved.len()).filter(|_| saved.high == offset as u64) else {
             return Err(Damaged("a string is not where it should be".into()));
@@ -284,17 +285,12 @@ impl StringField {
         *rest = others;
         self.check_text(bytes)?;
         let string = Str::new(bytes);
-        match string.low == saved.low {
-            true => Ok(string),
-            false => Err(Damaged("a string begins otherwise than it should".into())),
-        }
+        Damaged::unless(string.low == saved.low, "a string begins otherwise than it should")?;
+        Ok(string)
     }
 
     fn check_text(&self, bytes: &[u8]) -> Result<(), Damaged> {
-        match !self.is_text || std::str::from_utf8(bytes).is_ok() {
-            true => Ok(()),
-            false => Err(Damaged("text is not UTF-8".into())),
-        }
+        Damaged::unless(!self.is_text || std::str::from_utf8(bytes).is_ok(), "text is not UTF-8")
     }
 }
 

@@ -4,7 +4,7 @@
 //! mean by *entry*.
 
 use crate::arena::Arena;
-use millstream_abi::{EntryLayout, KeySlot, Phys, Slot, Str};
+use millstream_abi::{Accumulator, EntryLayout, KeySlot, Phys, Slot, Str};
 use std::cmp::Ordering;
 
 /// Reads a field.
@@ -39,6 +39,29 @@ pub(crate) fn template(layout: &EntryLayout) -> Box<[u8]> {
 /// Offsets of the keys that are strings.
 pub(crate) fn string_keys(layout: &EntryLayout) -> Vec<usize> {
     layout.keys.iter().filter(|k| k.phys == Phys::Str).map(|k| k.offset).collect()
+}
+
+/// Offsets of MIN and MAX of strings.
+pub(crate) fn string_extremes(layout: &EntryLayout) -> impl Iterator<Item = usize> + use<'_> {
+    let is_string = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
+    layout.accumulators.iter().filter(move |(a, _)| is_string(*a)).map(|&(_, offset)| offset)
+}
+
+/// Offsets of all strings.
+pub(crate) fn strings(layout: &EntryLayout) -> Vec<usize> {
+    string_keys(layout).into_iter().chain(string_extremes(layout)).collect()
+}
+
+/// Moves the strings at `offsets` of entries to an arena that has no others, in place of theirs.
+///
+/// # Safety
+/// As for [`move_strings`]; nothing else holds strings of the arena.
+pub(crate) unsafe fn compact_strings(entries: &[*mut u8], offsets: &[usize], arena: &mut Arena) {
+    let mut compact = Arena::default();
+    // SAFETY: promised by the caller; the old arena is dropped after the call.
+    unsafe { move_strings(entries, offsets, &mut compact) };
+    compact.note_compact();
+    *arena = compact;
 }
 
 /// Copies the strings at `offsets` of entries into an arena.

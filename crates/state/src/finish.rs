@@ -18,49 +18,35 @@ use std::sync::Arc;
 pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, data_type: &DataType) -> ArrayRef {
     let arrow = data_type.to_arrow();
     match finish {
-        Finish::Value => single(objects, phys, &arrow, |object, into| match object {
-            Object::First(_, value) | Object::Last(_, value) => {
-                into.push_from(value, 0);
-                true
-            }
+        Finish::Count | Finish::Estimate => counts(objects, &arrow, |object| match (finish, object) {
+            (Finish::Count, Object::List(list)) => list.len() as i64,
+            (Finish::Count, Object::Distinct(set)) => set.len() as i64,
+            (Finish::Estimate, Object::Cardinality(sketch)) => sketch.estimate(),
             _ => wrong(object, finish),
         }),
-        Finish::Mode => single(objects, phys, &arrow, |object, into| match object {
-            Object::List(list) => mode(&SortedValues::of(list, phys), into),
-            _ => wrong(object, finish),
-        }),
-        Finish::Count => counts(objects, &arrow, |object| match object {
-            Object::List(list) => list.len() as i64,
-            Object::Distinct(set) => set.len() as i64,
-            _ => wrong(object, finish),
-        }),
-        Finish::Estimate => counts(objects, &arrow, |object| match object {
-            Object::Cardinality(sketch) => sketch.estimate(),
-            _ => wrong(object, finish),
-        }),
-        Finish::Sum => single(objects, phys, &arrow, |object, into| match object {
-            Object::Distinct(set) => sum(&set.ascending(), phys, into),
-            _ => wrong(object, finish),
-        }),
-        Finish::Percentile(fraction) => numbers(objects, &arrow, |object| match object {
-            Object::List(list) => percentile(list, *fraction),
-            _ => wrong(object, finish),
-        }),
-        Finish::Quantile(fraction) => numbers(objects, &arrow, |object| match object {
-            Object::Quantiles(sketch) => sketch.quantile(*fraction),
-            _ => wrong(object, finish),
-        }),
+        Finish::Percentile(fraction) | Finish::Quantile(fraction) => {
+            numbers(objects, &arrow, |object| match (finish, object) {
+                (Finish::Percentile(_), Object::List(list)) => percentile(list, *fraction),
+                (Finish::Quantile(_), Object::Quantiles(sketch)) => sketch.quantile(*fraction),
+                _ => wrong(object, finish),
+            })
+        }
         Finish::Array => arrays(objects, phys, &arrow, List::in_order),
         Finish::DistinctArray => arrays(objects, phys, &arrow, first_of_each),
         Finish::Multiset => multisets(objects, phys, &arrow),
-        Finish::Join(separator) => single(objects, phys, &arrow, |object, into| match object {
-            Object::List(list) => join(list.in_order(), separator, into),
-            _ => wrong(object, finish),
-        }),
-        Finish::DistinctJoin(separator) => single(objects, phys, &arrow, |object, into| match object {
-            Object::List(list) => join(first_of_each(list), separator, into),
-            _ => wrong(object, finish),
-        }),
+        Finish::Value | Finish::Mode | Finish::Sum | Finish::Join(_) | Finish::DistinctJoin(_) => {
+            single(objects, phys, &arrow, |object, into| match (finish, object) {
+                (Finish::Value, Object::Single(kept)) => {
+                    into.push_from(&kept.value, 0);
+                    true
+                }
+                (Finish::Mode, Object::List(list)) => mode(&ascending(list, phys), into),
+                (Finish::Sum, Object::Distinct(set)) => sum(&set.ascending(), phys, into),
+                (Finish::Join(separator), Object::List(list)) => join(list.in_order(), separator, into),
+                (Finish::DistinctJoin(separator), Object::List(list)) => join(first_of_each(list), separator, into),
+                _ => wrong(object, finish),
+            })
+        }
     }
 }
 
@@ -113,25 +99,11 @@ fn values_column(values: Values, phys: Phys, nulls: Option<NullBuffer>, arrow: &
 }
 
 /// The values of a list in ascending order, without NULLs.
-enum SortedValues<'a> {
-    Words(Vec<i64>),
-    Wides(Vec<i128>),
-    Strings(Vec<&'a [u8]>),
-}
-
-impl<'a> SortedValues<'a> {
-    fn of(list: &'a List, phys: Phys) -> SortedValues<'a> {
-        match phys {
-            Phys::I128 => SortedValues::Wides(sorted(list, |values, i| match values {
-                Values::Wides(wides) => wides[i],
-                _ => 0,
-            })),
-            Phys::Str => SortedValues::Strings(sorted(list, Values::string)),
-            _ => SortedValues::Words(sorted(list, |values, i| match values {
-                Values::Words(words) => positive_zero(phys, words[i]),
-                _ => 0,
-            })),
-        }
+fn ascending(list: &List, phys: Phys) -> Values {
+    match phys {
+        Phys::I128 => Values::Wides(sorted(list, Values::wide)),
+        Phys::Str => Values::of_strings(sorted(list, Values::string)),
+        _ => Values::Words(sorted(list, |values, i| positive_zero(phys, values.word(i)))),
     }
 }
 
@@ -145,45 +117,27 @@ fn sorted<'a, T: Ord>(list: &'a List, value: impl Fn(&'a Values, usize) -> T) ->
 fn not_null<'a, T>(list: &'a List, value: impl Fn(&'a Values, usize) -> T) -> Vec<T> {
     let mut values = Vec::with_capacity(list.len() - list.null_count());
     for leaf in list.leaves() {
-        let own = leaf.own_values();
+        let own = &leaf.values;
         values.extend((0..own.len()).filter(|&i| !leaf.is_null(i)).map(|i| value(own, i)));
     }
     values
 }
 
-/// Runs of equal values: the value and how often it is there.
-fn runs<T: PartialEq>(sorted: &[T]) -> impl Iterator<Item = (&T, i64)> {
-    sorted.chunk_by(|a, b| a == b).map(|run| (&run[0], run.len() as i64))
+/// Runs of equal ones among sorted values: where each begins, and how many they are.
+fn runs(sorted: &Values) -> impl Iterator<Item = (usize, i64)> {
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let first = end;
+        end += (first..sorted.len()).take_while(|&i| sorted.compare(first, sorted, i).is_eq()).count();
+        (end > first).then_some((first, (end - first) as i64))
+    })
 }
 
 /// The first of the longest runs.
-fn longest<T: PartialEq>(sorted: &[T]) -> Option<&T> {
-    let mut best: Option<(&T, i64)> = None;
-    for run in runs(sorted) {
-        if best.is_none_or(|(_, count)| run.1 > count) {
-            best = Some(run);
-        }
-    }
-    best.map(|(value, _)| value)
-}
-
-fn mode(sorted: &SortedValues<'_>, into: &mut Values) -> bool {
-    match (sorted, into) {
-        (SortedValues::Words(sorted), Values::Words(into)) => into.extend(longest(sorted)),
-        (SortedValues::Wides(sorted), Values::Wides(into)) => into.extend(longest(sorted)),
-        (SortedValues::Strings(sorted), Values::Strings(bytes, ends)) => {
-            if let Some(string) = longest(sorted) {
-                bytes.extend_from_slice(string);
-                ends.push(bytes.len());
-            }
-        }
-        _ => unreachable!("values of one type"),
-    }
-    match sorted {
-        SortedValues::Words(sorted) => !sorted.is_empty(),
-        SortedValues::Wides(sorted) => !sorted.is_empty(),
-        SortedValues::Strings(sorted) => !sorted.is_empty(),
-    }
+fn mode(sorted: &Values, into: &mut Values) -> bool {
+    let longest = runs(sorted).reduce(|best, run| if run.1 > best.1 { run } else { best });
+    longest.iter().for_each(|&(first, _)| into.push_from(sorted, first));
+    longest.is_some()
 }
 
 /// The sum in ascending order, so that that of doubles does not depend on anything else; integers wrap. `false`, and nothing
@@ -215,10 +169,7 @@ fn sum(values: &Values, phys: Phys, into: &mut Values) -> bool {
 
 /// The number with the rank `fraction · (count - 1)` among the sorted ones, interpolated between neighbours.
 fn percentile(list: &List, fraction: f64) -> Option<f64> {
-    let mut keys = not_null(list, |values, i| match values {
-        Values::Words(words) => words[i],
-        _ => 0,
-    });
+    let mut keys = not_null(list, Values::word);
     let last = keys.len().checked_sub(1)?;
     let rank = fraction.clamp(0.0, 1.0) * last as f64;
     let below = (rank as usize).min(last);
@@ -261,7 +212,7 @@ fn join(places: Vec<ListPlace<'_>>, separator: &str, into: &mut Values) -> bool 
         if count > 0 {
             bytes.extend_from_slice(separator.as_bytes());
         }
-        bytes.extend_from_slice(leaf.own_values().string(i));
+        bytes.extend_from_slice(leaf.values.string(i));
         count += 1;
     }
     if count > 0 {
@@ -288,7 +239,7 @@ fn arrays(
             None => {}
             Some(Object::List(list)) => {
                 for (leaf, i) in places(list) {
-                    values.push_from(leaf.own_values(), i);
+                    values.push_from(&leaf.values, i);
                     valid.push(!leaf.is_null(i));
                 }
             }
@@ -311,15 +262,16 @@ fn multisets(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef
     let mut valid = Vec::with_capacity(objects.len());
     for object in objects {
         let before = counts.len();
-        match object {
-            None => {}
-            Some(Object::List(list)) => push_runs(&SortedValues::of(list, phys), &mut keys, &mut counts),
-            Some(Object::Distinct(set)) => {
-                let ascending = set.ascending();
-                (0..ascending.len()).for_each(|i| keys.push_from(&ascending, i));
-                counts.resize(keys.len(), 1);
+        let sorted = object.map(|object| match object {
+            Object::List(list) => ascending(list, phys),
+            Object::Distinct(set) => set.ascending(),
+            object => unreachable!("{object:?} has no elements"),
+        });
+        if let Some(sorted) = sorted {
+            for (first, count) in runs(&sorted) {
+                keys.push_from(&sorted, first);
+                counts.push(count);
             }
-            Some(object) => unreachable!("{object:?} has no elements"),
         }
         lengths.push(counts.len() - before);
         valid.push(counts.len() > before);
@@ -329,24 +281,4 @@ fn multisets(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef
     let nulls = Some(NullBuffer::from(valid)).filter(|n| n.null_count() > 0);
     let pairs = StructArray::new(fields.clone(), vec![keys, counts], None);
     Arc::new(MapArray::new(Arc::clone(entries), OffsetBuffer::from_lengths(lengths), pairs, nulls, false))
-}
-
-/// Appends each distinct value and how often it is there.
-fn push_runs(sorted: &SortedValues<'_>, keys: &mut Values, counts: &mut Vec<i64>) {
-    match (sorted, keys) {
-        (SortedValues::Words(sorted), Values::Words(keys)) => runs(sorted).for_each(|(&value, count)| {
-            keys.push(value);
-            counts.push(count);
-        }),
-        (SortedValues::Wides(sorted), Values::Wides(keys)) => runs(sorted).for_each(|(&value, count)| {
-            keys.push(value);
-            counts.push(count);
-        }),
-        (SortedValues::Strings(sorted), Values::Strings(bytes, ends)) => runs(sorted).for_each(|(value, count)| {
-            bytes.extend_from_slice(value);
-            ends.push(bytes.len());
-            counts.push(count);
-        }),
-        _ => unreachable!("values of one type"),
-    }
 }

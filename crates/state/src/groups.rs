@@ -145,9 +145,7 @@ impl GroupTable {
             // SAFETY: the entry is of the layout, and its strings are in the arena.
             let is_next =
                 unsafe { entry::read::<u64>(read, groups.number) == i as u64 && groups.table.find(read).is_none() };
-            if !is_next {
-                return Err(Damaged(format!("group {i} has another number, or the key of another")));
-            }
+            Damaged::unless(is_next, format_args!("group {i} has another number, or the key of another"))?;
             // SAFETY: as above; the key is not there yet, and the fresh place is ours to write.
             unsafe {
                 let fresh = groups.table.claim_for(read);

@@ -16,7 +16,7 @@
 //! row (`table/append.rs`); it is drained and used again, so that slices need no allocation in the steady state.
 //!
 //! Partials, slots and groups can be written to bytes and read again, partials also block by block, and merged so
-//! ([`merge_blocks`]): what is read is checked, because wrong bytes would be wild pointers.
+//! ([`BlockMerge`]): what is read is checked, because wrong bytes would be wild pointers.
 //!
 //! Invariants: a [`Table`] has one writer, a [`SharedTable`] the protocol of its file; a partial never changes; strings of entries live in the arena of their table
 //! or partial, objects as long as an entry refers to them; hashes are those of `millstream_abi` everywhere.
@@ -40,6 +40,7 @@ mod object;
 mod output;
 mod partial;
 mod partition;
+mod parts;
 mod resident;
 mod shared;
 mod slots;
@@ -51,10 +52,10 @@ pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
 pub use machine::available_memory;
-pub use merge::{BlockMerge, MergeFault, Merged, merge, merge_blocks};
+pub use merge::{BlockMerge, MergeFault, Merged, merge};
 pub use object::Ordinal;
 pub use output::{Output, OutputTypes};
-pub use partial::{Blocks, Partial};
+pub use partial::Partial;
 pub use partition::{PARTITION_BITS, PARTITIONS, partition_of};
 pub use resident::{ALLOWANCE, Allocator, release_before_sleep, release_if_asked, set_allocator};
 pub use shared::SharedTable;

@@ -9,12 +9,11 @@ use crate::accumulator;
 use crate::array::{ArrayRun, merge_arrays};
 use crate::encoding::EntryFields;
 use crate::entry;
-use crate::memory::EntryMemory;
-use crate::object;
+use crate::memory::{EntryMemory, OwnedEntries};
 use crate::partial::Partial;
-use crate::sort::sorted;
+use crate::sort::{sorted, sorted_entries};
 use crate::table::Table;
-pub use blocks::{BlockMerge, MergeFault, merge_blocks};
+pub use blocks::{BlockMerge, MergeFault};
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,55 +44,14 @@ impl From<Vec<*const u8>> for Rows {
 }
 
 /// Who has the entries that are in no partial.
+#[expect(dead_code, reason = "what is owned is not looked at")]
 #[derive(Debug)]
 enum Owner {
     Nobody,
     /// Their strings are in the partials.
-    Copies {
-        _copies: Copies,
-    },
-    Table {
-        _table: Table,
-    },
-    Array {
-        _memory: EntryMemory,
-    },
-}
-
-/// Merged entries, which own their objects.
-#[derive(Debug)]
-pub(crate) struct Copies {
-    layout: Arc<EntryLayout>,
-    memory: EntryMemory,
-    used: usize,
-}
-
-impl Copies {
-    /// Copies an entry, which keeps its objects.
-    ///
-    /// # Safety
-    /// `from` is an entry of the layout, and the memory has room for one more.
-    unsafe fn copy(&mut self, from: *const u8) -> *mut u8 {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let copy = self.memory.start().add(self.used * self.layout.stride);
-            copy.copy_from_nonoverlapping(from, self.layout.stride);
-            object::retain(&self.layout, copy);
-            self.used += 1;
-            copy
-        }
-    }
-}
-
-impl Drop for Copies {
-    fn drop(&mut self) {
-        if object::has_objects(&self.layout) {
-            for i in 0..self.used {
-                // SAFETY: an entry that has been copied there, and that nobody reads any more.
-                unsafe { object::release(&self.layout, self.memory.start().add(i * self.layout.stride)) };
-            }
-        }
-    }
+    Copies(OwnedEntries),
+    Table(Table),
+    Array(EntryMemory),
 }
 
 // SAFETY: `rows` point into memory that the value owns or shares immutably and that nobody writes any more.
@@ -124,7 +82,7 @@ impl Merged {
         let layout = Arc::clone(table.layout());
         // SAFETY: promised by the caller.
         unsafe {
-            let rows = sorted(&layout, table.occupied()).into_iter().map(|e| e.entry).collect();
+            let rows = sorted_entries(&layout, table.occupied());
             Merged::of_rows(layout, rows)
         }
     }
@@ -134,10 +92,9 @@ impl Merged {
     /// # Safety
     /// The owners of the table's strings are neither changed nor dropped while the value is used.
     pub(crate) unsafe fn owning(table: Table) -> Merged {
-        let layout = Arc::clone(table.layout());
-        // SAFETY: promised by the caller.
-        let rows: Vec<_> = unsafe { sorted(&layout, table.occupied()) }.into_iter().map(|e| e.entry).collect();
-        Merged { layout, rows: rows.into(), _owner: Owner::Table { _table: table }, _partials: Vec::new() }
+        // SAFETY: promised by the caller; the table's entries stay where they are.
+        let rows = unsafe { Merged::borrowing(&table) };
+        Merged { _owner: Owner::Table(table), ..rows }
     }
 
     /// Number of keys.
@@ -157,13 +114,8 @@ impl Merged {
         if fields.are_numbers() {
             return rows;
         }
-        let mut sum = 0;
-        let fits = |row: &usize| {
-            // SAFETY: an entry of the layout, alive as long as `self`.
-            sum += unsafe { fields.bytes_of(self.rows.entries[*row]) };
-            sum <= bytes
-        };
-        let count = rows.clone().take_while(fits).count().max(1);
+        // SAFETY: entries of the layout, alive as long as `self`.
+        let count = unsafe { fields.fitting(self.rows.entries[rows.clone()].iter().copied(), bytes) };
         rows.start..rows.end.min(rows.start + count)
     }
 
@@ -197,8 +149,9 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let (rows, owner) = match (arrays_of_one_shape(&sharing), sharing.as_slice()) {
         (_, []) => (Rows::default(), Owner::Nobody),
         (Some(arrays), _) => {
-            let (rows, memory) = merge_arrays(&arrays, &partitions);
-            (rows, memory.map_or(Owner::Nobody, |_memory| Owner::Array { _memory }))
+            let there = sharing.iter().map(|partial| partial.len_of(&partitions)).sum();
+            let (rows, memory) = merge_arrays(&arrays, &partitions, there);
+            (rows, memory.map_or(Owner::Nobody, Owner::Array))
         }
         (None, [only]) if only.is_distinct() => {
             (only.entries_of(&partitions).collect::<Vec<_>>().into(), Owner::Nobody)
@@ -206,8 +159,8 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
         (None, several) => {
             let entries = several.iter().flat_map(|partial| partial.entries_of(&partitions));
             // SAFETY: occupied entries of the layout, whose strings live in the partials.
-            let (rows, _copies) = unsafe { merge_entries(&layout, entries) };
-            (rows.into(), Owner::Copies { _copies })
+            let (rows, copies) = unsafe { merge_entries(&layout, entries) };
+            (rows.into(), Owner::Copies(copies))
         }
     };
     Merged { layout, rows, _owner: owner, _partials: sharing }
@@ -226,12 +179,13 @@ pub(crate) fn arrays_of_one_shape(partials: &[Arc<Partial>]) -> Option<Vec<&Arra
 pub(crate) unsafe fn merge_entries(
     layout: &Arc<EntryLayout>,
     entries: impl Iterator<Item = *const u8>,
-) -> (Vec<*const u8>, Copies) {
+) -> (Vec<*const u8>, OwnedEntries) {
     // SAFETY: promised by the caller.
     let entries = unsafe { sorted(layout, entries) };
     // Each copy takes the place of two entries at least.
     let memory = EntryMemory::unwritten(entries.len() / 2 * layout.stride);
-    let mut copies = Copies { layout: Arc::clone(layout), memory, used: 0 };
+    // SAFETY: there are none yet.
+    let mut copies = unsafe { OwnedEntries::new(layout, memory, 0) };
     let rows = entries.chunk_by(|a, b| {
         // SAFETY: entries of the layout; their strings are alive.
         a.word == b.word && unsafe { entry::compare_keys(layout, a.entry, b.entry) }.is_eq()
@@ -240,7 +194,7 @@ pub(crate) unsafe fn merge_entries(
         [only] => only.entry,
         // SAFETY: as above; a copy is ours to write.
         [first, others @ ..] => unsafe {
-            let merged = copies.copy(first.entry);
+            let merged = copies.push(first.entry);
             others.iter().for_each(|other| accumulator::merge_all(layout, merged, other.entry));
             merged.cast_const()
         },

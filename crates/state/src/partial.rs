@@ -8,14 +8,12 @@ mod compact;
 
 use crate::arena::Arena;
 use crate::array::ArrayRun;
-use crate::budget::Charge;
+use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::encoding::EntryFields;
 use crate::entry;
-use crate::memory::EntryMemory;
-use crate::object;
+use crate::memory::{EntryMemory, OwnedEntries};
 use crate::partition::{PARTITIONS, partition_of_entry};
 use crate::sort::sorted;
-pub use blocks::Blocks;
 use millstream_abi::{Accumulator, EntryLayout, HASH_EMPTY};
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +22,9 @@ use std::sync::Arc;
 /// each other and merging goes through several partials from beginning to end; with the strings they point to.
 #[derive(Debug)]
 pub struct Partial {
+    /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
+    starts: [usize; PARTITIONS + 1],
+    is_distinct: bool,
     form: Form,
     /// Held as long as the partial is.
     _charge: Option<Charge>,
@@ -31,39 +32,24 @@ pub struct Partial {
 
 #[derive(Debug)]
 enum Form {
-    Entries(Arc<EntryLayout>, Box<Entries>),
+    Entries(Entries),
     Array(Box<ArrayRun>),
 }
 
 /// Sorted entries with what they own.
 #[derive(Debug)]
-pub(crate) struct Entries {
-    memory: EntryMemory,
-    /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
-    starts: [usize; PARTITIONS + 1],
+struct Entries {
+    entries: OwnedEntries,
     /// Owns the long strings; never read through this field.
     arena: Arena,
     /// Bytes of the objects.
     object_bytes: usize,
-    is_distinct: bool,
 }
 
 // SAFETY: entries own what they point to; all methods only read, and objects are never changed while a partial has them.
 unsafe impl Send for Partial {}
 // SAFETY: as above.
 unsafe impl Sync for Partial {}
-
-impl Entries {
-    /// Sorted entries without strings and objects, one of each key.
-    pub(crate) fn of_numbers(memory: EntryMemory, starts: [usize; PARTITIONS + 1]) -> Entries {
-        Entries { memory, starts, arena: Arena::default(), object_bytes: 0, is_distinct: true }
-    }
-
-    /// Bytes of memory that they own.
-    pub(crate) fn bytes(&self) -> usize {
-        self.memory.bytes() + self.arena.bytes() + self.object_bytes
-    }
-}
 
 /// Puts entries of one partition in order; those with equal keys keep theirs.
 ///
@@ -129,29 +115,28 @@ impl Partial {
             // SAFETY: written above, and nobody else has them.
             unsafe { sort_in_place(&layout, &memory, starts[partition]..starts[partition + 1]) };
         }
-        let entries = Entries { memory, starts, arena, object_bytes, is_distinct: true };
-        Partial { form: Form::Entries(layout, Box::new(entries)), _charge: None }
+        // SAFETY: written above; promised by the caller.
+        let entries = unsafe { OwnedEntries::new(&layout, memory, starts[PARTITIONS]) };
+        Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true)
+    }
+
+    fn of_entries(entries: Entries, starts: [usize; PARTITIONS + 1], is_distinct: bool) -> Partial {
+        Partial { starts, is_distinct, form: Form::Entries(entries), _charge: None }
     }
 
     /// What an array table has become.
     pub(crate) fn of_array(array: ArrayRun) -> Partial {
-        Partial { form: Form::Array(Box::new(array)), _charge: None }
+        Partial { starts: array.starts(), is_distinct: true, form: Form::Array(Box::new(array)), _charge: None }
     }
 
     /// The same, of which it is not known that each key has one entry.
-    pub(crate) fn repeating(mut self) -> Partial {
-        if let Form::Entries(_, entries) = &mut self.form {
-            entries.is_distinct = false;
-        }
-        self
+    pub(crate) fn repeating(self) -> Partial {
+        Partial { is_distinct: false, ..self }
     }
 
     /// Whether each key has one entry, as in the partials of tables of one worker.
     pub fn is_distinct(&self) -> bool {
-        match &self.form {
-            Form::Entries(_, entries) => entries.is_distinct,
-            Form::Array(_) => true,
-        }
+        self.is_distinct
     }
 
     /// Number of different keys in a range of partitions, as far as hashes tell: those of equal keys are neighbours. Linear in
@@ -177,10 +162,15 @@ impl Partial {
         self.entries_of(partitions).map(|entry| unsafe { entry::read::<u64>(entry, offset) }).sum()
     }
 
-    /// The same, which holds a charge.
-    pub(crate) fn charged(mut self, charge: Option<Charge>) -> Partial {
-        self._charge = charge;
-        self
+    /// The same, whose memory counts in the budget of a table's charge, if that is counted.
+    pub(crate) fn charged(self, table: Option<&Charge>) -> Partial {
+        let _charge = table.map(|charge| charge.another(MemoryClass::Partials, self.bytes()));
+        Partial { _charge, ..self }
+    }
+
+    /// The same, whose memory counts.
+    fn counted(self, budget: &Arc<MemoryBudget>) -> Partial {
+        Partial { _charge: Some(Charge::new(budget, MemoryClass::Partials, self.bytes())), ..self }
     }
 
     /// Whether it is that of an array table, or of several.
@@ -199,14 +189,14 @@ impl Partial {
     /// The layout of entries.
     pub fn layout(&self) -> &Arc<EntryLayout> {
         match &self.form {
-            Form::Entries(layout, _) => layout,
+            Form::Entries(entries) => entries.entries.layout(),
             Form::Array(array) => array.layout(),
         }
     }
 
     /// Number of entries: at least that of the keys.
     pub fn len(&self) -> usize {
-        self.starts()[PARTITIONS]
+        self.starts[PARTITIONS]
     }
 
     /// Whether it has no key.
@@ -222,23 +212,20 @@ impl Partial {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         match &self.form {
-            Form::Entries(_, entries) => entries.bytes(),
+            Form::Entries(Entries { entries, arena, object_bytes }) => entries.bytes() + arena.bytes() + object_bytes,
             Form::Array(array) => array.bytes(),
         }
     }
 
     /// Number of entries in a range of partitions.
     pub fn len_of(&self, partitions: &Range<usize>) -> usize {
-        let starts = self.starts();
-        starts[partitions.end] - starts[partitions.start]
+        self.starts[partitions.end] - self.starts[partitions.start]
     }
 
     /// Entries of a range of partitions, alive as long as the partial.
     pub(crate) fn entries_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = *const u8> + use<'_> {
-        let (entries, stride) = (self.entries(), self.layout().stride);
-        (entries.starts[partitions.start]..entries.starts[partitions.end])
-            // SAFETY: entries below `len` are within the memory.
-            .map(move |i| unsafe { entries.memory.start().add(i * stride) }.cast_const())
+        let range = self.starts[partitions.start]..self.starts[partitions.end];
+        self.entries().range(range).map(<*mut u8>::cast_const)
     }
 
     /// Entry `i`, alive as long as the partial.
@@ -247,34 +234,13 @@ impl Partial {
     /// When there are not so many.
     pub(crate) fn entry(&self, i: usize) -> *const u8 {
         assert!(i < self.len(), "there are {} entries", self.len());
-        // SAFETY: entries below `len` are within the memory.
-        unsafe { self.entries().memory.start().add(i * self.layout().stride) }
+        self.entries().place(i)
     }
 
-    fn entries(&self) -> &Entries {
+    fn entries(&self) -> &OwnedEntries {
         match &self.form {
-            Form::Entries(_, entries) => entries,
-            Form::Array(array) => array.entries(),
-        }
-    }
-
-    fn starts(&self) -> &[usize; PARTITIONS + 1] {
-        match &self.form {
-            Form::Entries(_, entries) => &entries.starts,
-            Form::Array(array) => array.starts(),
-        }
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Form::Entries(layout, entries) = &self.form
-            && object::has_objects(layout)
-        {
-            for i in 0..entries.starts[PARTITIONS] {
-                // SAFETY: entries below `len` are within the memory and of the layout, and nobody reads them any more.
-                unsafe { object::release(layout, entries.memory.start().add(i * layout.stride)) };
-            }
+            Form::Entries(entries) => &entries.entries,
+            Form::Array(array) => array.entries(self.len()),
         }
     }
 }

@@ -29,6 +29,15 @@ pub(crate) fn partition_of_key(key: i64) -> usize {
     digits as usize % PARTITIONS
 }
 
+/// Where each partition begins, and the last one ends, if they have so many things, one after the other.
+pub(crate) fn starts(count_of: impl Fn(usize) -> usize) -> [usize; PARTITIONS + 1] {
+    let mut starts = [0; PARTITIONS + 1];
+    for partition in 0..PARTITIONS {
+        starts[partition + 1] = starts[partition] + count_of(partition);
+    }
+    starts
+}
+
 /// The partition of an entry.
 ///
 /// # Safety

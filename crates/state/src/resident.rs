@@ -129,12 +129,14 @@ pub(crate) struct Resident {
     next_release: AtomicU64,
 }
 
-impl Resident {
+impl Default for Resident {
     /// Not measured.
-    pub(crate) fn new() -> Resident {
+    fn default() -> Resident {
         Resident { start: Instant::now(), next: AtomicU64::new(0), next_release: AtomicU64::new(0) }
     }
+}
 
+impl Resident {
     /// The part of one budget of what the process holds beyond its allowance and what is counted, if it is time to look. Freed
     /// memory is kept while there is much less than may be held; `at_once` looks whatever the time is.
     pub(crate) fn beyond(&self, counted: impl FnOnce() -> Counted, at_once: bool) -> Option<u64> {

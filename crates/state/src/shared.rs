@@ -26,11 +26,11 @@
 
 use crate::arena::Arena;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
-use crate::dense::{self, Region};
+use crate::dense;
 use crate::entry;
-use crate::memory::EntryMemory;
 use crate::partial::Partial;
-use crate::table::{FIRST_CAPACITY, SPARSE, TableHint};
+use crate::parts::Parts;
+use crate::table::{self, FIRST_CAPACITY, SPARSE, TableHint};
 use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, TableHeader};
 use millstream_sync::shared_map::{self, Found, Places, SharedMap};
 use std::cell::UnsafeCell;
@@ -45,7 +45,7 @@ pub struct SharedTable {
     allows_dense: bool,
     /// A fresh entry: zero hash and keys, initial accumulators.
     template: Box<[u8]>,
-    map: SharedMap<Level>,
+    map: SharedMap<Parts>,
     workers: Box<[Worker]>,
     /// Of its memory, if that is counted.
     charge: Mutex<Option<Charge>>,
@@ -63,15 +63,6 @@ struct Worker {
     arena_bytes: AtomicUsize,
 }
 
-/// The two parts of a level.
-#[derive(Debug)]
-struct Level {
-    stride: usize,
-    memory: EntryMemory,
-    dense_memory: EntryMemory,
-    header: TableHeader,
-}
-
 // SAFETY: what is in a cell is used by one worker at a time, as the contracts of the methods demand; headers point into
 // the memory of levels, and strings into arenas, all owned by the table.
 unsafe impl Send for SharedTable {}
@@ -79,50 +70,9 @@ unsafe impl Send for SharedTable {}
 // after that.
 unsafe impl Sync for SharedTable {}
 
-impl Level {
-    fn new(stride: usize, capacity: usize, region: Option<Region>) -> Level {
-        let (first, len) = region.map_or((0, 0), |region| (region.first, region.len()));
-        let (memory, dense_memory) = (EntryMemory::zeroed(capacity * stride), EntryMemory::zeroed(len * stride));
-        let header = TableHeader {
-            entries: memory.start(),
-            mask: capacity as u64 - 1,
-            dense: dense_memory.start(),
-            dense_first: first,
-            dense_len: len as u64,
-        };
-        Level { stride, memory, dense_memory, header }
-    }
-
-    /// Entry number `place` of the hash part.
-    fn entry(&self, place: usize) -> *mut u8 {
-        debug_assert!(place as u64 <= self.header.mask);
-        // SAFETY: the hash part has `mask + 1` entries.
-        unsafe { self.header.entries.add(place * self.stride) }
-    }
-
-    /// All entries, also empty ones.
-    fn entries(&self) -> impl Iterator<Item = *mut u8> + use<> {
-        let (header, stride) = (self.header, self.stride);
-        let part = move |first: *mut u8, count: usize| {
-            // SAFETY: the parts are as large as the header says.
-            (0..count).map(move |i| unsafe { first.add(i * stride) })
-        };
-        part(header.entries, header.mask as usize + 1).chain(part(header.dense, header.dense_len as usize))
-    }
-
-    fn region(&self) -> Option<Region> {
-        let (first, len) = (self.header.dense_first, self.header.dense_len);
-        (len > 0).then(|| Region { first, last: first.wrapping_add(len as i64 - 1) })
-    }
-
-    fn bytes(&self) -> usize {
-        self.memory.bytes() + self.dense_memory.bytes()
-    }
-}
-
-impl Places for Level {
+impl Places for Parts {
     fn count(&self) -> usize {
-        self.header.mask as usize + 1
+        self.hashed_places()
     }
 
     fn word(&self, place: usize) -> &AtomicU64 {
@@ -149,8 +99,8 @@ impl SharedTable {
     pub fn new(layout: Arc<EntryLayout>, workers: usize, dense: bool, hint: TableHint) -> SharedTable {
         assert!(layout.allows_sharing(), "the planner shares only what can be updated atomically");
         let allows_dense = dense && layout.dense_key().is_some();
-        let region = hint.range.filter(|_| allows_dense).map(|(first, last)| Region { first, last });
-        let first = Level::new(layout.stride, SharedTable::capacity(workers, 2 * hint.keys), region);
+        let region = hint.range.filter(|_| allows_dense);
+        let first = Parts::new(layout.stride, SharedTable::capacity(workers, 2 * hint.keys), region);
         let worker = |_| Worker {
             header: UnsafeCell::new(first.header),
             arena: UnsafeCell::default(),
@@ -183,7 +133,7 @@ impl SharedTable {
 
     /// Places of a level that has at least `least`.
     fn capacity(workers: usize, least: usize) -> usize {
-        least.next_power_of_two().max(FIRST_CAPACITY).max(shared_map::fewest_places(4 * workers))
+        table::capacity(least).max(shared_map::fewest_places(4 * workers))
     }
 
     /// The layout of entries.
@@ -204,16 +154,13 @@ impl SharedTable {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         let strings: usize = self.workers.iter().map(|worker| worker.arena_bytes.load(Ordering::Relaxed)).sum();
-        self.map.levels().map(Level::bytes).sum::<usize>() + strings
+        self.map.levels().map(Parts::bytes).sum::<usize>() + strings
     }
 
     /// What a table for similar keys should begin with.
     pub fn hint(&self) -> TableHint {
         let newest = self.map.levels().next();
-        newest.map_or(TableHint::default(), |level| TableHint {
-            keys: level.count() / 2,
-            range: level.region().map(|region| (region.first, region.last)),
-        })
+        newest.map_or(TableHint::default(), |level| TableHint { keys: level.count() / 2, range: level.region() })
     }
 
     /// What generated code of a worker gets, for `ExecContext::table`: the newest level. Stays at its address as long as
@@ -227,7 +174,7 @@ impl SharedTable {
         self.set_header(worker, level)
     }
 
-    fn set_header(&self, worker: usize, level: &Level) -> *mut TableHeader {
+    fn set_header(&self, worker: usize, level: &Parts) -> *mut TableHeader {
         let header = self.workers[worker].header.get();
         // SAFETY: only the worker, which is the caller, uses its header.
         unsafe { header.write(level.header) };
@@ -263,7 +210,7 @@ impl SharedTable {
         }
         // SAFETY: a place with a hash is published, so its key is there and does not change.
         let has_key =
-            |level: &Level, place| unsafe { entry::has_keys(&self.layout, level.entry(place), null_mask, keys) };
+            |level: &Parts, place| unsafe { entry::has_keys(&self.layout, level.entry(place), null_mask, keys) };
         // SAFETY: promised by the caller.
         let (level, found) = unsafe { self.map.find_or_claim(worker, hash, has_key, |full| self.larger(full)) };
         self.set_header(worker, level);
@@ -300,7 +247,7 @@ impl SharedTable {
 
     /// The level that follows a full one: of twice its capacity, or with the region that all keys would have. Then its hash
     /// part is for half as many keys as there are, since few are expected outside.
-    fn larger(&self, full: &Level) -> Level {
+    fn larger(&self, full: &Parts) -> Parts {
         let mut hashed = full.count();
         let mut region = None;
         if self.allows_dense {
@@ -309,13 +256,13 @@ impl SharedTable {
             // SAFETY: the keys of a published entry do not change.
             let key = |entry: *mut u8| unsafe { dense::key_of_entry(&self.layout, entry) };
             let mut keys: Vec<i64> =
-                self.map.levels().flat_map(Level::entries).filter(published).filter_map(key).collect();
-            region = Region::of_most(&mut keys);
+                self.map.levels().flat_map(Parts::entries).filter(published).filter_map(key).collect();
+            region = dense::region_of_most(&mut keys);
             if region.is_some() {
                 hashed = self.len() / 2;
             }
         }
-        Level::new(self.layout.stride, SharedTable::capacity(self.workers.len(), 2 * hashed), region)
+        Parts::new(self.layout.stride, SharedTable::capacity(self.workers.len(), 2 * hashed), region)
     }
 
     /// The immutable form: the entries of all levels in order, without the empty ones. The table is empty then
@@ -343,24 +290,22 @@ impl SharedTable {
                     _ => true,
                 }
             };
-            let entries = levels.iter().flat_map(Level::entries).filter(is_occupied).map(<*mut u8>::cast_const);
+            let entries = levels.iter().flat_map(Parts::entries).filter(is_occupied).map(<*mut u8>::cast_const);
             // SAFETY: occupied entries of the layout that nobody else uses, whose strings are in the arenas.
             let sealed = unsafe { Partial::of_moved(Arc::clone(layout), entries, arena, 0) }.repeating();
             let len = sealed.len();
             partial = Some(sealed);
             let newest = levels.swap_remove(0);
-            match newest.count() + newest.header.dense_len as usize {
+            match newest.places() {
                 places if places > FIRST_CAPACITY && len * SPARSE < places => {
-                    Level::new(layout.stride, SharedTable::capacity(workers, 4 * len), None)
+                    Parts::new(layout.stride, SharedTable::capacity(workers, 4 * len), None)
                 }
                 _ => newest,
             }
         });
         let partial = partial.expect("a map restarts at once");
         self.settle();
-        let charge = self.charge.get_mut().ok().and_then(|charge| charge.as_ref());
-        let charge = charge.map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
-        partial.charged(charge)
+        partial.charged(self.charge.get_mut().ok().and_then(|charge| charge.as_ref()))
     }
 }
 

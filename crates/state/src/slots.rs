@@ -8,9 +8,9 @@ use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
 use crate::output::OutputTypes;
-use crate::table::{HASH_OF_NOTHING, MIN_GARBAGE_BYTES, Table};
+use crate::table::{HASH_OF_NOTHING, Table};
 use arrow_array::ArrayRef;
-use millstream_abi::{Accumulator, EntryLayout, Phys, Str};
+use millstream_abi::{EntryLayout, Phys, Str};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::sync::Arc;
 
@@ -35,8 +35,6 @@ pub struct Slots {
     /// Offsets of MIN and MAX of strings.
     strings: Vec<usize>,
     arena: Arena,
-    /// Arena bytes in use when it was last compacted.
-    compacted_bytes: usize,
 }
 
 // SAFETY: entries own what they point to, together with the arena; objects are counted by atomic numbers.
@@ -51,17 +49,14 @@ impl Slots {
     /// When the layout has other keys than one of [`Phys::I64`].
     pub fn new(layout: Arc<EntryLayout>) -> Slots {
         assert!(layout.keys.len() == 1 && layout.keys[0].phys == Phys::I64, "the key of a slot is its number");
-        let is_string = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
-        let strings = layout.accumulators.iter().filter(|(a, _)| is_string(*a)).map(|&(_, offset)| offset).collect();
         Slots {
             memory: EntryMemory::zeroed(FIRST_CAPACITY * layout.stride),
             capacity: FIRST_CAPACITY,
             used: 0,
             free: Vec::new(),
             template: entry::template(&layout),
-            strings,
+            strings: entry::string_extremes(&layout).collect(),
             arena: Arena::default(),
-            compacted_bytes: 0,
             layout,
         }
     }
@@ -129,10 +124,8 @@ impl Slots {
     pub fn subtract(&mut self, into: i64, from: i64) {
         let (into, from) = (self.entry(into), self.entry(from));
         assert!(into != from, "a slot is not taken from itself");
-        for &(component, offset) in &self.layout.accumulators {
-            // SAFETY: two entries of the layout.
-            unsafe { accumulator::subtract(component, offset, into, from) };
-        }
+        // SAFETY: two entries of the layout.
+        unsafe { accumulator::subtract_all(&self.layout, into, from) };
     }
 
     /// Gives slot `into` the accumulators of `from`, in place of its own.
@@ -186,14 +179,14 @@ impl Slots {
     pub fn restore(layout: Arc<EntryLayout>, types: &OutputTypes, from: &mut ByteReader<'_>) -> Result<Slots, Damaged> {
         let mut slots = Slots::new(Arc::clone(&layout));
         slots.free = from.i64s()?;
-        let fields = EntryFields::shown(&layout, types);
+        let fields = EntryFields::typed(&layout, &types.keys, &types.outputs);
         let count = fields.count(from)?;
         slots.capacity = (count + slots.free.len()).next_power_of_two().max(FIRST_CAPACITY);
         slots.memory = EntryMemory::zeroed(slots.capacity * layout.stride);
         slots.used = count;
         // SAFETY: there is room for all slots, those that are free among them.
         unsafe { fields.read(slots.memory.start(), count, from, &mut slots.arena)? };
-        slots.compacted_bytes = slots.arena.used();
+        slots.arena.note_compact();
         slots.spread()?;
         Ok(slots)
     }
@@ -215,9 +208,7 @@ impl Slots {
             // SAFETY: an entry of the layout.
             unsafe { entry::hash(entry) == HASH_OF_NOTHING && entry::read::<i64>(entry, key) == slot as i64 }
         };
-        if !numbers.iter().enumerate().all(is_right) {
-            return Err(Damaged("a slot has another number than it should".into()));
-        }
+        Damaged::unless(numbers.iter().enumerate().all(is_right), "a slot has another number than it should")?;
         // From behind: no slot is at a lower place than its entry has so far.
         for (place, &slot) in numbers.iter().enumerate().rev().filter(|&(place, &slot)| place != slot) {
             let (from, into) = (self.place(place as i64), self.place(slot as i64));
@@ -281,10 +272,8 @@ impl Slots {
     /// # Safety
     /// Both are entries of the layout; `into` is one of ours; the strings of `from` are alive.
     unsafe fn merge_foreign(&mut self, into: *mut u8, from: *const u8) {
-        for &(component, offset) in &self.layout.accumulators {
-            // SAFETY: promised by the caller.
-            unsafe { accumulator::merge(component, offset, into, from) };
-        }
+        // SAFETY: promised by the caller.
+        unsafe { accumulator::merge_all(&self.layout, into, from) };
         for &offset in &self.strings {
             // SAFETY: the entry has a string there: one of the arena, `NONE`, or now the one of `from`.
             unsafe {
@@ -300,25 +289,17 @@ impl Slots {
     /// Frees strings that nothing holds any more when they are more than half of the arena: linear in the slots, so
     /// amortised by the bytes kept since.
     fn compact(&mut self) {
-        if self.strings.is_empty() || self.arena.used() < 2 * self.compacted_bytes + MIN_GARBAGE_BYTES {
-            return;
+        if !self.strings.is_empty() && self.arena.has_garbage() {
+            let entries: Vec<*mut u8> = self.occupied().collect();
+            // SAFETY: all occupied entries of the layout, whose strings live in the arena.
+            unsafe { entry::compact_strings(&entries, &self.strings, &mut self.arena) };
         }
-        let old = std::mem::take(&mut self.arena);
-        let entries: Vec<*mut u8> = self.occupied().collect();
-        // SAFETY: occupied entries of the layout whose strings live in `old`, which is dropped after the call.
-        unsafe { entry::move_strings(&entries, &self.strings, &mut self.arena) };
-        self.compacted_bytes = self.arena.used();
-        drop(old);
     }
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        if object::has_objects(&self.layout) {
-            for occupied in self.occupied() {
-                // SAFETY: an entry of the layout, which is not used any more.
-                unsafe { object::release(&self.layout, occupied) };
-            }
-        }
+        // SAFETY: entries of the layout, which are not used any more.
+        unsafe { object::release_all(&self.layout, self.occupied()) };
     }
 }

@@ -52,6 +52,15 @@ pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = 
     entries
 }
 
+/// The same without the words.
+///
+/// # Safety
+/// As for [`sorted`].
+pub(crate) unsafe fn sorted_entries(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> Vec<*const u8> {
+    // SAFETY: promised by the caller.
+    unsafe { sorted(layout, entries) }.into_iter().map(|e| e.entry).collect()
+}
+
 /// The order of [`sorted`], in which entries of one key are equal.
 ///
 /// # Safety

@@ -22,13 +22,13 @@ mod append;
 use crate::accumulator;
 use crate::arena::Arena;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
-use crate::dense::{self, Region};
+use crate::dense;
 use crate::entry;
-use crate::memory::EntryMemory;
 use crate::object::{self, Ordinal};
 use crate::partial::Partial;
+use crate::parts::Parts;
 use append::EntryLog;
-use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, Str, TableHeader};
+use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, KeyRange, Slot, Str, TableHeader};
 use std::sync::Arc;
 
 /// Entries of a new table: small, because thousands of open windows have a table for each worker.
@@ -37,8 +37,6 @@ pub(crate) const FIRST_CAPACITY: usize = 16;
 pub(crate) const SPARSE: usize = 16;
 /// A good part of the memory is one byte of so many: a hash part that has just grown uses one of four.
 const GOOD_PART: usize = 8;
-/// Garbage of replaced MIN/MAX strings that is worth a compaction.
-pub(crate) const MIN_GARBAGE_BYTES: usize = 64 << 10;
 /// Hash of the group that no row has made: it meets no other one, so any hash serves.
 pub(crate) const HASH_OF_NOTHING: u64 = HASH_BUSY + 1;
 
@@ -47,8 +45,8 @@ pub(crate) const HASH_OF_NOTHING: u64 = HASH_BUSY + 1;
 pub struct TableHint {
     /// Keys outside of `range`.
     pub keys: usize,
-    /// First and last key of the dense region.
-    pub range: Option<(i64, i64)>,
+    /// Those of the dense region.
+    pub range: Option<KeyRange>,
 }
 
 /// A hash table from keys to accumulators. One thread at a time uses it.
@@ -56,11 +54,7 @@ pub struct TableHint {
 #[derive(Debug)]
 pub struct Table {
     /// First, so that a pointer to the header is one to the table.
-    header: TableHeader,
-    /// The hash part.
-    memory: EntryMemory,
-    /// The dense region.
-    dense_memory: EntryMemory,
+    parts: Parts,
     /// Whether there may be a dense region.
     allows_dense: bool,
     /// All entries of an appending table.
@@ -71,8 +65,6 @@ pub struct Table {
     hashed: usize,
     layout: Arc<EntryLayout>,
     arena: Arena,
-    /// Arena bytes in use when it was last compacted.
-    compacted_bytes: usize,
     /// A fresh entry: zero hash and keys, initial accumulators.
     template: Box<[u8]>,
     /// Whether entries own objects.
@@ -91,47 +83,24 @@ unsafe impl Sync for Table {}
 
 impl Drop for Table {
     fn drop(&mut self) {
-        if self.has_objects {
-            for occupied in self.occupied().collect::<Vec<_>>() {
-                // SAFETY: an entry of the layout, which is not used any more.
-                unsafe { object::release(&self.layout, occupied.cast_mut()) };
-            }
-        }
+        // SAFETY: entries of the layout, which are not used any more.
+        unsafe { object::release_all(&self.layout, self.occupied().map(<*const u8>::cast_mut)) };
     }
 }
 
 impl Table {
     /// An empty table without a dense region.
     pub fn new(layout: Arc<EntryLayout>) -> Table {
-        Table::with_capacity(layout, FIRST_CAPACITY)
+        Table::with_hint(layout, false, TableHint::default())
     }
 
     /// An empty table for keys as in `hint`. When `dense` is false, there is never a dense region.
     pub fn with_hint(layout: Arc<EntryLayout>, dense: bool, hint: TableHint) -> Table {
-        let mut table = Table::with_capacity(layout, 2 * hint.keys);
-        table.allows_dense = dense && table.layout.dense_key().is_some();
-        if let Some((first, last)) = hint.range.filter(|_| table.allows_dense) {
-            table.set_region(Some(Region { first, last }));
-        }
-        table
-    }
-
-    /// An empty table with room for `entries / 2` keys; rounded up to a power of two.
-    pub(crate) fn with_capacity(layout: Arc<EntryLayout>, entries: usize) -> Table {
-        let capacity = entries.next_power_of_two().max(FIRST_CAPACITY);
-        let (memory, dense_memory) = (EntryMemory::zeroed(capacity * layout.stride), EntryMemory::zeroed(0));
-        let header = TableHeader {
-            entries: memory.start(),
-            mask: capacity as u64 - 1,
-            dense: dense_memory.start(),
-            dense_first: 0,
-            dense_len: 0,
-        };
+        let allows_dense = dense && layout.dense_key().is_some();
+        let region = hint.range.filter(|_| allows_dense);
         Table {
-            header,
-            memory,
-            dense_memory,
-            allows_dense: false,
+            parts: Parts::new(layout.stride, capacity(2 * hint.keys), region),
+            allows_dense,
             log: None,
             len: 0,
             hashed: 0,
@@ -139,7 +108,6 @@ impl Table {
             has_objects: object::has_objects(&layout),
             layout,
             arena: Arena::default(),
-            compacted_bytes: 0,
             object_bytes: 0,
             charge: None,
         }
@@ -150,11 +118,12 @@ impl Table {
         if self.is_appending() {
             return TableHint::default();
         }
-        let Region { first, last } = match self.region() {
-            Some(region) if (self.len - self.hashed) * SPARSE >= region.len() => region,
-            _ => return TableHint { keys: self.len, range: None },
-        };
-        TableHint { keys: self.hashed, range: Some((first, last)) }
+        match self.parts.region() {
+            Some(range) if (self.len - self.hashed) * SPARSE >= range.len as usize => {
+                TableHint { keys: self.hashed, range: Some(range) }
+            }
+            _ => TableHint { keys: self.len, range: None },
+        }
     }
 
     /// The table, whose memory counts: as it is now, and as it is whenever [`Table::settle`] is called.
@@ -189,12 +158,12 @@ impl Table {
     /// `table` points to a table.
     pub unsafe fn header_of(table: *mut Table) -> *mut TableHeader {
         // SAFETY: a place within the table; nothing is read.
-        unsafe { &raw mut (*table).header }
+        unsafe { &raw mut (*table).parts.header }
     }
 
     /// The header for someone who only searches, while the table is not changed.
     pub(crate) fn header_for_reading(&self) -> TableHeader {
-        self.header
+        self.parts.header
     }
 
     /// The layout of entries.
@@ -215,7 +184,7 @@ impl Table {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         let log = self.log.as_ref().map_or(0, |log| log.bytes());
-        self.memory.bytes() + self.dense_memory.bytes() + log + self.arena.bytes() + self.object_bytes
+        self.parts.bytes() + log + self.arena.bytes() + self.object_bytes
     }
 
     /// Whether it owns more bytes than these, of which it uses a good part.
@@ -285,50 +254,23 @@ impl Table {
             // Nothing is replaced in an entry of one row.
             return;
         }
-        let extremes = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
-        if self.layout.accumulators.iter().any(|(a, _)| extremes(*a)) {
+        if entry::string_extremes(&self.layout).next().is_some() {
             self.compact_strings();
         }
     }
 
     /// [`Table::compact`], also for tables from which keys are removed.
     pub(crate) fn compact_strings(&mut self) {
-        if self.arena.used() < 2 * self.compacted_bytes + MIN_GARBAGE_BYTES {
-            return;
+        if self.arena.has_garbage() {
+            let entries: Vec<*mut u8> = self.occupied().map(<*const u8>::cast_mut).collect();
+            // SAFETY: all occupied entries of the layout, whose strings live in the arena.
+            unsafe { entry::compact_strings(&entries, &entry::strings(&self.layout), &mut self.arena) };
         }
-        let old = std::mem::take(&mut self.arena);
-        let mut offsets = entry::string_keys(&self.layout);
-        let extremes = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
-        offsets.extend(self.layout.accumulators.iter().filter(|(a, _)| extremes(*a)).map(|&(_, offset)| offset));
-        let entries: Vec<*mut u8> = self.occupied().map(<*const u8>::cast_mut).collect();
-        // SAFETY: occupied entries of the layout whose strings live in `old`, which is dropped after the call.
-        unsafe { entry::move_strings(&entries, &offsets, &mut self.arena) };
-        self.compacted_bytes = self.arena.used();
-        drop(old);
     }
 
     /// Occupied entries in order of place, or of insertion.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = *const u8> + use<'_> {
-        let header = &self.header;
-        // SAFETY: the parts are as large as the header says.
-        let (hashed, dense) = unsafe {
-            let hashed = self.occupied_of(header.entries, header.mask as usize + 1);
-            (hashed, self.occupied_of(header.dense, header.dense_len as usize))
-        };
-        hashed.chain(dense).chain(self.log.iter().flat_map(|log| log.entries()))
-    }
-
-    /// Occupied entries of one of the parts.
-    ///
-    /// # Safety
-    /// There are `count` entries from `first` on.
-    unsafe fn occupied_of(&self, first: *mut u8, count: usize) -> impl Iterator<Item = *const u8> + use<'_> {
-        let stride = self.layout.stride;
-        (0..count)
-            // SAFETY: promised by the caller.
-            .map(move |i| unsafe { first.add(i * stride) }.cast_const())
-            // SAFETY: every entry starts with its hash.
-            .filter(|&e| unsafe { entry::hash(e) } != HASH_EMPTY)
+        occupied(self.parts.entries()).chain(self.log.iter().flat_map(|log| log.entries()))
     }
 
     /// The immutable form: the entries in order, without the empty ones.
@@ -344,7 +286,7 @@ impl Table {
         // afterwards, so the table has no objects any more.
         let partial = unsafe { Partial::of_moved(Arc::clone(&self.layout), self.occupied(), arena, self.object_bytes) };
         debug_assert_eq!(partial.len(), self.len, "the table counts occupied entries");
-        (self.len, self.hashed, self.compacted_bytes, self.object_bytes) = (0, 0, 0, 0);
+        (self.len, self.hashed, self.object_bytes) = (0, 0, 0);
         let partial = match &mut self.log {
             Some(log) => {
                 log.clear(SPARSE);
@@ -352,15 +294,13 @@ impl Table {
             }
             None => {
                 if self.is_sparse(partial.len()) {
-                    self.set_region(None);
-                    self.set_capacity(partial.len() * 4);
+                    self.parts = Parts::new(self.layout.stride, capacity(partial.len() * 4), None);
                 }
                 partial
             }
         };
         self.settle();
-        let charge = self.charge.as_ref().map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
-        partial.charged(charge)
+        partial.charged(self.charge.as_ref())
     }
 
     /// Merges an entry of the same layout: copies it when its key is new, else combines the accumulators. Strings are
@@ -393,14 +333,15 @@ impl Table {
         let stride = self.layout.stride;
         // SAFETY: `from` is an entry with the keys of the layout.
         let (hash, key) = unsafe { (entry::hash(from), self.key_of(from)) };
-        if let Some(place) = key.and_then(|key| self.header.dense_entry(key, stride)) {
+        if let Some(place) = key.and_then(|key| self.parts.header.dense_entry(key, stride)) {
             // SAFETY: every entry starts with its hash.
             return (unsafe { entry::hash(place) } != HASH_EMPTY).then_some(place);
         }
-        let mut place = hash & self.header.mask;
+        let TableHeader { entries, mask, .. } = self.parts.header;
+        let mut place = hash & mask;
         loop {
             // SAFETY: `place` is at most `mask`.
-            let candidate = unsafe { self.header.entries.add(place as usize * stride) };
+            let candidate = unsafe { entries.add(place as usize * stride) };
             // SAFETY: every entry starts with its hash.
             let found = unsafe { entry::hash(candidate) };
             if found == HASH_EMPTY {
@@ -410,7 +351,7 @@ impl Table {
             if found == hash && unsafe { entry::compare_keys(&self.layout, candidate, from) }.is_eq() {
                 return Some(candidate);
             }
-            place = (place + 1) & self.header.mask;
+            place = (place + 1) & mask;
         }
     }
 
@@ -430,19 +371,19 @@ impl Table {
     /// It is an occupied entry of the table, to which nobody has a pointer.
     pub(crate) unsafe fn remove(&mut self, removed: *mut u8) {
         self.len -= 1;
-        if self.dense_memory.contains(removed) {
+        if self.parts.is_dense(removed) {
             // SAFETY: an entry of the table.
             return unsafe { removed.write_bytes(0, self.layout.stride) };
         }
         self.hashed -= 1;
-        let (stride, mask) = (self.layout.stride, self.header.mask);
+        let (stride, TableHeader { entries, mask, .. }) = (self.layout.stride, self.parts.header);
         // SAFETY: places are masked, and every entry, also an empty one, starts with its hash.
         unsafe {
-            let mut hole = (removed.offset_from(self.header.entries) as usize / stride) as u64;
+            let mut hole = (removed.offset_from(entries) as usize / stride) as u64;
             let mut place = hole;
             loop {
                 place = (place + 1) & mask;
-                let candidate = self.header.entries.add(place as usize * stride);
+                let candidate = entries.add(place as usize * stride);
                 let hash = entry::hash(candidate);
                 if hash == HASH_EMPTY {
                     break;
@@ -450,11 +391,11 @@ impl Table {
                 // It may move to the hole unless that is before where its search begins.
                 let way = place.wrapping_sub(hash) & mask;
                 if way >= (place.wrapping_sub(hole) & mask) {
-                    self.header.entries.add(hole as usize * stride).copy_from_nonoverlapping(candidate, stride);
+                    entries.add(hole as usize * stride).copy_from_nonoverlapping(candidate, stride);
                     hole = place;
                 }
             }
-            self.header.entries.add(hole as usize * stride).write_bytes(0, stride);
+            entries.add(hole as usize * stride).write_bytes(0, stride);
         }
     }
 
@@ -469,7 +410,7 @@ impl Table {
 
     /// Whether `len` occupied entries are few for the memory there is.
     fn is_sparse(&self, len: usize) -> bool {
-        let places = self.header.mask as usize + 1 + self.header.dense_len as usize;
+        let places = self.parts.places();
         places > FIRST_CAPACITY && len * SPARSE < places
     }
 
@@ -490,8 +431,8 @@ impl Table {
             self.len += 1;
             return log.push();
         }
-        let is_dense = key.is_some_and(|key| self.header.dense_entry(key, 0).is_some());
-        if !is_dense && (self.hashed + 1) * 2 > self.header.mask as usize + 1 {
+        let is_dense = key.is_some_and(|key| self.parts.header.dense_entry(key, 0).is_some());
+        if !is_dense && (self.hashed + 1) * 2 > self.parts.hashed_places() {
             self.grow();
         }
         self.place(hash, key)
@@ -500,7 +441,7 @@ impl Table {
     /// Counts one more key and returns the place for it; there is room.
     fn place(&mut self, hash: u64, key: Option<i64>) -> *mut u8 {
         self.len += 1;
-        let dense = key.and_then(|key| self.header.dense_entry(key, self.layout.stride));
+        let dense = key.and_then(|key| self.parts.header.dense_entry(key, self.layout.stride));
         dense.unwrap_or_else(|| {
             self.hashed += 1;
             self.free_place(hash)
@@ -509,15 +450,16 @@ impl Table {
 
     /// First empty entry of the hash part from `hash & mask` on; there is one, because half of them are empty.
     fn free_place(&self, hash: u64) -> *mut u8 {
-        let mut place = hash & self.header.mask;
+        let TableHeader { entries, mask, .. } = self.parts.header;
+        let mut place = hash & mask;
         loop {
             // SAFETY: `place` is at most `mask`, and every entry starts with its hash.
-            let candidate = unsafe { self.header.entries.add(place as usize * self.layout.stride) };
+            let candidate = unsafe { entries.add(place as usize * self.layout.stride) };
             // SAFETY: as above.
             if unsafe { entry::hash(candidate) } == HASH_EMPTY {
                 return candidate;
             }
-            place = (place + 1) & self.header.mask;
+            place = (place + 1) & mask;
         }
     }
 
@@ -526,10 +468,8 @@ impl Table {
         if self.allows_dense && self.len >= dense::MIN_KEYS && self.hashed * dense::OUTSIDE >= self.len {
             return self.rebuild();
         }
-        let header = &self.header;
-        // SAFETY: the part is as large as the header says.
-        let entries = unsafe { self.occupied_of(header.entries, header.mask as usize + 1) }.collect();
-        let _old = self.set_capacity(2 * (self.header.mask as usize + 1));
+        let entries = occupied(self.parts.hashed()).collect();
+        let _old = self.parts.set_places(2 * self.parts.hashed_places());
         self.len -= self.hashed;
         self.hashed = 0;
         // SAFETY: the entries are in the memory that the hash part had, which is alive.
@@ -542,11 +482,12 @@ impl Table {
         let region = self.allows_dense.then(|| {
             // SAFETY: occupied entries of the layout.
             let mut keys: Vec<i64> = entries.iter().filter_map(|&e| unsafe { self.key_of(e) }).collect();
-            Region::of_most(&mut keys).filter(|_| keys.len() * dense::OUTSIDE >= entries.len() * (dense::OUTSIDE - 1))
+            dense::region_of_most(&mut keys)
+                .filter(|_| keys.len() * dense::OUTSIDE >= entries.len() * (dense::OUTSIDE - 1))
         });
         let region = region.flatten();
         let hashed = if region.is_some() { entries.len() / dense::OUTSIDE } else { entries.len() };
-        let _old = (self.set_capacity(4 * hashed), self.set_region(region));
+        let _old = std::mem::replace(&mut self.parts, Parts::new(self.layout.stride, capacity(4 * hashed), region));
         (self.len, self.hashed) = (0, 0);
         // SAFETY: the entries are in the memory that the parts had, which is alive.
         unsafe { self.take_in(entries) };
@@ -566,32 +507,6 @@ impl Table {
         }
     }
 
-    /// Gives the hash part new memory of at least `capacity` places, all empty, and returns the old one.
-    fn set_capacity(&mut self, capacity: usize) -> EntryMemory {
-        self.set_places(capacity.next_power_of_two().max(FIRST_CAPACITY))
-    }
-
-    /// [`Table::set_capacity`] for a power of two, of places that may all stay empty.
-    fn set_places(&mut self, places: usize) -> EntryMemory {
-        let old = std::mem::replace(&mut self.memory, EntryMemory::zeroed(places * self.layout.stride));
-        (self.header.entries, self.header.mask) = (self.memory.start(), places as u64 - 1);
-        old
-    }
-
-    /// Gives the dense region new memory, all empty, and returns the old one.
-    fn set_region(&mut self, region: Option<Region>) -> EntryMemory {
-        let (first, len) = region.map_or((0, 0), |region| (region.first, region.len()));
-        let old = std::mem::replace(&mut self.dense_memory, EntryMemory::zeroed(len * self.layout.stride));
-        self.header.dense = self.dense_memory.start();
-        (self.header.dense_first, self.header.dense_len) = (first, len as u64);
-        old
-    }
-
-    fn region(&self) -> Option<Region> {
-        let (first, len) = (self.header.dense_first, self.header.dense_len);
-        (len > 0).then(|| Region { first, last: first.wrapping_add(len as i64 - 1) })
-    }
-
     /// The key by which the dense region would have an entry.
     ///
     /// # Safety
@@ -600,6 +515,17 @@ impl Table {
         // SAFETY: promised by the caller.
         unsafe { dense::key_of_entry(&self.layout, entry) }
     }
+}
+
+/// Places of a hash part that has at least so many, and is not too small.
+pub(crate) fn capacity(least: usize) -> usize {
+    least.next_power_of_two().max(FIRST_CAPACITY)
+}
+
+/// Those of entries that are not empty.
+fn occupied(entries: impl Iterator<Item = *mut u8>) -> impl Iterator<Item = *const u8> {
+    // SAFETY: every entry starts with its hash.
+    entries.map(<*mut u8>::cast_const).filter(|&e| unsafe { entry::hash(e) } != HASH_EMPTY)
 }
 
 #[cfg(test)]

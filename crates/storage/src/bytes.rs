@@ -14,6 +14,17 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged(pub String);
 
+impl Damaged {
+    /// An error that says what is wrong, unless all is right.
+    ///
+    /// # Errors
+    /// Unless all is right.
+    #[inline]
+    pub fn unless(is_right: bool, wrong: impl fmt::Display) -> Result<(), Damaged> {
+        if is_right { Ok(()) } else { Err(Damaged(wrong.to_string())) }
+    }
+}
+
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -173,10 +184,9 @@ impl<'a> ByteReader<'a> {
 
     /// So many bytes.
     pub fn raw(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
-        if length > self.rest.len() {
+        let Some((taken, rest)) = self.rest.split_at_checked(length) else {
             return Err(Damaged(format!("{length} bytes are wanted where {} are left", self.rest.len())));
-        }
-        let (taken, rest) = self.rest.split_at(length);
+        };
         self.rest = rest;
         Ok(taken)
     }
@@ -203,10 +213,8 @@ impl<'a> ByteReader<'a> {
     pub fn columns(&mut self) -> Result<(Vec<ArrayRef>, usize), Damaged> {
         let failed = |e: arrow_schema::ArrowError| Damaged(format!("columns cannot be read: {e}"));
         let (checksum, encoded) = (self.u64()?, self.bytes()?);
-        if xxh3_64(encoded) != checksum {
-            // The reader of Arrow believes what it reads, and panics.
-            return Err(Damaged("columns have another checksum than they should".into()));
-        }
+        // The reader of Arrow believes what it reads, and panics.
+        Damaged::unless(xxh3_64(encoded) == checksum, "columns have another checksum than they should")?;
         let mut reader = StreamReader::try_new(encoded, None).map_err(failed)?;
         let batch = reader.next().ok_or_else(|| Damaged("columns are missing".into()))?.map_err(failed)?;
         Ok((batch.columns().to_vec(), batch.num_rows()))
@@ -219,10 +227,7 @@ impl<'a> ByteReader<'a> {
 
     /// Checks that nothing is left.
     pub fn end(&self) -> Result<(), Damaged> {
-        match self.rest.len() {
-            0 => Ok(()),
-            left => Err(Damaged(format!("{left} bytes are left over"))),
-        }
+        Damaged::unless(self.is_empty(), format_args!("{} bytes are left over", self.rest.len()))
     }
 }
 

@@ -125,10 +125,9 @@ impl Checkpoints {
             bytes => bytes.map_err(|e| Damaged(e.to_string())),
         };
         let manifest = bytes.and_then(|bytes| Manifest::decode(&bytes)).and_then(|manifest| {
-            match manifest.checkpoint == checkpoint {
-                true => Ok(manifest),
-                false => Err(Damaged(format!("it is that of checkpoint {}", manifest.checkpoint))),
-            }
+            let is_right = manifest.checkpoint == checkpoint;
+            Damaged::unless(is_right, format_args!("it is that of checkpoint {}", manifest.checkpoint))?;
+            Ok(manifest)
         });
         let manifest = manifest.map_err(|Damaged(what)| Damaged(format!("the manifest {}: {what}", file.name)));
         Ok(Listed { checkpoint, manifest })
@@ -158,7 +157,7 @@ impl Checkpoints {
         }
         if manifest.state_bytes() <= most_bytes {
             for blob in manifest.blobs() {
-                if let Err(damaged) = blob.try_read(&*self.store)? {
+                if let Err(damaged) = blob.begin(&*self.store).try_finish(&*self.store)? {
                     return Ok(Err(damaged));
                 }
             }

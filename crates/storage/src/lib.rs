@@ -38,4 +38,4 @@ pub use pack::{PackWriter, PendingBlob};
 pub use place::{PlaceLock, StatePlace};
 pub use private::{check_own, make_private, user_directory};
 pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillFormat, SpillWriter, SpilledBlob};
-pub use store::{PendingRead, Store, StoreWriter, StoredFile};
+pub use store::{Store, StoreWriter, StoredFile};

@@ -1,6 +1,6 @@
 //! A directory as a store.
 
-use crate::store::{PendingRead, Store, StoreWriter, StoredFile};
+use crate::store::{Store, StoreWriter, StoredFile};
 use millstream_disk::{Caching, Reading, Writer};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -85,9 +85,9 @@ impl Store for LocalStore {
         self.reading(name, range)?.finish()
     }
 
-    fn begin_read(&self, name: &str, range: Range<u64>) -> Option<Box<dyn PendingRead>> {
+    fn begin_read(&self, name: &str, range: Range<u64>) -> Option<Reading> {
         // Whoever wants the bytes reads them again, and sees what is wrong.
-        self.reading(name, range).ok().map(|reading| Box::new(reading) as Box<dyn PendingRead>)
+        self.reading(name, range).ok()
     }
 
     fn list(&self) -> io::Result<Vec<StoredFile>> {
@@ -101,6 +101,10 @@ impl Store for LocalStore {
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(files)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
@@ -133,12 +137,6 @@ impl StoreWriter for LocalWriter {
             Some(directory) => File::open(directory)?.sync_all(),
             None => Ok(()),
         }
-    }
-}
-
-impl PendingRead for Reading {
-    fn finish(self: Box<Self>) -> io::Result<Vec<u8>> {
-        (*self).finish()
     }
 }
 

@@ -215,9 +215,8 @@ impl Manifest {
         let text = bytes.strip_suffix(b"\n").ok_or_else(|| Damaged("it is cut off".into()))?;
         let end = text.iter().rposition(|&byte| byte == b'\n').ok_or_else(|| Damaged("it is cut off".into()))?;
         let (body, line) = (&text[..end], &text[end + 1..]);
-        if line != format!("xxh3:{:016x}", xxh3_64(body)).as_bytes() {
-            return Err(Damaged("it does not have the checksum that it was written with".into()));
-        }
+        let is_right = line == format!("xxh3:{:016x}", xxh3_64(body)).as_bytes();
+        Damaged::unless(is_right, "it does not have the checksum that it was written with")?;
         let value: Value = serde_json::from_slice(body).map_err(|e| Damaged(e.to_string()))?;
         match value["format"].as_u64() {
             Some(format) if format == u64::from(FORMAT) => {}
@@ -227,10 +226,8 @@ impl Manifest {
             }
         }
         let manifest: Manifest = serde_json::from_value(value).map_err(|e| Damaged(e.to_string()))?;
-        match manifest.is_possible() {
-            true => Ok(manifest),
-            false => Err(Damaged("it has numbers that no checkpoint has".into())),
-        }
+        Damaged::unless(manifest.is_possible(), "it has numbers that no checkpoint has")?;
+        Ok(manifest)
     }
 
     /// Whether numbers are such that counting on from them, and adding them up, stays in range. A checksum does not say who wrote them.

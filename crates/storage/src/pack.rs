@@ -9,7 +9,8 @@
 use crate::bytes::Damaged;
 use crate::manifest::BlobRef;
 use crate::objects::is_unavailable;
-use crate::store::{PendingRead, Store, StoreWriter};
+use crate::store::{Store, StoreWriter};
+use millstream_disk::Reading;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,15 +80,7 @@ impl PackWriter {
 impl BlobRef {
     /// Reads the blob and checks it.
     pub fn read(&self, store: &dyn Store) -> Result<Vec<u8>, Damaged> {
-        self.try_read(store).unwrap_or_else(|e| Err(self.unread(store, &e)))
-    }
-
-    /// The same, with an error outside when the store cannot be asked, which says nothing about the blob.
-    ///
-    /// # Errors
-    /// Those of stores that are elsewhere: they are not reached, or refuse.
-    pub fn try_read(&self, store: &dyn Store) -> io::Result<Result<Vec<u8>, Damaged>> {
-        self.checked(store, store.read(&self.file, self.range()))
+        self.begin(store).finish(store)
     }
 
     /// Begins to read the blob, if the store can do that.
@@ -97,18 +90,6 @@ impl BlobRef {
 
     fn range(&self) -> Range<u64> {
         self.offset..self.offset.saturating_add(self.bytes)
-    }
-
-    fn checked(&self, store: &dyn Store, read: io::Result<Vec<u8>>) -> io::Result<Result<Vec<u8>, Damaged>> {
-        Ok(match read {
-            Err(e) if is_unavailable(&e) => return Err(e),
-            Err(e) => Err(self.unread(store, &e)),
-            Ok(blob) if xxh3_64(&blob) == self.checksum => Ok(blob),
-            Ok(_) => {
-                let place = self.place(store);
-                Err(Damaged(format!("{place} do not have the checksum that they were written with")))
-            }
-        })
     }
 
     fn place(&self, store: &dyn Store) -> String {
@@ -123,7 +104,7 @@ impl BlobRef {
 /// A blob that is on its way, if its store can do that.
 pub struct PendingBlob {
     blob: BlobRef,
-    pending: Option<Box<dyn PendingRead>>,
+    pending: Option<Reading>,
 }
 
 impl PendingBlob {
@@ -141,16 +122,25 @@ impl PendingBlob {
         self.try_finish(store).unwrap_or_else(|e| Err(blob.unread(store, &e)))
     }
 
-    /// The same, with an error outside when the store cannot be asked.
+    /// The same, with an error outside when the store cannot be asked, which says nothing about the blob.
     ///
     /// # Errors
-    /// As for [`BlobRef::try_read`].
+    /// Those of stores that are elsewhere: they are not reached, or refuse.
     pub fn try_finish(self, store: &dyn Store) -> io::Result<Result<Vec<u8>, Damaged>> {
         let PendingBlob { blob, pending } = self;
-        match pending {
-            Some(pending) => blob.checked(store, pending.finish()),
-            None => blob.try_read(store),
-        }
+        let read = match pending {
+            Some(pending) => pending.finish(),
+            None => store.read(&blob.file, blob.range()),
+        };
+        Ok(match read {
+            Err(e) if is_unavailable(&e) => return Err(e),
+            Err(e) => Err(blob.unread(store, &e)),
+            Ok(bytes) if xxh3_64(&bytes) == blob.checksum => Ok(bytes),
+            Ok(_) => {
+                let place = blob.place(store);
+                Err(Damaged(format!("{place} do not have the checksum that they were written with")))
+            }
+        })
     }
 }
 

@@ -109,25 +109,20 @@ impl StatePlace {
             let holder = DirectoryLock::holder(&self.local);
             return Ok(Err(holder.map_or_else(|| "another process".into(), |id| format!("another process ({id})"))));
         };
-        let Some(objects) = &self.objects else {
-            let run = Arc::new(Run::begin_here(&self.local)?);
-            return Ok(Ok(PlaceLock { run, _heartbeat: None, _directory: directory }));
+        let run = match &self.objects {
+            None => Run::begin_here(&self.local)?.map(|run| (run, None)),
+            Some(objects) => {
+                let run = Run::begin(objects.clone(), &identity(&self.local)?)?;
+                run.map(|(run, heartbeat)| (run, Some(heartbeat)))
+            }
         };
-        let run = Run::begin(objects.clone(), &identity(&self.local)?)?;
-        Ok(run.map(|(run, heartbeat)| PlaceLock {
-            run: Arc::new(run),
-            _heartbeat: Some(heartbeat),
-            _directory: directory,
-        }))
+        Ok(run.map(|(run, _heartbeat)| PlaceLock { run: Arc::new(run), _heartbeat, _directory: directory }))
     }
 
     /// The numbers of the jobs that have state, in order.
     pub fn jobs(&self) -> io::Result<Vec<usize>> {
         let names = match &self.objects {
-            None => {
-                let entries = fs::read_dir(&self.local)?;
-                entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<_>>()?
-            }
+            None => LocalStore::existing(&self.local).names()?,
             Some(objects) => objects.entries()?.directories,
         };
         let mut jobs: Vec<usize> = names.iter().filter_map(|name| name.strip_prefix("job-")?.parse().ok()).collect();

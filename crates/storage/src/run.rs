@@ -13,12 +13,14 @@
 //!   no change for [`SILENCE`] takes over. On the same machine nobody waits: the lock of a local directory says whether
 //!   the process is there.
 
+use crate::local::LocalStore;
 use crate::objects::ObjectDirectory;
 use crate::store::Store;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -37,16 +39,9 @@ const RUN: &str = "run-";
 /// The number of this process.
 #[derive(Debug)]
 pub(crate) struct Run {
-    numbers: Numbers,
+    /// Where numbers are taken.
+    store: Arc<dyn Store>,
     number: u64,
-}
-
-/// Where numbers are taken.
-#[derive(Debug)]
-enum Numbers {
-    Objects(ObjectDirectory),
-    /// A local directory.
-    Files(PathBuf),
 }
 
 /// Gives signs of life of a run, and says that it has ended when it is dropped.
@@ -75,42 +70,46 @@ impl Run {
     pub(crate) fn begin(directory: ObjectDirectory, lock: &str) -> io::Result<Result<(Run, Heartbeat), String>> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let holder = Holder { host, process: std::process::id(), lock: lock.into(), beats: 0, has_ended: false };
-        loop {
-            let taken = numbers(&directory)?;
-            let newest = taken.last().copied();
-            if let Some(other) = newest.map(|number| holder_at_work(&directory, number, lock)).transpose()?.flatten() {
-                return Ok(Err(other));
-            }
-            let number = newest.unwrap_or(0) + 1;
-            match directory.put(&name(number), holder.encode(), true) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                other => other?,
-            }
-            for number in taken {
-                directory.delete(&name(number))?;
-            }
-            let heartbeat = Heartbeat::begin(directory.clone(), number, holder);
-            return Ok(Ok((Run { numbers: Numbers::Objects(directory), number }, heartbeat)));
-        }
+        let run = Run::take(
+            Arc::new(directory.clone()),
+            |name| directory.put(name, holder.encode(), true),
+            |number| holder_at_work(&directory, number, lock),
+        )?;
+        Ok(run.map(|run| {
+            let heartbeat = Heartbeat::begin(directory.clone(), run.number, holder);
+            (run, heartbeat)
+        }))
     }
 
     /// Takes the next number of a local directory, whose lock this process holds. It needs no sign of life: an earlier run that is
     /// still at work, because its lock was removed or the file system has none, finds that it is not the newest.
-    pub(crate) fn begin_here(directory: &Path) -> io::Result<Run> {
+    pub(crate) fn begin_here(directory: &Path) -> io::Result<Result<Run, String>> {
+        let make = |name: &str| File::create_new(directory.join(name))?.sync_all();
+        Run::take(Arc::new(LocalStore::existing(directory)), make, |_| Ok(None))
+    }
+
+    /// Takes the next number by making the file of its name, which fails if it is there, and removes those before. `Err` inside is
+    /// whoever is at work by the newest of those.
+    fn take(
+        store: Arc<dyn Store>,
+        make: impl Fn(&str) -> io::Result<()>,
+        at_work: impl Fn(u64) -> io::Result<Option<String>>,
+    ) -> io::Result<Result<Run, String>> {
         loop {
-            let taken = numbers_here(directory)?;
-            let number = taken.last().copied().unwrap_or(0) + 1;
-            match File::create_new(directory.join(name(number))) {
+            let taken = numbers(&*store)?;
+            let newest = taken.last().copied();
+            if let Some(other) = newest.map(&at_work).transpose()?.flatten() {
+                return Ok(Err(other));
+            }
+            let number = newest.unwrap_or(0) + 1;
+            match make(&name(number)) {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                other => other?.sync_all()?,
+                other => other?,
             }
             for number in taken {
-                match fs::remove_file(directory.join(name(number))) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                    _ => {}
-                }
+                store.delete(&name(number))?;
             }
-            return Ok(Run { numbers: Numbers::Files(directory.to_path_buf()), number });
+            return Ok(Ok(Run { store, number }));
         }
     }
 
@@ -121,11 +120,7 @@ impl Run {
 
     /// Whether no other process has taken a number since.
     pub(crate) fn is_newest(&self) -> io::Result<bool> {
-        let taken = match &self.numbers {
-            Numbers::Objects(directory) => numbers(directory)?,
-            Numbers::Files(directory) => numbers_here(directory)?,
-        };
-        Ok(taken.last().is_none_or(|&newest| newest <= self.number))
+        Ok(numbers(&*self.store)?.last().is_none_or(|&newest| newest <= self.number))
     }
 }
 
@@ -165,24 +160,11 @@ fn name(number: u64) -> String {
 }
 
 /// The numbers that are taken, in order.
-fn numbers(directory: &ObjectDirectory) -> io::Result<Vec<u64>> {
-    let mut numbers: Vec<u64> = directory.entries()?.files.iter().filter_map(|file| number_of(&file.name)).collect();
+fn numbers(store: &dyn Store) -> io::Result<Vec<u64>> {
+    let number_of = |name: &str| name.strip_prefix(RUN)?.parse().ok();
+    let mut numbers: Vec<u64> = store.names()?.iter().filter_map(|name| number_of(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
-}
-
-/// The same of a local directory.
-fn numbers_here(directory: &Path) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        numbers.extend(number_of(&entry?.file_name().to_string_lossy()));
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix(RUN)?.parse().ok()
 }
 
 /// Who is at work as a run; `None` if nobody is any more, which takes [`SILENCE`] to find out if it was on another machine.
@@ -213,15 +195,16 @@ mod tests {
     #[test]
     fn the_newest_run_owns_a_local_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let first = Run::begin_here(directory.path()).unwrap();
+        let first = Run::begin_here(directory.path()).unwrap().unwrap();
         assert_eq!((first.number(), first.is_newest().unwrap()), (1, true));
-        let second = Run::begin_here(directory.path()).unwrap();
+        let second = Run::begin_here(directory.path()).unwrap().unwrap();
         assert_eq!((second.number(), second.is_newest().unwrap(), first.is_newest().unwrap()), (2, true, false));
-        let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["run-00000002"]);
         // Of several that come at once each has a number of its own.
         let many: Vec<u64> = std::thread::scope(|scope| {
-            let begin = || Run::begin_here(directory.path()).unwrap().number();
+            let begin = || Run::begin_here(directory.path()).unwrap().unwrap().number();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });

@@ -247,8 +247,7 @@ impl SpillFiles {
     /// # Errors
     /// When it cannot be read, or is not what was written.
     pub fn read(&self, blob: &BlobRef) -> Result<Vec<u8>, Damaged> {
-        self.directory.counters.read.fetch_add(blob.bytes, Relaxed);
-        self.directory.format.compression.decode(blob.read(&*self.store)?)
+        self.finish(self.begin(blob))
     }
 
     /// Begins to read a blob.

@@ -1,5 +1,6 @@
 //! What a store can do: files that are written once, as a whole.
 
+use millstream_disk::Reading;
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
@@ -13,24 +14,24 @@ pub trait Store: Send + Sync + Debug {
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
 
     /// Begins to read bytes of a file, and waits for nothing; `None` if this store cannot do that.
-    fn begin_read(&self, _name: &str, _range: Range<u64>) -> Option<Box<dyn PendingRead>> {
+    fn begin_read(&self, _name: &str, _range: Range<u64>) -> Option<Reading> {
         None
     }
 
     /// All files, in order of their names.
     fn list(&self) -> io::Result<Vec<StoredFile>>;
 
+    /// Names that are taken, in any order: those of files, and of what else is in a directory. Nothing but names is looked at, so one
+    /// that is removed meanwhile is no error.
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.list()?.into_iter().map(|file| file.name).collect())
+    }
+
     /// Removes a file; one that is not there is no error.
     fn delete(&self, name: &str) -> io::Result<()>;
 
     /// Where it is, for messages.
     fn place(&self) -> String;
-}
-
-/// Bytes of a file that are on their way.
-pub trait PendingRead: Send {
-    /// Waits for them.
-    fn finish(self: Box<Self>) -> io::Result<Vec<u8>>;
 }
 
 /// A file that is being written. Dropped unfinished, it leaves nothing behind.

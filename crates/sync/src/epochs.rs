@@ -194,11 +194,16 @@ impl EpochWriter {
 
     /// Ends an epoch that could not end when its watermark came, if there is one. See [`Outcome::catch_up`].
     pub fn catch_up(&mut self) -> Outcome {
-        if !std::mem::take(&mut self.is_held) {
-            return Outcome::default();
+        if self.let_go() { self.end_epoch() } else { Outcome::default() }
+    }
+
+    /// Forgets that the end of the open epoch is held; whether it was.
+    fn let_go(&mut self) -> bool {
+        let was_held = std::mem::take(&mut self.is_held);
+        if was_held {
+            self.ring.slot(self.tail).state.fetch_and(!HELD, Ordering::AcqRel);
         }
-        self.ring.slot(self.tail).state.fetch_and(!HELD, Ordering::AcqRel);
-        self.end_epoch()
+        was_held
     }
 
     /// Nothing more comes.
@@ -206,10 +211,8 @@ impl EpochWriter {
         if end == End::Complete {
             self.watermark = i64::MAX;
         }
-        if std::mem::take(&mut self.is_held) {
-            self.ring.slot(self.tail).state.fetch_and(!HELD, Ordering::AcqRel);
-        }
-        self.set_end(CLOSED | LAST)
+        self.let_go();
+        self.set_end(self.tail, CLOSED | LAST)
     }
 
     /// Epochs that are not released, the open one among them.
@@ -230,18 +233,12 @@ impl EpochWriter {
             // The head has come here meanwhile, and with it free slots.
             return if is_stuck(state) { self.catch_up() } else { Outcome::default() };
         }
-        if std::mem::take(&mut self.is_held) {
-            self.ring.slot(self.tail).state.fetch_and(!HELD, Ordering::AcqRel);
-        }
+        self.let_go();
         self.tail += 1;
-        self.set_end_of(self.tail - 1, CLOSED)
+        self.set_end(self.tail - 1, CLOSED)
     }
 
-    fn set_end(&mut self, flags: u64) -> Outcome {
-        self.set_end_of(self.tail, flags)
-    }
-
-    fn set_end_of(&mut self, epoch: u64, flags: u64) -> Outcome {
+    fn set_end(&mut self, epoch: u64, flags: u64) -> Outcome {
         let slot = self.ring.slot(epoch);
         slot.end.store(self.watermark, Ordering::Relaxed);
         slot.generation.store(self.generation, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! ```text
 //! node 0                            node 1
 //! ┌ worker 0 ┐ ┌ worker 1 ┐         ┌ worker 2 ┐          each queue shows the urgency of its first task,
-//! │ heap     │ │ heap     │ ◄─steal─│ heap     │          so that looking for work takes no lock
+//! │ tasks    │ │ tasks    │ ◄─steal─│ tasks    │          so that looking for work takes no lock
 //! └──────────┘ └──────────┘         └──────────┘
 //! ```
 //!
@@ -16,7 +16,7 @@
 //!
 //! # Protocol
 //!
-//! - `Queue::tasks`: a heap under a lock that is held for one push or pop; nothing is computed under it.
+//! - `Queue::tasks`: an ordered map under a lock that is held for one push or pop; nothing is computed under it.
 //! - `Queue::first`: an approximation of the urgency of the first task, `NONE` when there is none. Written under the lock,
 //!   read by anyone (relaxed): who is misled finds the queue empty or its task less urgent, and looks again.
 //! - `Sleep::sleepers`: number of workers that are going to sleep or asleep. Written under the lock of `Sleep`.
@@ -38,8 +38,7 @@
 //! leaves others behind wakes a sleeper for them. Sleeping workers burn no CPU.
 
 use crate::primitives::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How urgent a task is; less is more urgent.
@@ -105,10 +104,12 @@ struct Queue<T> {
 }
 
 struct Tasks<T> {
-    heap: BinaryHeap<Reverse<Ranked<T>>>,
+    /// By urgency, then arrival.
+    ordered: BTreeMap<(Urgency, u64), T>,
     arrivals: u64,
 }
 
+#[derive(Default)]
 struct Sleep {
     searchers: AtomicUsize,
     sleepers: AtomicUsize,
@@ -121,31 +122,6 @@ struct Sleep {
     rest: Condvar,
 }
 
-struct Ranked<T> {
-    rank: (Urgency, u64),
-    task: T,
-}
-
-impl<T> PartialEq for Ranked<T> {
-    fn eq(&self, other: &Ranked<T>) -> bool {
-        self.rank == other.rank
-    }
-}
-
-impl<T> Eq for Ranked<T> {}
-
-impl<T> PartialOrd for Ranked<T> {
-    fn partial_cmp(&self, other: &Ranked<T>) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Ranked<T> {
-    fn cmp(&self, other: &Ranked<T>) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
-}
-
 /// Nobody panics while holding one of these locks, so a poisoned one is as good as any.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -156,31 +132,31 @@ impl<T> Queue<T> {
         let mut tasks = lock(&self.tasks);
         tasks.arrivals += 1;
         let rank = (urgency, tasks.arrivals);
-        tasks.heap.push(Reverse(Ranked { rank, task }));
+        tasks.ordered.insert(rank, task);
         self.show(&tasks);
     }
 
     fn pop(&self) -> Option<T> {
         let mut tasks = lock(&self.tasks);
-        let popped = tasks.heap.pop();
+        let popped = tasks.ordered.pop_first();
         self.show(&tasks);
-        popped.map(|Reverse(ranked)| ranked.task)
+        popped.map(|(_, task)| task)
     }
 
     /// Any task.
     fn draw(&self, number: u64) -> Option<T> {
         let mut tasks = lock(&self.tasks);
-        let mut all = std::mem::take(&mut tasks.heap).into_vec();
-        let drawn = (!all.is_empty()).then(|| all.swap_remove((number % all.len() as u64) as usize));
-        tasks.heap = all.into();
+        let place = number.checked_rem(tasks.ordered.len() as u64)?;
+        let rank = *tasks.ordered.keys().nth(place as usize)?;
+        let drawn = tasks.ordered.remove(&rank);
         self.show(&tasks);
-        drawn.map(|Reverse(ranked)| ranked.task)
+        drawn
     }
 
     fn show(&self, tasks: &Tasks<T>) {
-        let first = tasks.heap.peek().map_or(NONE, |Reverse(ranked)| ranked.rank.0.approximate());
+        let first = tasks.ordered.first_key_value().map_or(NONE, |((urgency, _), _)| urgency.approximate());
         self.first.store(first, Ordering::Relaxed);
-        self.length.store(tasks.heap.len(), Ordering::Relaxed);
+        self.length.store(tasks.ordered.len(), Ordering::Relaxed);
     }
 }
 
@@ -195,7 +171,7 @@ impl<T> TaskQueues<T> {
             first: AtomicU64::new(NONE),
             length: AtomicUsize::new(0),
             node,
-            tasks: Mutex::new(Tasks { heap: BinaryHeap::new(), arrivals: 0 }),
+            tasks: Mutex::new(Tasks { ordered: BTreeMap::new(), arrivals: 0 }),
         };
         let seed = if let Choice::Shuffled(seed) = choice { seed } else { 0 };
         TaskQueues {
@@ -203,15 +179,7 @@ impl<T> TaskQueues<T> {
             choice,
             draws: AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             next: AtomicUsize::new(0),
-            sleep: Sleep {
-                searchers: AtomicUsize::new(0),
-                sleepers: AtomicUsize::new(0),
-                active: AtomicUsize::new(nodes.len()),
-                resting: AtomicUsize::new(0),
-                lock: Mutex::new(()),
-                wake: Condvar::new(),
-                rest: Condvar::new(),
-            },
+            sleep: Sleep { active: AtomicUsize::new(nodes.len()), ..Sleep::default() },
             closed: AtomicBool::new(false),
         }
     }
@@ -284,11 +252,15 @@ impl<T> TaskQueues<T> {
 
     /// Lets so many workers take tasks, one at least and all at most. The others go to rest after the task that they are at.
     pub fn set_active(&self, workers: usize) {
-        let guard = lock(&self.sleep.lock);
-        self.sleep.active.store(workers.clamp(1, self.queues.len()), Ordering::SeqCst);
+        self.tell_all(|| self.sleep.active.store(workers.clamp(1, self.queues.len()), Ordering::SeqCst));
+    }
+
+    /// Changes something under the lock of `Sleep` and wakes all workers, so that they see it.
+    fn tell_all(&self, change: impl FnOnce()) {
+        let _guard = lock(&self.sleep.lock);
+        change();
         self.sleep.wake.notify_all();
         self.sleep.rest.notify_all();
-        drop(guard);
     }
 
     /// Waits until the worker is to be active, or the queues are closed.
@@ -371,18 +343,14 @@ impl<T> TaskQueues<T> {
 
     /// Drops all tasks and sends the workers home.
     pub fn close(&self) {
-        let guard = lock(&self.sleep.lock);
-        self.closed.store(true, Ordering::SeqCst);
-        self.sleep.wake.notify_all();
-        self.sleep.rest.notify_all();
-        drop(guard);
+        self.tell_all(|| self.closed.store(true, Ordering::SeqCst));
         self.clear();
     }
 
     fn clear(&self) {
         for queue in &self.queues {
             let mut tasks = lock(&queue.tasks);
-            let dropped = std::mem::take(&mut tasks.heap);
+            let dropped = std::mem::take(&mut tasks.ordered);
             queue.show(&tasks);
             drop(tasks);
             // Dropping tasks may take other locks.

@@ -129,7 +129,7 @@ fn in_memory(partial: Arc<Partial>, partition: usize, tables: &Arc<OpenTables>, 
     Box::new(std::iter::from_fn(move || {
         let (block, next) = partial.block_at(partition, at, block_bytes)?;
         at = next;
-        Some(Partial::restore_block(&tables.layout, &tables.types, &tables.budget, &block).map_err(BlockError::from))
+        Some(Partial::restore(&tables.layout, &tables.types, &tables.budget, &[block]).map_err(BlockError::from))
     }))
 }
 

@@ -7,7 +7,6 @@
 //! └────────────────────────────────┴───────────┴─────────────────────────┴────────────────────────┘
 //! ```
 
-use super::runs::Run;
 use super::{ArrayRun, write_key};
 use millstream_abi::{ArrayLayout, EntryLayout};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -16,45 +15,29 @@ use std::ops::Range;
 /// Bytes of a run beside its entries.
 const RUN_BYTES: usize = 8 + 4;
 
-/// What is not written yet of a partition whose keys are most of them there.
-pub(crate) struct ArrayBlocks<'a> {
-    array: &'a ArrayRun,
-    runs: &'a [Run],
-}
-
 impl ArrayRun {
-    /// A partition as runs; `None` if its entries take less with keys.
-    pub(crate) fn blocks_of(&self, partition: usize) -> Option<ArrayBlocks<'_>> {
+    /// Whether a partition, of which so many keys are there, takes less as runs than as entries with keys.
+    pub(crate) fn takes_less_as_runs(&self, partition: usize, there: usize) -> bool {
         let runs = self.shape.runs.of(&(partition..partition + 1));
         let keys: usize = runs.iter().map(|run| run.len).sum();
-        let there = self.starts[partition + 1] - self.starts[partition];
-        let takes_less = keys * self.shape.array.stride + runs.len() * RUN_BYTES < there * self.layout().stride;
-        takes_less.then_some(ArrayBlocks { array: self, runs })
+        keys * self.shape.array.stride + runs.len() * RUN_BYTES < there * self.layout().stride
     }
 
-    fn is_there(&self, index: usize) -> bool {
-        // SAFETY: the callers have numbers of keys of the range.
-        unsafe { super::read::<u64>(self.entry(index), self.shape.array.mark) != 0 }
-    }
-}
-
-impl ArrayBlocks<'_> {
-    /// Writes runs of about so many bytes, at least one; `false` if none is left. Runs of which no key is there are left out.
-    pub(crate) fn write(&mut self, bytes: usize, out: &mut ByteWriter) -> bool {
-        let (shape, stride) = (&self.array.shape, self.array.shape.array.stride);
-        let (mut chosen, mut done) = (Vec::new(), 0);
-        while let [run, rest @ ..] = self.runs {
-            if !chosen.is_empty() && done + run.len * stride > bytes {
-                break;
-            }
-            self.runs = rest;
-            if (run.first..run.first + run.len).any(|index| self.array.is_there(index)) {
+    /// Writes runs of a partition from number `at` on, of about so many bytes, at least one; the number of the next one, `None` if none
+    /// is left. Runs of which no key is there are left out.
+    pub(crate) fn write_runs(&self, partition: usize, at: usize, bytes: usize, out: &mut ByteWriter) -> Option<usize> {
+        let (shape, stride) = (&self.shape, self.shape.array.stride);
+        let mut runs = shape.runs.of(&(partition..partition + 1)).iter().enumerate().skip(at).peekable();
+        let (mut chosen, mut done, mut next) = (Vec::new(), 0, at);
+        while let Some((number, run)) = runs.next_if(|(_, run)| chosen.is_empty() || done + run.len * stride <= bytes) {
+            next = number + 1;
+            if run.keys().any(|index| self.is_there(index)) {
                 chosen.push(*run);
                 done += run.len * stride;
             }
         }
         if chosen.is_empty() {
-            return false;
+            return None;
         }
         out.u32(mark_number(&shape.layout, &shape.array));
         out.length(chosen.len());
@@ -66,10 +49,10 @@ impl ArrayBlocks<'_> {
             // SAFETY: runs are within the range, so the array has their entries from `start` on; it is made of zeroed memory, so
             // that all bytes have values.
             out.raw(unsafe {
-                std::slice::from_raw_parts(self.array.entry(run.first).add(shape.array.start), run.len * stride)
+                std::slice::from_raw_parts(self.entry(run.first).add(shape.array.start), run.len * stride)
             });
         }
-        true
+        Some(next)
     }
 }
 
@@ -97,7 +80,7 @@ pub(crate) struct ArrayBlock<'a> {
 }
 
 impl<'a> ArrayBlock<'a> {
-    /// Looks at what [`ArrayBlocks::write`] has written. Nothing of it is trusted.
+    /// Looks at what [`ArrayRun::write_runs`] has written. Nothing of it is trusted.
     pub(crate) fn of(layout: &EntryLayout, from: &mut ByteReader<'a>) -> Result<ArrayBlock<'a>, Damaged> {
         let array = array_of(layout, from.u32()?);
         let array = array.ok_or_else(|| Damaged("an array is of entries that cannot be in one".into()))?;

@@ -10,18 +10,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// The rows of arrays of one shape, in some partitions, and the memory of those that several have, if the merge has made
-/// any.
+/// any. `there` is the number of their keys together.
 ///
 /// # Panics
 /// Without arrays.
-pub(crate) fn merge_arrays(arrays: &[&ArrayRun], partitions: &Range<usize>) -> (Rows, Option<EntryMemory>) {
+pub(crate) fn merge_arrays(
+    arrays: &[&ArrayRun],
+    partitions: &Range<usize>,
+    there: usize,
+) -> (Rows, Option<EntryMemory>) {
     let shape = &arrays[0].shape;
     debug_assert!(arrays.iter().all(|array| array.has_shape_of(arrays[0])), "arrays of one shape");
     let runs = shape.runs.of(partitions);
     let keys = runs.iter().map(|run| run.len).sum();
-    let there = |array: &ArrayRun| array.starts[partitions.end] - array.starts[partitions.start];
-    let most = arrays.iter().map(|array| there(array)).sum::<usize>().min(keys);
-    let mut rows = Collector::new(shape, most);
+    let mut rows = Collector::new(shape, there.min(keys));
     let [first, others @ ..] = arrays else { unreachable!("there is an array") };
     if others.is_empty() {
         for run in runs {

@@ -15,15 +15,14 @@ mod runs;
 
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::entry::{self, read, write};
-use crate::memory::EntryMemory;
-use crate::partial::{Entries, Partial};
-use crate::partition::PARTITIONS;
-pub(crate) use encoding::{ArrayBlock, ArrayBlocks};
+use crate::memory::{EntryMemory, OwnedEntries};
+use crate::partial::Partial;
+use crate::partition::{PARTITIONS, starts};
+pub(crate) use encoding::ArrayBlock;
 pub(crate) use merge::{compact_arrays, merge_arrays};
 use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, TableHeader, hash_finish, hash_word};
 use millstream_sync::pool::Pool;
-use runs::Runs;
-use std::ops::Range;
+use runs::{Run, Runs};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
@@ -43,18 +42,17 @@ pub struct ArrayShape {
     free: Pool<ArrayMemory>,
 }
 
-/// The memory of a table, which counts if it is known to a budget.
+/// The memory of a table, which counts.
 #[derive(Debug)]
 struct ArrayMemory {
     entries: EntryMemory,
-    charge: Option<Charge>,
+    charge: Charge,
 }
 
 impl ArrayMemory {
     /// What it counts as from now on.
     fn count_as(&mut self, class: MemoryClass) {
-        let bytes = self.entries.bytes();
-        self.charge = self.charge.take().map(|charge| charge.another(class, bytes));
+        self.charge = self.charge.another(class, self.entries.bytes());
     }
 }
 
@@ -96,21 +94,25 @@ impl ArrayShape {
 
     /// Memory of fresh entries.
     fn memory(&self, budget: &Arc<MemoryBudget>) -> ArrayMemory {
-        if let Some(used) = self.free.take() {
-            // SAFETY: a block of so many bytes that nobody else has.
-            unsafe { used.entries.start().write_bytes(0, used.entries.bytes()) };
-            self.make_fresh(&used.entries, self.keys());
-            return *used;
-        }
-        let entries = EntryMemory::zeroed(self.array.bytes(self.keys()));
-        self.make_fresh(&entries, self.keys());
-        let charge = Charge::new(budget, MemoryClass::Tables, entries.bytes());
-        ArrayMemory { entries, charge: Some(charge) }
+        let memory = match self.free.take() {
+            Some(used) => {
+                // SAFETY: a block of so many bytes that nobody else has.
+                unsafe { used.entries.start().write_bytes(0, used.entries.bytes()) };
+                *used
+            }
+            None => {
+                let entries = EntryMemory::zeroed(self.array.bytes(self.keys()));
+                let charge = Charge::new(budget, MemoryClass::Tables, entries.bytes());
+                ArrayMemory { entries, charge }
+            }
+        };
+        self.make_fresh(&memory.entries);
+        memory
     }
 
-    /// Makes the first entries of zeroed memory fresh.
-    fn make_fresh(&self, entries: &EntryMemory, count: usize) {
-        let Some(fresh) = self.fresh.as_ref().filter(|_| count > 0) else { return };
+    /// Makes the entries of zeroed memory fresh.
+    fn make_fresh(&self, entries: &EntryMemory) {
+        let (Some(fresh), count) = (&self.fresh, self.keys()) else { return };
         // SAFETY: there are so many entries behind `start`; each step copies what is there to what is behind it.
         unsafe {
             let first = entries.start().add(self.array.start);
@@ -186,9 +188,8 @@ impl ArrayTable {
 
     /// Whether no key is there: as long as that is so, linear in the length of the range.
     pub fn is_empty(&self) -> bool {
-        let array = &self.shape.array;
         // SAFETY: there is an entry for each key.
-        (0..self.shape.keys()).all(|i| unsafe { read::<u64>(entry(&self.memory.entries, array, i), array.mark) } == 0)
+        !(0..self.shape.keys()).any(|i| unsafe { is_there(&self.memory.entries, &self.shape.array, i) })
     }
 
     /// The immutable form, which takes the memory over. Its end gives the memory back to the shape if that is to be
@@ -197,6 +198,16 @@ impl ArrayTable {
         let ArrayTable { memory, shape, .. } = self;
         Partial::of_array(ArrayRun::new(shape, memory, kept))
     }
+}
+
+/// Whether the key of entry `index` is there.
+///
+/// # Safety
+/// The table has so many entries.
+#[inline]
+unsafe fn is_there(memory: &EntryMemory, array: &ArrayLayout, index: usize) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { read::<u64>(entry(memory, array, index), array.mark) != 0 }
 }
 
 /// Entry `index` of a table, by its offsets.
@@ -212,22 +223,15 @@ pub(crate) struct ArrayRun {
     memory: Option<ArrayMemory>,
     /// Whether the shape gets the memory back.
     kept: bool,
-    /// Before partition *p* there are so many keys, of those that are there.
-    starts: [usize; PARTITIONS + 1],
     /// With keys, for whoever wants that; and what they count.
-    entries: OnceLock<(Entries, Option<Charge>)>,
+    entries: OnceLock<(OwnedEntries, Charge)>,
 }
 
 impl ArrayRun {
     /// Takes the memory of a table over.
     fn new(shape: Arc<ArrayShape>, mut memory: ArrayMemory, kept: bool) -> ArrayRun {
         memory.count_as(MemoryClass::Partials);
-        let starts = shape.runs.counts(|run| {
-            let entries = (run.first..run.first + run.len).map(|i| entry(&memory.entries, &shape.array, i));
-            // SAFETY: runs are within the range, and so there is an entry.
-            entries.map(|e| (unsafe { read::<u64>(e, shape.array.mark) } != 0) as usize).sum()
-        });
-        ArrayRun { shape, memory: Some(memory), kept, starts, entries: OnceLock::new() }
+        ArrayRun { shape, memory: Some(memory), kept, entries: OnceLock::new() }
     }
 
     /// Of the keys.
@@ -240,9 +244,12 @@ impl ArrayRun {
         self.shape == other.shape
     }
 
-    /// Partition *p* has so many keys as there are from number *p* to the next.
-    pub(crate) fn starts(&self) -> &[usize; PARTITIONS + 1] {
-        &self.starts
+    /// Partition *p* has so many keys that are there as there are from number *p* to the next. Linear in the length of the range.
+    pub(crate) fn starts(&self) -> [usize; PARTITIONS + 1] {
+        let (memory, array) = (&self.memory().entries, &self.shape.array);
+        // SAFETY: runs are within the range, and so there is an entry.
+        let there = |run: &Run| run.keys().map(|i| unsafe { is_there(memory, array, i) } as usize).sum::<usize>();
+        starts(|partition| self.shape.runs.of(&(partition..partition + 1)).iter().map(there).sum())
     }
 
     /// Bytes of memory that it owns.
@@ -250,39 +257,42 @@ impl ArrayRun {
         self.memory().entries.bytes() + self.entries.get().map_or(0, |(entries, _)| entries.bytes())
     }
 
-    /// The same entries with hash and keys, in order.
-    pub(crate) fn entries(&self) -> &Entries {
+    /// The same entries, of which there are so many, with hash and keys, in order.
+    pub(crate) fn entries(&self, count: usize) -> &OwnedEntries {
         let (entries, _) = self.entries.get_or_init(|| {
-            let entries = self.with_keys();
-            let charge = self.memory().charge.as_ref();
-            let charge = charge.map(|charge| charge.another(MemoryClass::Partials, entries.bytes()));
+            let keys = (0..PARTITIONS).flat_map(|partition| self.keys_from(partition, 0));
+            let memory = self.with_keys(count, keys.map(|(_, index)| index));
+            // SAFETY: so many entries, which are numbers.
+            let entries = unsafe { OwnedEntries::new(self.layout(), memory, count) };
+            let charge = self.memory().charge.another(MemoryClass::Partials, entries.bytes());
             (entries, charge)
         });
         entries
     }
 
-    fn with_keys(&self) -> Entries {
+    /// The entries of keys that are there, by their numbers, with hash and keys.
+    pub(crate) fn with_keys(&self, count: usize, keys: impl Iterator<Item = usize>) -> EntryMemory {
         let stride = self.shape.layout.stride;
-        let memory = EntryMemory::zeroed(self.starts[PARTITIONS] * stride);
-        for (i, index) in self.keys_of(0..PARTITIONS).enumerate() {
-            // SAFETY: there is a place for each key that is there.
+        let memory = EntryMemory::zeroed(count * stride);
+        for (i, index) in keys.take(count).enumerate() {
+            // SAFETY: the key is there, and there is a place for each.
             unsafe { self.write_entry(index, memory.start().add(i * stride)) };
         }
-        Entries::of_numbers(memory, self.starts)
+        memory
     }
 
-    /// Numbers of the keys of some partitions that are there, in order.
-    pub(crate) fn keys_of(&self, partitions: Range<usize>) -> impl Iterator<Item = usize> + use<'_> {
-        let keys = self.shape.runs.of(&partitions).iter().flat_map(|run| run.first..run.first + run.len);
-        // SAFETY: runs are within the range, and so there is an entry.
-        keys.filter(|&index| unsafe { read::<u64>(self.entry(index), self.shape.array.mark) } != 0)
+    /// Numbers of the keys of a partition that are there, in order, each with its place among all keys of the partition, of which those
+    /// before `at` are left out.
+    pub(crate) fn keys_from(&self, partition: usize, at: usize) -> impl Iterator<Item = (usize, usize)> + use<'_> {
+        let keys = self.shape.runs.of(&(partition..partition + 1)).iter().flat_map(Run::keys);
+        keys.enumerate().skip(at).filter(|&(_, index)| self.is_there(index))
     }
 
     /// Writes an entry with hash and key.
     ///
     /// # Safety
     /// The key with the number is there, and `place` is an entry of the layout, of zeros, that is ours to write.
-    pub(crate) unsafe fn write_entry(&self, index: usize, place: *mut u8) {
+    unsafe fn write_entry(&self, index: usize, place: *mut u8) {
         let layout = &*self.shape.layout;
         let fields = encoding::fields(layout);
         // SAFETY: promised by the caller; the fields are in both entries.
@@ -290,6 +300,13 @@ impl ArrayRun {
             place.add(fields.start).copy_from_nonoverlapping(self.entry(index).add(fields.start), fields.len());
             write_key(layout, place, self.shape.range.first.wrapping_add(index as i64));
         }
+    }
+
+    /// Whether a key of the range is there.
+    fn is_there(&self, index: usize) -> bool {
+        debug_assert!(index < self.shape.keys(), "a key of the range");
+        // SAFETY: the callers have numbers of keys of the range, and there is an entry for each.
+        unsafe { is_there(&self.memory().entries, &self.shape.array, index) }
     }
 
     fn memory(&self) -> &ArrayMemory {

@@ -1,6 +1,6 @@
 //! Which keys of a range are in which partition.
 
-use crate::partition::{BLOCK_BITS, PARTITIONS, partition_of_key};
+use crate::partition::{BLOCK_BITS, PARTITIONS, partition_of_key, starts};
 use millstream_abi::KeyRange;
 use std::ops::Range;
 
@@ -10,6 +10,13 @@ pub(super) struct Run {
     /// Number of the first in the range.
     pub(super) first: usize,
     pub(super) len: usize,
+}
+
+impl Run {
+    /// Numbers of the keys.
+    pub(super) fn keys(&self) -> Range<usize> {
+        self.first..self.first + self.len
+    }
 }
 
 /// All runs of a range, by partition, then key.
@@ -31,25 +38,12 @@ impl Runs {
             of_partition[partition_of_key(key)].push(run);
             first += run.len;
         }
-        let mut starts = [0; PARTITIONS + 1];
-        for (p, runs) in of_partition.iter().enumerate() {
-            starts[p + 1] = starts[p] + runs.len();
-        }
-        Runs { runs: of_partition.concat().into(), starts }
+        Runs { starts: starts(|p| of_partition[p].len()), runs: of_partition.concat().into() }
     }
 
     /// Those of a range of partitions.
     pub(super) fn of(&self, partitions: &Range<usize>) -> &[Run] {
         &self.runs[self.starts[partitions.start]..self.starts[partitions.end]]
-    }
-
-    /// The sum over all runs of the partitions before each one.
-    pub(super) fn counts(&self, count: impl Fn(&Run) -> usize) -> [usize; PARTITIONS + 1] {
-        let mut sums = [0; PARTITIONS + 1];
-        for p in 0..PARTITIONS {
-            sums[p + 1] = sums[p] + self.of(&(p..p + 1)).iter().map(&count).sum::<usize>();
-        }
-        sums
     }
 }
 
@@ -67,8 +61,8 @@ mod tests {
             let mut expected: Vec<i64> = (0..len as i64).map(|i| first.wrapping_add(i)).collect();
             expected.sort_by_key(|&key| (partition_of_key(key), key));
             assert_eq!(found, expected);
-            let lens = runs.counts(|run| run.len);
-            assert_eq!(lens[PARTITIONS], len as usize);
+            let lens = runs.of(&(0..PARTITIONS)).iter().map(|run| run.len);
+            assert_eq!(lens.sum::<usize>(), len as usize);
         }
     }
 }

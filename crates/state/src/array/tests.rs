@@ -8,7 +8,6 @@ use crate::partition::partition_of_key;
 use crate::table::{Table, TableHint};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, Combination, Finish, Slot};
-use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -247,12 +246,9 @@ fn arrays_are_written_as_entries_or_in_less() {
         assert!(bytes(&most) <= bytes(&entries), "{accumulators:?}");
         assert!(accumulators.len() > 3 || 3 * bytes(&most) < 2 * bytes(&entries), "{accumulators:?}");
         assert_eq!(most.bytes(), before, "no entries were made for that");
-        let mut out = [ByteWriter::new(), ByteWriter::new()];
         let partitions = [partition_of_key(0), partition_of_key(64)];
-        out.iter_mut().zip(partitions).for_each(|(out, partition)| most.save(partition, out));
-        let saved = out.map(ByteWriter::into_bytes);
-        let parts = saved.iter().map(|bytes| ByteReader::new(bytes));
-        let restored = Arc::new(Partial::restore(most.layout(), &types, &budget, parts).unwrap());
+        let parts = partitions.map(|partition| save(&most, partition)).concat();
+        let restored = Arc::new(Partial::restore(most.layout(), &types, &budget, &parts).unwrap());
         assert!(restored.len() > 100 && restored.is_distinct());
         for partition in partitions {
             let part = partition..partition + 1;
@@ -274,7 +270,7 @@ proptest! {
         let (array, budget) = (written(&accumulators, Some(1), |key| *key != 100).0, budget());
         let types = types(&accumulators);
         let block = array.blocks(partition_of_key(0)).next().unwrap();
-        let restored = |block: &[u8]| Partial::restore_block(array.layout(), &types, &budget, block);
+        let restored = |block: &[u8]| Partial::restore(array.layout(), &types, &budget, &[block]);
         prop_assert!(restored(&block).is_ok());
         for cut in cuts {
             prop_assert!(restored(&block[..cut.index(block.len())]).is_err());

@@ -27,8 +27,6 @@ pub struct Combiner {
     /// method is new.
     slices: VecDeque<Slice>,
     entered: usize,
-    /// Entries of those that have entered.
-    entries: usize,
     late: Vec<Late>,
     combination: Combination,
     method: Method,
@@ -61,8 +59,6 @@ pub struct WindowContents {
 struct Late {
     slice: Slice,
     from_end: i64,
-    /// Whether a running window has them.
-    entered: bool,
 }
 
 #[derive(Debug)]
@@ -84,7 +80,6 @@ impl Combiner {
             partitions,
             slices: VecDeque::new(),
             entered: 0,
-            entries: 0,
             late: Vec::new(),
             combination,
             method,
@@ -108,8 +103,7 @@ impl Combiner {
         self.forget_window();
         self.combination = combination;
         self.method = Method::new(combination, &self.layout);
-        (self.entered, self.entries) = (0, 0);
-        self.late.iter_mut().for_each(|late| late.entered = false);
+        self.entered = 0;
     }
 
     /// Adds the slice at `start`. Slices come in ascending order of start and before the first window that they belong to
@@ -132,7 +126,7 @@ impl Combiner {
         self.forget_window();
         let slice = self.slice(start, partials);
         if !slice.partials.is_empty() {
-            self.late.push(Late { slice, from_end, entered: false });
+            self.late.push(Late { slice, from_end });
         }
     }
 
@@ -159,7 +153,8 @@ impl Combiner {
 
     /// What the last window was made of, but for late rows that are merged by themselves.
     pub fn contents(&self) -> WindowContents {
-        WindowContents { slices: self.entered, entries: self.entries, keys: self.window.len() }
+        let entries = self.slices.range(..self.entered).map(|slice| slice.entries).sum();
+        WindowContents { slices: self.entered, entries, keys: self.window.len() }
     }
 
     /// Number of slices kept.
@@ -193,15 +188,11 @@ impl Combiner {
         let evicted: Vec<Slice> = self.slices.drain(..count).collect();
         let entered = count.min(self.entered);
         self.entered -= entered;
-        self.entries -= evicted[..entered].iter().map(|slice| slice.entries).sum::<usize>();
-        let (gone, kept) = std::mem::take(&mut self.late).into_iter().partition(|late| late.slice.start < first);
-        self.late = kept;
-        let gone: Vec<Late> = gone;
+        self.late.retain(|late| late.slice.start >= first);
         match &mut self.method {
             Method::Recompute => {}
             Method::Subtract(running) => {
-                let late = gone.iter().filter(|late| late.entered).map(|late| &late.slice);
-                for partial in evicted[..entered].iter().chain(late).flat_map(|slice| &slice.partials) {
+                for partial in evicted[..entered].iter().flat_map(|slice| &slice.partials) {
                     running.subtract(partial, &self.partitions);
                 }
                 running.tidy();
@@ -217,21 +208,7 @@ impl Combiner {
     fn enter(&mut self, end: i64) {
         while let Some(slice) = self.slices.get(self.entered).filter(|slice| slice.start < end) {
             self.entered += 1;
-            self.entries += slice.entries;
-            for partial in &slice.partials {
-                match &mut self.method {
-                    Method::Recompute => {}
-                    Method::Subtract(running) => running.add(partial, &self.partitions),
-                    Method::TwoStacks(stacks) => stacks.push(partial, &self.partitions),
-                }
-            }
-        }
-        if let Method::Subtract(running) = &mut self.method {
-            for late in self.late.iter_mut().filter(|late| !late.entered && late.counts_for(end)) {
-                late.entered = true;
-                late.slice.partials.iter().for_each(|partial| running.add(partial, &self.partitions));
-            }
-            return;
+            self.method.add(slice, &self.partitions);
         }
         let (counts, waits) = std::mem::take(&mut self.late).into_iter().partition(|late| late.counts_for(end));
         self.late = waits;
@@ -247,14 +224,10 @@ impl Combiner {
     /// old.)
     fn rejoin(&mut self, late: Late) -> Option<Late> {
         let place = self.slices.partition_point(|slice| slice.start < late.slice.start);
-        match &mut self.method {
-            Method::TwoStacks(stacks) if place < stacks.front() => return Some(late),
-            Method::TwoStacks(stacks) => {
-                late.slice.partials.iter().for_each(|partial| stacks.push(partial, &self.partitions));
-            }
-            Method::Recompute | Method::Subtract(_) => {}
+        if matches!(&self.method, Method::TwoStacks(stacks) if place < stacks.front()) {
+            return Some(late);
         }
-        self.entries += late.slice.entries;
+        self.method.add(&late.slice, &self.partitions);
         match self.slices.get_mut(place).filter(|slice| slice.start == late.slice.start) {
             Some(slice) => {
                 slice.entries += late.slice.entries;
@@ -303,6 +276,17 @@ impl Method {
                 Method::Subtract(Running::new(layout))
             }
             Combination::TwoStacks => Method::TwoStacks(Stacks::new(Arc::clone(layout))),
+        }
+    }
+
+    /// Takes in what belongs to a slice.
+    fn add(&mut self, slice: &Slice, partitions: &Range<usize>) {
+        for partial in &slice.partials {
+            match self {
+                Method::Recompute => {}
+                Method::Subtract(running) => running.add(partial, partitions),
+                Method::TwoStacks(stacks) => stacks.push(partial, partitions),
+            }
         }
     }
 }

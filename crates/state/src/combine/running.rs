@@ -4,7 +4,7 @@ use crate::accumulator;
 use crate::entry;
 use crate::merge::Merged;
 use crate::partial::Partial;
-use crate::sort::sorted;
+use crate::sort::sorted_entries;
 use crate::table::{Table, TableHint};
 use millstream_abi::{Accumulator, EntryLayout, Phys};
 use std::ops::Range;
@@ -53,8 +53,7 @@ impl Running {
     pub(super) unsafe fn merged(&mut self) -> Merged {
         if !self.is_sorted {
             // SAFETY: entries of the table, which owns their strings.
-            let sorted = unsafe { sorted(self.table.layout(), self.table.occupied()) };
-            self.sorted = sorted.into_iter().map(|e| e.entry).collect();
+            self.sorted = unsafe { sorted_entries(self.table.layout(), self.table.occupied()) };
             self.is_sorted = true;
         }
         // SAFETY: entries begin with those of the layout; the rest is promised by the caller.
@@ -101,9 +100,7 @@ impl Running {
                     continue;
                 }
                 entry::write(found, self.partials, partials);
-                for &(component, offset) in &self.layout.accumulators {
-                    accumulator::subtract(component, offset, found, from);
-                }
+                accumulator::subtract_all(&self.layout, found, from);
             }
         }
     }

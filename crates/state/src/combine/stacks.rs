@@ -98,10 +98,9 @@ impl Replaced {
 
 impl Drop for Replaced {
     fn drop(&mut self) {
-        for index in (0..self.existed.len()).filter(|&i| self.existed[i]) {
-            // SAFETY: a copy that owns its objects.
-            unsafe { object::release(&self.layout, self.place(index)) };
-        }
+        let copies = (0..self.existed.len()).filter(|&i| self.existed[i]).map(|i| self.place(i));
+        // SAFETY: copies that own their objects.
+        unsafe { object::release_all(&self.layout, copies) };
     }
 }
 

@@ -29,25 +29,9 @@ impl From<Damaged> for MergeFault {
     }
 }
 
-/// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`],
-/// [`Partial::restore_block`]). Rows are delivered in pieces that are about as large as a block of each; put one after the
-/// other, they are those of [`merge`](super::merge) of the whole partials in the same order.
-///
-/// # Errors
-/// Those of the sources and of `deliver`, and when blocks do not follow each other.
-pub fn merge_blocks<E: From<MergeFault>>(
-    layout: &Arc<EntryLayout>,
-    most_bytes: usize,
-    sources: impl IntoIterator<Item: Iterator<Item = Result<Partial, E>>>,
-    deliver: impl FnMut(Merged) -> Result<(), E>,
-) -> Result<(), E> {
-    BlockMerge::new(layout, most_bytes, sources).try_for_each({
-        let mut deliver = deliver;
-        move |piece| deliver(piece?)
-    })
-}
-
-/// The pieces of [`merge_blocks`], one after the other, for whoever does something else in between.
+/// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`], [`Partial::restore`]), to
+/// pieces of rows that are about as large as a block of each; put one after the other, they are the rows of [`merge`](super::merge)
+/// of the whole partials in the same order. Errors are those of the sources, and when blocks do not follow each other.
 ///
 /// A piece ends with the lowest of the last entries that are loaded: up to there, there is all of each source in memory. With
 /// hundreds of sources few have entries in a piece, and those are found by two heaps, so that an entry costs the
@@ -128,7 +112,7 @@ impl<I> fmt::Debug for BlockMerge<I> {
 }
 
 impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
-    /// As for [`merge_blocks`], with at most about so many bytes of blocks in memory, which have to be several times as many as
+    /// Of such sources, with at most about so many bytes of blocks in memory, which have to be several times as many as
     /// one block of each source has. Nothing is read yet.
     pub fn new(layout: &Arc<EntryLayout>, most_bytes: usize, sources: impl IntoIterator<Item = I>) -> BlockMerge<I> {
         let sources: Vec<_> = sources.into_iter().map(|blocks| Source::new(Arc::clone(layout), blocks)).collect();
@@ -168,9 +152,9 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> 
             sources[source].take_until(end.entry, &mut entries, &mut partials, held);
         }
         // SAFETY: occupied entries of the layout, whose strings live in the partials.
-        let (rows, _copies) = unsafe { merge_entries(layout, entries.into_iter()) };
-        let _owner = Owner::Copies { _copies };
-        Ok(Some(Merged { layout: Arc::clone(layout), rows: rows.into(), _owner, _partials: partials }))
+        let (rows, copies) = unsafe { merge_entries(layout, entries.into_iter()) };
+        let (layout, _owner) = (Arc::clone(layout), Owner::Copies(copies));
+        Ok(Some(Merged { layout, rows: rows.into(), _owner, _partials: partials }))
     }
 }
 
@@ -186,7 +170,7 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> Iterator for B
 struct Source<I> {
     layout: Arc<EntryLayout>,
     blocks: I,
-    /// Those of which entries are to come, and before them perhaps one that was the last.
+    /// Those of which entries are to come; or one that was the last, of which all are taken.
     loaded: VecDeque<Arc<Partial>>,
     /// The next entry of the first one.
     next: usize,
@@ -199,19 +183,12 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
 
     /// Whether no entry is loaded that has not been taken.
     fn is_empty(&self) -> bool {
-        self.loaded.iter().map(|block| block.len()).sum::<usize>() == self.next
+        self.loaded.front().is_none_or(|first| first.len() == self.next)
     }
 
     /// The next entry of those that are loaded.
     fn first(&self) -> *const u8 {
-        let mut next = self.next;
-        for block in &self.loaded {
-            if next < block.len() {
-                return block.entry(next);
-            }
-            next -= block.len();
-        }
-        unreachable!("only a source with entries is asked for the next one")
+        self.loaded.front().expect("only a source with entries is asked for the next one").entry(self.next)
     }
 
     /// The last entry that is loaded.

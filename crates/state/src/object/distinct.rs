@@ -114,14 +114,7 @@ impl Distinct {
         match self {
             Distinct::Words(set) => Values::Words(sorted(set.iter().copied())),
             Distinct::Wides(set) => Values::Wides(sorted(set.iter().copied())),
-            Distinct::Strings(set, total) => {
-                let (mut bytes, mut ends) = (Vec::with_capacity(*total), Vec::with_capacity(set.len()));
-                for string in sorted(set.iter()) {
-                    bytes.extend_from_slice(string);
-                    ends.push(bytes.len());
-                }
-                Values::Strings(bytes, ends)
-            }
+            Distinct::Strings(set, _) => Values::of_strings(sorted(set.iter().map(|string| &**string))),
         }
     }
 

@@ -2,7 +2,7 @@
 //! bytes. Lists are written without the parts that they share with others.
 
 use super::sketch::{Cardinality, Quantiles};
-use super::{Distinct, List, Object, Ordinal, Values};
+use super::{Distinct, List, Object, Ordinal, Single, Values};
 use millstream_abi::{ObjectKind, Phys};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 
@@ -34,9 +34,9 @@ impl Object {
         match self {
             Object::List(list) => list.save(out),
             Object::Distinct(set) => set.ascending().save(out),
-            Object::First(ordinal, value) | Object::Last(ordinal, value) => {
-                ordinal.save(out);
-                value.save(out);
+            Object::Single(kept) => {
+                kept.at.save(out);
+                kept.value.save(out);
             }
             Object::Cardinality(sketch) => sketch.save(out),
             Object::Quantiles(sketch) => sketch.save(out),
@@ -50,25 +50,21 @@ impl Object {
         is_text: bool,
         from: &mut ByteReader<'_>,
     ) -> Result<Object, Damaged> {
-        let single = |from: &mut ByteReader<'_>| {
-            let (ordinal, value) = (Ordinal::restore(from)?, Values::restore(phys, is_text, from)?);
-            match value.len() {
-                1 => Ok((ordinal, value)),
-                count => Err(Damaged(format!("there are {count} values where one should be"))),
-            }
-        };
         Ok(match kind {
             ObjectKind::List { .. } => Object::List(List::restore(phys, is_text, false, from)?),
             ObjectKind::Bag => Object::List(List::restore(phys, is_text, true, from)?),
             ObjectKind::Distinct => {
                 let values = Values::restore(phys, is_text, from)?;
-                if (1..values.len()).any(|i| values.compare(i - 1, &values, i).is_ge()) {
-                    return Err(Damaged("distinct values are not in order".into()));
-                }
+                let is_in_order = (1..values.len()).all(|i| values.compare(i - 1, &values, i).is_lt());
+                Damaged::unless(is_in_order, "distinct values are not in order")?;
                 Object::Distinct(Distinct::of(&values))
             }
-            ObjectKind::First => single(from).map(|(ordinal, value)| Object::First(ordinal, value))?,
-            ObjectKind::Last => single(from).map(|(ordinal, value)| Object::Last(ordinal, value))?,
+            ObjectKind::First | ObjectKind::Last => {
+                let (at, value) = (Ordinal::restore(from)?, Values::restore(phys, is_text, from)?);
+                let count = value.len();
+                Damaged::unless(count == 1, format_args!("there are {count} values where one should be"))?;
+                Object::Single(Single { is_last: kind == ObjectKind::Last, at, value })
+            }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::restore(from)?),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::restore(from)?),
         })
@@ -103,30 +99,12 @@ impl Values {
             Values::Strings(..) => {
                 let ends: Vec<usize> = from.i64s()?.into_iter().map(|end| end as usize).collect();
                 let bytes = from.bytes()?;
-                let text = if is_text { Some(std::str::from_utf8(bytes)) } else { None };
-                let is_right = match text {
-                    Some(Err(_)) => false,
-                    Some(Ok(text)) => ends.iter().all(|&end| text.is_char_boundary(end)),
-                    None => true,
-                };
-                if !is_right || !ends.is_sorted() || ends.last().map_or(0, |&end| end) != bytes.len() {
-                    return Err(Damaged("strings do not end where they should".into()));
-                }
+                let are_whole = |text: &str| ends.iter().all(|&end| text.is_char_boundary(end));
+                let is_right = !is_text || std::str::from_utf8(bytes).is_ok_and(are_whole);
+                let are_all = ends.is_sorted() && ends.last().map_or(0, |&end| end) == bytes.len();
+                Damaged::unless(is_right && are_all, "strings do not end where they should")?;
                 Ok(Values::Strings(bytes.to_vec(), ends))
             }
-        }
-    }
-
-    /// Appends all of others of the same type.
-    fn append(&mut self, others: &Values) {
-        match (self, others) {
-            (Values::Words(words), Values::Words(others)) => words.extend_from_slice(others),
-            (Values::Wides(wides), Values::Wides(others)) => wides.extend_from_slice(others),
-            (Values::Strings(bytes, ends), Values::Strings(other_bytes, other_ends)) => {
-                ends.extend(other_ends.iter().map(|end| bytes.len() + end));
-                bytes.extend_from_slice(other_bytes);
-            }
-            _ => unreachable!("the values of a component are of one type"),
         }
     }
 }
@@ -136,21 +114,20 @@ impl List {
         let (mut values, mut nulls) = (self.no_values(), Vec::new());
         let leaves = self.leaves();
         for leaf in &leaves {
-            nulls.extend(leaf.own_nulls().iter().map(|null| values.len() + null));
-            values.append(leaf.own_values());
+            nulls.extend(leaf.nulls.iter().map(|null| values.len() + null));
+            (0..leaf.values.len()).for_each(|i| values.push_from(&leaf.values, i));
         }
         values.save(out);
         out.length(nulls.len());
         nulls.iter().for_each(|&null| out.length(null));
-        leaves.iter().flat_map(|leaf| leaf.own_ordinals()).for_each(|ordinal| ordinal.save(out));
+        leaves.iter().flat_map(|leaf| &leaf.ordinals).for_each(|ordinal| ordinal.save(out));
     }
 
     fn restore(phys: Phys, is_text: bool, is_bag: bool, from: &mut ByteReader<'_>) -> Result<List, Damaged> {
         let values = Values::restore(phys, is_text, from)?;
         let nulls: Vec<usize> = from.i64s()?.into_iter().map(|null| null as usize).collect();
-        if !nulls.is_sorted_by(|a, b| a < b) || nulls.last().is_some_and(|&null| null >= values.len()) {
-            return Err(Damaged("NULLs of a list are not among its values".into()));
-        }
+        let are_values = nulls.is_sorted_by(|a, b| a < b) && nulls.last().is_none_or(|&null| null < values.len());
+        Damaged::unless(are_values, "NULLs of a list are not among its values")?;
         let ordinals = match is_bag {
             true => vec![],
             false => (0..values.len()).map(|_| Ordinal::restore(from)).collect::<Result<_, _>>()?,

@@ -11,12 +11,13 @@ const MAX_DEPTH: u32 = 64;
 /// Values in any order, and other lists that belong to it.
 #[derive(Debug, Clone)]
 pub(crate) struct List {
-    values: Values,
+    /// Its own, without those of its parts; those that are [`List::is_null`] mean nothing.
+    pub(crate) values: Values,
     /// Of the values; a bag has none.
-    ordinals: Vec<Ordinal>,
+    pub(super) ordinals: Vec<Ordinal>,
     is_bag: bool,
     /// Numbers of the values that stand for NULL, ascending.
-    nulls: Vec<usize>,
+    pub(super) nulls: Vec<usize>,
     /// All of them lists.
     parts: Vec<Arc<Object>>,
     /// Longest way down the parts.
@@ -30,35 +31,16 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// An empty list.
-    pub(super) fn new(phys: Phys) -> List {
-        List::of_parts(Values::new(phys), false)
-    }
-
-    /// An empty list that will not tell the places of its values.
-    pub(super) fn bag(phys: Phys) -> List {
-        List::of_parts(Values::new(phys), true)
-    }
-
-    fn of_parts(values: Values, is_bag: bool) -> List {
-        List {
-            values,
-            ordinals: vec![],
-            is_bag,
-            nulls: vec![],
-            parts: vec![],
-            depth: 0,
-            len: 0,
-            null_count: 0,
-            part_bytes: 0,
-        }
+    /// An empty list; a bag will not tell the places of its values.
+    pub(super) fn new(phys: Phys, is_bag: bool) -> List {
+        List::of_values(Values::new(phys), vec![], vec![], is_bag)
     }
 
     /// A list without parts; `nulls` are numbers of values, ascending, and there is an ordinal for each value unless it is a
     /// bag.
     pub(super) fn of_values(values: Values, ordinals: Vec<Ordinal>, nulls: Vec<usize>, is_bag: bool) -> List {
         let (len, null_count) = (values.len(), nulls.len());
-        List { ordinals, nulls, len, null_count, ..List::of_parts(values, is_bag) }
+        List { values, ordinals, is_bag, nulls, parts: vec![], depth: 0, len, null_count, part_bytes: 0 }
     }
 
     /// Appends a value.
@@ -99,7 +81,7 @@ impl List {
 
     /// A list that has this one, which `this` points to, as a part.
     pub(super) fn fork(&self, this: &Arc<Object>) -> List {
-        let mut fork = List::of_parts(self.no_values(), self.is_bag);
+        let mut fork = List::of_values(self.no_values(), vec![], vec![], self.is_bag);
         fork.append(Arc::clone(this));
         fork
     }
@@ -134,21 +116,6 @@ impl List {
         }
         leaves.retain(|leaf| leaf.values.len() > 0);
         leaves
-    }
-
-    /// The list's own values, without those of its parts; those that are [`List::is_null`] mean nothing.
-    pub(crate) fn own_values(&self) -> &Values {
-        &self.values
-    }
-
-    /// Numbers of its own values that are NULL, ascending.
-    pub(super) fn own_nulls(&self) -> &[usize] {
-        &self.nulls
-    }
-
-    /// The places of its own values; of a bag, none.
-    pub(super) fn own_ordinals(&self) -> &[Ordinal] {
-        &self.ordinals
     }
 
     /// All values in the order of the input, as leaves and positions in them. Values of one row are in their own order.

@@ -16,6 +16,7 @@ use distinct::Distinct;
 pub(crate) use list::List;
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys, Slot};
 use sketch::{Cardinality, Quantiles};
+use std::cmp::Ordering;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 pub(crate) use values::{Values, key_of_number, number_of_key, positive_zero};
@@ -45,12 +46,17 @@ pub(crate) enum Object {
     /// Also a bag.
     List(List),
     Distinct(Distinct),
-    /// The value with the smallest ordinal.
-    First(Ordinal, Values),
-    /// The value with the largest ordinal.
-    Last(Ordinal, Values),
+    Single(Single),
     Cardinality(Cardinality),
     Quantiles(Quantiles),
+}
+
+/// The value with the smallest ordinal, or the largest.
+#[derive(Debug, Clone)]
+pub(crate) struct Single {
+    is_last: bool,
+    at: Ordinal,
+    pub(crate) value: Values,
 }
 
 impl Object {
@@ -59,18 +65,16 @@ impl Object {
     /// # Safety
     /// `value` is of the type `phys`, and its string is alive.
     unsafe fn of(kind: ObjectKind, phys: Phys, value: Option<&Slot>, ordinal: Ordinal) -> Option<Object> {
-        let single = |value: &Slot| {
-            let mut values = Values::new(phys);
-            // SAFETY: promised by the caller.
-            unsafe { values.push(phys, value) };
-            values
-        };
         let mut object = match kind {
-            ObjectKind::List { .. } => Object::List(List::new(phys)),
-            ObjectKind::Bag => Object::List(List::bag(phys)),
+            ObjectKind::List { .. } => Object::List(List::new(phys, false)),
+            ObjectKind::Bag => Object::List(List::new(phys, true)),
             ObjectKind::Distinct => Object::Distinct(Distinct::new(phys)),
-            ObjectKind::First => return value.map(|v| Object::First(ordinal, single(v))),
-            ObjectKind::Last => return value.map(|v| Object::Last(ordinal, single(v))),
+            ObjectKind::First | ObjectKind::Last => {
+                let (mut first, value) = (Values::new(phys), value?);
+                // SAFETY: promised by the caller.
+                unsafe { first.push(phys, value) };
+                return Some(Object::Single(Single { is_last: kind == ObjectKind::Last, at: ordinal, value: first }));
+            }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::new()),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::new()),
         };
@@ -90,15 +94,12 @@ impl Object {
                 (Object::List(list), _) => list.push(phys, value, ordinal),
                 (_, None) => {}
                 (Object::Distinct(set), Some(value)) => set.insert(phys, value),
-                (Object::First(at, kept), Some(value)) if ordinal < *at => {
-                    *at = ordinal;
-                    kept.replace(phys, value);
+                // Of one row the first value is the first, and the last the last.
+                (Object::Single(kept), Some(value)) if (ordinal >= kept.at) == kept.is_last => {
+                    kept.at = ordinal;
+                    kept.value.replace(phys, value);
                 }
-                (Object::Last(at, kept), Some(value)) if ordinal >= *at => {
-                    *at = ordinal;
-                    kept.replace(phys, value);
-                }
-                (Object::First(..) | Object::Last(..), Some(_)) => {}
+                (Object::Single(_), Some(_)) => {}
                 (Object::Cardinality(sketch), Some(value)) => sketch.insert(phys, value),
                 (Object::Quantiles(sketch), Some(value)) => sketch.insert(f64::from_le_bytes(value.bytes())),
             }
@@ -110,14 +111,10 @@ impl Object {
         match (self, &**other) {
             (Object::List(list), Object::List(_)) => list.append(Arc::clone(other)),
             (Object::Distinct(set), Object::Distinct(others)) => set.union(others),
-            (Object::First(at, value), Object::First(other_at, other_value)) => {
-                if (other_at, other_value) < (&*at, &*value) {
-                    (*at, *value) = (*other_at, other_value.clone());
-                }
-            }
-            (Object::Last(at, value), Object::Last(other_at, other_value)) => {
-                if (other_at, other_value) > (&*at, &*value) {
-                    (*at, *value) = (*other_at, other_value.clone());
+            (Object::Single(kept), Object::Single(other)) => {
+                let replaces = if kept.is_last { Ordering::Greater } else { Ordering::Less };
+                if (&other.at, &other.value).cmp(&(&kept.at, &kept.value)) == replaces {
+                    *kept = other.clone();
                 }
             }
             (Object::Cardinality(sketch), Object::Cardinality(other)) => sketch.merge(other),
@@ -139,7 +136,7 @@ impl Object {
         let inner = match self {
             Object::List(list) => list.bytes(),
             Object::Distinct(set) => set.bytes(),
-            Object::First(_, value) | Object::Last(_, value) => value.bytes(),
+            Object::Single(kept) => kept.value.bytes(),
             Object::Cardinality(sketch) => sketch.bytes(),
             Object::Quantiles(sketch) => sketch.bytes(),
         };
@@ -274,6 +271,17 @@ pub(crate) unsafe fn release(layout: &EntryLayout, entry: *mut u8) {
     }
 }
 
+/// Gives up the references of entries that are not used any more.
+///
+/// # Safety
+/// As for [`release`], of each entry.
+pub(crate) unsafe fn release_all(layout: &EntryLayout, entries: impl Iterator<Item = *mut u8>) {
+    if has_objects(layout) {
+        // SAFETY: promised by the caller.
+        entries.for_each(|entry| unsafe { release(layout, entry) });
+    }
+}
+
 /// Bytes of the objects of an entry.
 ///
 /// # Safety
@@ -309,11 +317,7 @@ mod tests {
 
     fn words(list: &Object) -> Vec<i64> {
         let Object::List(list) = list else { unreachable!("the table has lists") };
-        let word = |(leaf, i): (&List, usize)| match leaf.own_values() {
-            Values::Words(words) => words[i],
-            _ => unreachable!("the list has numbers"),
-        };
-        list.in_order().into_iter().map(word).collect()
+        list.in_order().into_iter().map(|(leaf, i)| leaf.values.word(i)).collect()
     }
 
     #[test]
@@ -336,7 +340,7 @@ mod tests {
 
     #[test]
     fn long_chains_of_lists_stay_shallow() {
-        let mut list = Arc::new(Object::List(List::new(Phys::I64)));
+        let mut list = Arc::new(Object::List(List::new(Phys::I64, false)));
         for number in 0..10_000i64 {
             let mut next = Object::fork(&list);
             // SAFETY: a number of the list's type.

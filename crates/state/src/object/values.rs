@@ -23,6 +23,16 @@ impl Values {
         }
     }
 
+    /// Those of strings.
+    pub(crate) fn of_strings<'a>(strings: impl IntoIterator<Item = &'a [u8]>) -> Values {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for string in strings {
+            bytes.extend_from_slice(string);
+            ends.push(bytes.len());
+        }
+        Values::Strings(bytes, ends)
+    }
+
     /// Number of values.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -88,6 +98,16 @@ impl Values {
         }
     }
 
+    /// Word `i`; 0 if these are not words.
+    pub(crate) fn word(&self, i: usize) -> i64 {
+        if let Values::Words(words) = self { words[i] } else { 0 }
+    }
+
+    /// Decimal `i`; 0 if these are not decimals.
+    pub(crate) fn wide(&self, i: usize) -> i128 {
+        if let Values::Wides(wides) = self { wides[i] } else { 0 }
+    }
+
     /// The bytes of string `i`; none if these are not strings.
     pub(crate) fn string(&self, i: usize) -> &[u8] {
         match self {
@@ -130,12 +150,14 @@ pub(crate) fn string(value: &Slot) -> Str {
 }
 
 /// A number as a word in the order of numbers: -0.0 below 0.0, the one NaN above all.
+#[inline]
 pub(crate) fn key_of_number(x: f64) -> i64 {
     let bits = if x.is_nan() { f64::NAN.to_bits() & i64::MAX as u64 } else { x.to_bits() } as i64;
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
 /// The inverse of [`key_of_number`].
+#[inline]
 pub(crate) fn number_of_key(key: i64) -> f64 {
     f64::from_bits((key ^ ((key >> 63) as u64 >> 1) as i64) as u64)
 }

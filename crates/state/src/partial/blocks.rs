@@ -1,51 +1,29 @@
 //! Partials as bytes: each partition is a sequence of blocks of bounded size, each of which can be read alone.
 //!
 //! ```text
-//! block      ┌───────────┬──────────────────┬───────────────────────────────────────┐
-//!            │ partition │ what it consists │ entries (encoding), in order, none    │
-//!            │           │ of               │ of them empty; or an array (encoding) │
-//!            └───────────┴──────────────────┴───────────────────────────────────────┘
-//! partition  ┌────────┬───────┬────────┬───────┬──  ─┬───┐
-//!            │ length │ block │ length │ block │ …   │ 0 │
-//!            └────────┴───────┴────────┴───────┴──  ─┴───┘
+//! ┌───────────┬──────────────────┬───────────────────────────────────────┐
+//! │ partition │ what it consists │ entries (encoding), in order, none    │
+//! │           │ of               │ of them empty; or an array (encoding) │
+//! └───────────┴──────────────────┴───────────────────────────────────────┘
 //! ```
 
 use super::{Entries, Form, Partial};
 use crate::arena::Arena;
-use crate::array::{ArrayBlock, ArrayBlocks, ArrayRun};
-use crate::budget::{Charge, MemoryBudget, MemoryClass};
+use crate::array::ArrayBlock;
+use crate::budget::MemoryBudget;
 use crate::dense::dense_key_of_entry;
 use crate::encoding::EntryFields;
 use crate::entry::{compare_keys, hash};
-use crate::memory::EntryMemory;
+use crate::memory::{EntryMemory, OwnedEntries};
 use crate::output::OutputTypes;
-use crate::partition::{PARTITIONS, partition_of, partition_of_key};
+use crate::partition::{PARTITIONS, partition_of, partition_of_key, starts};
 use millstream_abi::EntryLayout;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::cmp::Ordering;
-use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a block, about: a larger one has a single entry.
 const BLOCK_BYTES: usize = 1 << 20;
-
-/// The blocks of a partition: see [`Partial::blocks`].
-pub struct Blocks<'a> {
-    partial: &'a Partial,
-    fields: EntryFields<'a>,
-    partition: usize,
-    block_bytes: usize,
-    rest: Rest<'a>,
-}
-
-/// What is not written yet.
-enum Rest<'a> {
-    Entries(&'a Entries, Range<usize>),
-    /// The numbers of its keys.
-    Keys(&'a ArrayRun, Box<dyn Iterator<Item = usize> + 'a>),
-    Array(ArrayBlocks<'a>),
-}
 
 /// What a block consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,167 +42,92 @@ impl Content {
     }
 }
 
-impl fmt::Debug for Blocks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Blocks(partition {})", self.partition)
-    }
-}
-
-impl Blocks<'_> {
-    fn block(&self, first: *const u8, count: usize) -> Vec<u8> {
-        let mut out = ByteWriter::new();
-        out.u8(self.partition as u8);
-        out.u8(if self.partial.is_distinct() { Content::Distinct } else { Content::Entries } as u8);
-        // SAFETY: the callers have so many entries of the partial's layout, whose strings the partial has.
-        unsafe { self.fields.write(first, count, &mut out) };
-        out.into_bytes()
-    }
-
-    /// So many entries are a block, if they are of one size.
-    fn most(&self) -> usize {
-        (self.block_bytes / self.partial.layout().stride).max(1)
-    }
-}
-
-impl Iterator for Blocks<'_> {
-    type Item = Vec<u8>;
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let (stride, most) = (self.partial.layout().stride, self.most());
-        match &mut self.rest {
-            Rest::Entries(_, range) if range.start == range.end => None,
-            Rest::Entries(entries, range) => {
-                // SAFETY: entries below `len` are within the memory.
-                let entry = |i: usize| unsafe { entries.memory.start().add(i * stride) }.cast_const();
-                let count = match self.fields.are_numbers() {
-                    true => range.len().min(most),
-                    false => {
-                        let mut bytes = 0;
-                        let fits = |i: &usize| {
-                            // SAFETY: an entry of the partial.
-                            bytes += unsafe { self.fields.bytes_of(entry(*i)) };
-                            bytes <= self.block_bytes
-                        };
-                        range.clone().take_while(fits).count().max(1)
-                    }
-                };
-                let first = range.start;
-                range.start += count;
-                Some(self.block(entry(first), count))
-            }
-            Rest::Array(blocks) => {
-                let mut out = ByteWriter::new();
-                out.u8(self.partition as u8);
-                out.u8(Content::Array as u8);
-                blocks.write(self.block_bytes, &mut out).then(|| out.into_bytes())
-            }
-            Rest::Keys(array, keys) => {
-                let keys: Vec<usize> = keys.take(most).collect();
-                if keys.is_empty() {
-                    return None;
-                }
-                let memory = EntryMemory::zeroed(keys.len() * stride);
-                for (i, &key) in keys.iter().enumerate() {
-                    // SAFETY: the key is there, and there is a place for each.
-                    unsafe { array.write_entry(key, memory.start().add(i * stride)) };
-                }
-                Some(self.block(memory.start(), keys.len()))
-            }
-        }
-    }
-}
-
 impl Partial {
-    /// A partition as blocks of about a mebibyte, in the order of their entries. Each is for [`Partial::restore_block`].
-    pub fn blocks(&self, partition: usize) -> Blocks<'_> {
+    /// A partition as blocks of about a mebibyte, in the order of their entries. Each is for [`Partial::restore`].
+    pub fn blocks(&self, partition: usize) -> impl Iterator<Item = Vec<u8>> + use<'_> {
         self.blocks_of(partition, BLOCK_BYTES)
     }
 
     /// The same with blocks of another size.
-    pub fn blocks_of(&self, partition: usize, block_bytes: usize) -> Blocks<'_> {
-        let fields = EntryFields::new(self.layout());
-        let rest = match &self.form {
-            Form::Entries(_, entries) => {
-                Rest::Entries(entries, entries.starts[partition]..entries.starts[partition + 1])
-            }
-            Form::Array(array) => match array.blocks_of(partition) {
-                Some(blocks) => Rest::Array(blocks),
-                None => Rest::Keys(array, Box::new(array.keys_of(partition..partition + 1))),
-            },
-        };
-        Blocks { partial: self, fields, partition, block_bytes, rest }
+    pub fn blocks_of(&self, partition: usize, block_bytes: usize) -> impl Iterator<Item = Vec<u8>> + use<'_> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let (block, next) = self.block_at(partition, at, block_bytes)?;
+            at = next;
+            Some(block)
+        })
     }
 
-    /// One of the blocks of [`Partial::blocks_of`], and where the next one begins, for who cannot keep an iterator: the first
-    /// begins at 0.
+    /// One of the blocks of [`Partial::blocks_of`], and where the next one begins: the first begins at 0. It is for who cannot keep an
+    /// iterator.
     pub fn block_at(&self, partition: usize, at: usize, block_bytes: usize) -> Option<(Vec<u8>, usize)> {
-        let mut blocks = self.blocks_of(partition, block_bytes);
-        let Rest::Entries(_, range) = &mut blocks.rest else { return blocks.nth(at).map(|block| (block, at + 1)) };
-        let start = range.start;
-        range.start += at.min(range.len());
-        let block = blocks.next()?;
-        let Rest::Entries(_, range) = blocks.rest else { unreachable!("blocks of entries stay those") };
-        Some((block, range.start - start))
+        let fields = EntryFields::new(self.layout());
+        // So many entries are a block, if they are of one size.
+        let most = (block_bytes / self.layout().stride).max(1);
+        let mut out = ByteWriter::new();
+        out.u8(partition as u8);
+        let array = match &self.form {
+            Form::Entries(Entries { entries, .. }) => {
+                let range = self.starts[partition] + at..self.starts[partition + 1];
+                if range.is_empty() {
+                    return None;
+                }
+                let left = entries.range(range.clone()).map(<*mut u8>::cast_const);
+                let count = match fields.are_numbers() {
+                    true => range.len().min(most),
+                    // SAFETY: entries of the partial.
+                    false => unsafe { fields.fitting(left, block_bytes) },
+                };
+                out.u8(if self.is_distinct { Content::Distinct } else { Content::Entries } as u8);
+                // SAFETY: so many entries of the layout, whose strings the partial has.
+                unsafe { fields.write(entries.place(range.start), count, &mut out) };
+                return Some((out.into_bytes(), at + count));
+            }
+            Form::Array(array) => array,
+        };
+        if array.takes_less_as_runs(partition, self.len_of(&(partition..partition + 1))) {
+            out.u8(Content::Array as u8);
+            return array.write_runs(partition, at, block_bytes, &mut out).map(|next| (out.into_bytes(), next));
+        }
+        let (places, keys): (Vec<usize>, Vec<usize>) = array.keys_from(partition, at).take(most).unzip();
+        let memory = array.with_keys(keys.len(), keys.iter().copied());
+        out.u8(Content::Distinct as u8);
+        // SAFETY: so many entries of the layout, which are numbers.
+        unsafe { fields.write(memory.start(), keys.len(), &mut out) };
+        places.last().map(|last| (out.into_bytes(), last + 1))
     }
 
-    /// Writes a partition, for [`Partial::restore`].
-    pub fn save(&self, partition: usize, out: &mut ByteWriter) {
-        self.blocks(partition).for_each(|block| out.bytes(&block));
-        out.length(0);
-    }
-
-    /// The partial that has partitions as [`Partial::save`] has written them, each of them alone and in their order; of others
-    /// it has nothing. `types` are those of its columns. Its memory counts in `budget` as that of partials.
+    /// The partial that has the entries of blocks, which are those of partitions in their order; of others it has nothing. `types`
+    /// are those of its columns. Its memory counts in `budget` as that of partials.
     ///
     /// # Errors
     /// When the bytes are not what has been written.
-    pub fn restore<'a>(
+    pub fn restore(
         layout: &Arc<EntryLayout>,
         types: &OutputTypes,
         budget: &Arc<MemoryBudget>,
-        partitions: impl IntoIterator<Item = ByteReader<'a>>,
+        blocks: &[impl AsRef<[u8]>],
     ) -> Result<Partial, Damaged> {
-        let fields = EntryFields::shown(layout, types);
-        let mut blocks = Vec::new();
-        for mut partition in partitions {
-            loop {
-                match partition.bytes()? {
-                    [] => break,
-                    block => blocks.push(Block::of(&fields, block)?),
-                }
-            }
-            partition.end()?;
+        let fields = EntryFields::typed(layout, &types.keys, &types.outputs);
+        let blocks = blocks.iter().map(|block| Block::of(&fields, block.as_ref()));
+        let blocks: Vec<Block<'_>> = blocks.collect::<Result<_, _>>()?;
+        let are_in_order = blocks.is_sorted_by_key(|block| block.partition);
+        Damaged::unless(are_in_order, "blocks of a partial are not in the order of their partitions")?;
+        let starts = starts(|p| blocks.iter().filter(|block| block.partition == p).map(|block| block.count).sum());
+        let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
+        // SAFETY: there are no objects yet. From here on the end of the entries releases them.
+        let entries = unsafe { OwnedEntries::new(layout, memory, starts[PARTITIONS]) };
+        let mut all = Entries { entries, arena: Arena::default(), object_bytes: 0 };
+        let is_distinct = blocks.iter().all(|block| block.is_distinct);
+        let mut first = 0;
+        for mut block in blocks {
+            // SAFETY: there is a place for each entry of all blocks.
+            all.object_bytes += unsafe { block.read(&fields, all.entries.place(first), &mut all.arena)? };
+            first += block.count;
         }
-        of_blocks(layout, &fields, budget, blocks)
-    }
-
-    /// The partial that has the entries of blocks, which are those of partitions in their order.
-    ///
-    /// # Errors
-    /// As for [`Partial::restore`].
-    pub fn restore_blocks(
-        layout: &Arc<EntryLayout>,
-        types: &OutputTypes,
-        budget: &Arc<MemoryBudget>,
-        blocks: &[Vec<u8>],
-    ) -> Result<Partial, Damaged> {
-        let fields = EntryFields::shown(layout, types);
-        let blocks = blocks.iter().map(|block| Block::of(&fields, block)).collect::<Result<_, _>>()?;
-        of_blocks(layout, &fields, budget, blocks)
-    }
-
-    /// The partial that has the entries of one block.
-    ///
-    /// # Errors
-    /// As for [`Partial::restore`].
-    pub fn restore_block(
-        layout: &Arc<EntryLayout>,
-        types: &OutputTypes,
-        budget: &Arc<MemoryBudget>,
-        block: &[u8],
-    ) -> Result<Partial, Damaged> {
-        let fields = EntryFields::shown(layout, types);
-        of_blocks(layout, &fields, budget, vec![Block::of(&fields, block)?])
+        let partial = Partial::of_entries(all, starts, is_distinct);
+        check_order(&partial)?;
+        Ok(partial.counted(budget))
     }
 }
 
@@ -273,38 +176,6 @@ impl<'a> Block<'a> {
     }
 }
 
-fn of_blocks(
-    layout: &Arc<EntryLayout>,
-    fields: &EntryFields<'_>,
-    budget: &Arc<MemoryBudget>,
-    blocks: Vec<Block<'_>>,
-) -> Result<Partial, Damaged> {
-    if !blocks.is_sorted_by_key(|block| block.partition) {
-        return Err(Damaged("blocks of a partial are not in the order of their partitions".into()));
-    }
-    let count_of = |p: usize| blocks.iter().filter(|block| block.partition < p).map(|block| block.count).sum();
-    let starts: [usize; PARTITIONS + 1] = std::array::from_fn(count_of);
-    let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
-    let is_distinct = blocks.iter().all(|block| block.is_distinct);
-    let entries = Entries { memory, starts, arena: Arena::default(), object_bytes: 0, is_distinct };
-    // From here on its end releases the objects.
-    let mut partial = Partial { form: Form::Entries(Arc::clone(layout), Box::new(entries)), _charge: None };
-    if let Form::Entries(_, entries) = &mut partial.form {
-        let mut first = 0;
-        for mut block in blocks {
-            // SAFETY: there is a place for each entry of all blocks.
-            unsafe {
-                let place = entries.memory.start().add(first * layout.stride);
-                entries.object_bytes += block.read(fields, place, &mut entries.arena)?;
-            }
-            first += block.count;
-        }
-    }
-    check_order(&partial)?;
-    let charge = Charge::new(budget, MemoryClass::Partials, partial.bytes());
-    Ok(partial.charged(Some(charge)))
-}
-
 /// Checks that entries are in their partitions, and there in order (`sort.rs`).
 fn check_order(partial: &Partial) -> Result<(), Damaged> {
     let (layout, is_distinct) = (&**partial.layout(), partial.is_distinct());
@@ -326,10 +197,7 @@ fn check_order(partial: &Partial) -> Result<(), Damaged> {
             are_in_order(partial, |entry| partition_of(hash(entry)), hash, is_distinct)
         }
     };
-    match is_in_order {
-        true => Ok(()),
-        false => Err(Damaged("an entry of a partial is not where it belongs".into())),
-    }
+    Damaged::unless(is_in_order, "an entry of a partial is not where it belongs")
 }
 
 #[inline(always)]

@@ -1,16 +1,15 @@
 //! Several partials as one, for slices that stay open over many generations: each of those leaves a partial of its own, with
 //! an entry for every key that was met meanwhile.
 
-use super::{Entries, Form, Partial};
+use super::{Entries, Partial};
 use crate::arena::Arena;
 use crate::array::compact_arrays;
-use crate::budget::{Charge, MemoryBudget, MemoryClass};
+use crate::budget::MemoryBudget;
 use crate::entry;
-use crate::memory::EntryMemory;
-use crate::merge::{Copies, arrays_of_one_shape, merge_entries};
+use crate::memory::{EntryMemory, OwnedEntries};
+use crate::merge::{arrays_of_one_shape, merge_entries};
 use crate::object;
-use crate::partition::PARTITIONS;
-use millstream_abi::Accumulator;
+use crate::partition::{PARTITIONS, starts};
 use std::sync::Arc;
 
 impl Partial {
@@ -25,39 +24,26 @@ impl Partial {
         }
         let layout = Arc::clone(partials.first().expect("at least one partial").layout());
         // One partition after the other, so that what is sorted stays in the cache, and takes little memory.
-        let merged: Vec<(Vec<*const u8>, Copies)> = (0..PARTITIONS)
+        let merged: Vec<(Vec<*const u8>, OwnedEntries)> = (0..PARTITIONS)
             .map(|partition| {
                 let entries = partials.iter().flat_map(|partial| partial.entries_of(&(partition..partition + 1)));
                 // SAFETY: occupied entries of the layout, whose strings live in the partials.
                 unsafe { merge_entries(&layout, entries) }
             })
             .collect();
-        let mut starts = [0; PARTITIONS + 1];
-        for (partition, (rows, _)) in merged.iter().enumerate() {
-            starts[partition + 1] = starts[partition] + rows.len();
-        }
+        let starts = starts(|partition| merged[partition].0.len());
         let memory = EntryMemory::unwritten(starts[PARTITIONS] * layout.stride);
-        let mut places = Vec::with_capacity(starts[PARTITIONS]);
-        let mut object_bytes = 0;
-        for (i, &row) in merged.iter().flat_map(|(rows, _)| rows).enumerate() {
-            // SAFETY: there are as many places as rows; the copy counts its objects.
-            unsafe {
-                let place = memory.start().add(i * layout.stride);
-                place.copy_from_nonoverlapping(row, layout.stride);
-                object::retain(&layout, place);
-                object_bytes += object::bytes(&layout, place);
-                places.push(place);
-            }
-        }
-        let is_string = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
-        let of_accumulators = layout.accumulators.iter().filter(|(a, _)| is_string(*a)).map(|&(_, offset)| offset);
-        let strings: Vec<usize> = entry::string_keys(&layout).into_iter().chain(of_accumulators).collect();
+        // SAFETY: there are none yet.
+        let mut entries = unsafe { OwnedEntries::new(&layout, memory, 0) };
+        // SAFETY: entries of the layout; there are as many places as rows.
+        let copy = |&row: &*const u8| unsafe { entries.push(row) };
+        let copies: Vec<*mut u8> = merged.iter().flat_map(|(rows, _)| rows).map(copy).collect();
+        // SAFETY: entries of the layout.
+        let object_bytes = copies.iter().map(|&copy| unsafe { object::bytes(&layout, copy) }).sum();
         let mut arena = Arena::default();
         // SAFETY: the copies are ours; their strings live in the partials.
-        unsafe { entry::move_strings(&places, &strings, &mut arena) };
+        unsafe { entry::move_strings(&copies, &entry::strings(&layout), &mut arena) };
         drop(merged);
-        let entries = Entries { memory, starts, arena, object_bytes, is_distinct: true };
-        let charge = Charge::new(budget, MemoryClass::Partials, entries.bytes());
-        Partial { form: Form::Entries(layout, Box::new(entries)), _charge: Some(charge) }
+        Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true).counted(budget)
     }
 }

@@ -5,6 +5,7 @@ use super::{FIRST_CAPACITY, Table};
 use crate::accumulator;
 use crate::memory::EntryMemory;
 use crate::object;
+use crate::parts::Parts;
 
 /// Entries of the first chunk.
 const FIRST_CHUNK: usize = FIRST_CAPACITY;
@@ -91,12 +92,11 @@ impl Table {
         match self.log.take() {
             None => {
                 assert!(self.is_empty(), "entries are found where they are searched");
-                self.set_region(None);
-                self.set_places(1);
+                self.parts = Parts::new(self.layout.stride, 1, None);
                 self.log = Some(Box::new(EntryLog::new(self.layout.stride)));
             }
             Some(log) => {
-                self.set_capacity(FIRST_CAPACITY);
+                self.parts = Parts::new(self.layout.stride, FIRST_CAPACITY, None);
                 self.len = 0;
                 // SAFETY: the entries are this table's, so their strings are in its arena, and nobody else uses them.
                 log.entries().for_each(|entry| unsafe { self.merge_own(entry.cast_mut()) });

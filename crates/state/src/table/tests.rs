@@ -8,7 +8,7 @@ const ROUNDS: u64 = if cfg!(miri) { 3 } else { 150 };
 
 #[test]
 fn the_header_is_first() {
-    assert_eq!(std::mem::offset_of!(Table, header), 0);
+    assert_eq!(std::mem::offset_of!(Table, parts.header), 0);
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn growth_keeps_every_key_and_at_most_half_of_the_places() {
         unsafe { entry::write(inserted, layout.accumulators[0].1, key * 2) };
     }
     assert_eq!(table.len(), 1000);
-    assert_eq!(table.header.mask, 2047);
+    assert_eq!(table.parts.header.mask, 2047);
     assert_eq!(table.bytes(), 2048 * layout.stride);
     let mut found: Vec<(i64, i64)> = table
         .occupied()
@@ -134,8 +134,8 @@ impl Counts {
         for entry in self.table.occupied() {
             // SAFETY: an entry of the table.
             let key = unsafe { self.table.key_of(entry) };
-            let covered = key.and_then(|key| self.table.header.dense_entry(key, self.table.layout.stride));
-            assert_eq!(covered.is_some(), self.table.dense_memory.contains(entry), "{key:?}");
+            let covered = key.and_then(|key| self.table.parts.header.dense_entry(key, self.table.layout.stride));
+            assert_eq!(covered.is_some(), self.table.parts.is_dense(entry), "{key:?}");
             assert!(covered.is_none_or(|place| std::ptr::eq(place, entry)), "{key:?}");
         }
     }
@@ -201,18 +201,18 @@ fn a_drained_table_is_used_again_without_allocation() {
         counts.count(None);
     };
     fill(&mut counts);
-    let (hint, header, bytes) = (counts.table.hint(), counts.table.header, counts.table.bytes());
-    assert_eq!(hint, TableHint { keys: 5, range: Some((0, 1023)) });
+    let (hint, header, bytes) = (counts.table.hint(), counts.table.parts.header, counts.table.bytes());
+    assert_eq!(hint, TableHint { keys: 5, range: Some(KeyRange { first: 0, len: 1024 }) });
     counts.drain();
     fill(&mut counts);
-    assert_eq!((counts.table.header.entries, counts.table.header.dense), (header.entries, header.dense));
+    assert_eq!((counts.table.parts.header.entries, counts.table.parts.header.dense), (header.entries, header.dense));
     assert_eq!(counts.table.bytes(), bytes);
     counts.drain();
 
     let mut hinted = Counts::new(Phys::I64, hint);
-    let dense = hinted.table.header.dense;
+    let dense = hinted.table.parts.header.dense;
     fill(&mut hinted);
-    assert_eq!(hinted.table.header.dense, dense, "the hint was large enough");
+    assert_eq!(hinted.table.parts.header.dense, dense, "the hint was large enough");
     hinted.drain();
 
     counts.count(Some(3));
@@ -223,9 +223,9 @@ fn a_drained_table_is_used_again_without_allocation() {
 #[test]
 fn tables_without_permission_have_no_region() {
     let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
-    let hint = TableHint { keys: 3, range: Some((0, 100)) };
-    assert_eq!(Table::with_hint(Arc::clone(&layout), false, hint).region(), None);
-    assert_eq!(Table::with_hint(layout, true, hint).region(), Some(Region { first: 0, last: 100 }));
+    let hint = TableHint { keys: 3, range: Some(KeyRange { first: 0, len: 101 }) };
+    assert_eq!(Table::with_hint(Arc::clone(&layout), false, hint).parts.region(), None);
+    assert_eq!(Table::with_hint(layout, true, hint).parts.region(), hint.range);
     let two = Arc::new(EntryLayout::new(&[(Phys::I64, false), (Phys::I64, false)], &[]));
-    assert_eq!(Table::with_hint(two, true, hint).region(), None);
+    assert_eq!(Table::with_hint(two, true, hint).parts.region(), None);
 }

@@ -3,8 +3,7 @@
 use crate::input::{self, Row};
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
-use millstream_state::{MemoryBudget, MergeFault, OutputTypes, PARTITIONS, Partial, Table, merge, merge_blocks};
-use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_state::{BlockMerge, MemoryBudget, MergeFault, OutputTypes, PARTITIONS, Partial, Table, merge};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -33,26 +32,15 @@ fn partials(tables: &Tables, layout: &Arc<EntryLayout>) -> Vec<Arc<Partial>> {
     tables.iter().map(partial).collect()
 }
 
-fn saved(partial: &Partial, partition: usize) -> Vec<u8> {
-    let mut out = ByteWriter::new();
-    partial.save(partition, &mut out);
-    out.into_bytes()
-}
-
-fn restored(
-    layout: &Arc<EntryLayout>,
-    types: &OutputTypes,
-    budget: &Arc<MemoryBudget>,
-    partitions: &[Vec<u8>],
-) -> Result<Partial, Damaged> {
-    Partial::restore(layout, types, budget, partitions.iter().map(|bytes| ByteReader::new(bytes)))
+fn saved(partial: &Partial, partition: usize) -> Vec<Vec<u8>> {
+    partial.blocks(partition).collect()
 }
 
 /// The partial after it was written and read.
 pub fn round_trip(partial: &Partial, types: &OutputTypes) -> Partial {
     let budget = MemoryBudget::new(1 << 30);
-    let bytes: Vec<_> = (0..PARTITIONS).map(|partition| saved(partial, partition)).collect();
-    let restored = restored(partial.layout(), types, &budget, &bytes).unwrap();
+    let blocks: Vec<_> = (0..PARTITIONS).flat_map(|partition| saved(partial, partition)).collect();
+    let restored = Partial::restore(partial.layout(), types, &budget, &blocks).unwrap();
     assert_eq!((restored.len(), restored.is_distinct()), (partial.len(), partial.is_distinct() || partial.is_empty()));
     assert_eq!(budget.used(), restored.bytes() as u64, "what is read counts");
     restored
@@ -68,14 +56,10 @@ fn columns(partials: &[Arc<Partial>], partitions: std::ops::Range<usize>, types:
 fn columns_of_blocks(partials: &[Arc<Partial>], types: &OutputTypes, bytes: usize) -> Vec<Vec<ArrayRef>> {
     let layout = Arc::clone(partials[0].layout());
     let budget = MemoryBudget::new(1 << 30);
-    let block = |block: Vec<u8>| Partial::restore_block(&layout, types, &budget, &block).map_err(MergeFault::from);
+    let block = |block: Vec<u8>| Partial::restore(&layout, types, &budget, &[block]).map_err(MergeFault::from);
     let sources = partials.iter().map(|p| (0..PARTITIONS).flat_map(move |i| p.blocks_of(i, bytes)).map(block));
-    let mut pieces = Vec::new();
-    let deliver = |merged: millstream_state::Merged| {
-        pieces.push(merged.columns(0..merged.len(), types, &[]));
-        Ok::<(), MergeFault>(())
-    };
-    merge_blocks(&layout, usize::MAX, sources, deliver).unwrap();
+    let pieces = BlockMerge::new(&layout, usize::MAX, sources).map(Result::unwrap);
+    let pieces = pieces.map(|merged| merged.columns(0..merged.len(), types, &[])).collect();
     assert_eq!(budget.used(), 0, "no block is kept");
     pieces
 }
@@ -96,7 +80,7 @@ proptest! {
             for partition in [0, 5, PARTITIONS - 1] {
                 let budget = MemoryBudget::new(1 << 30);
                 let alone = |partial: &Arc<Partial>| {
-                    Arc::new(self::restored(&layout, &types, &budget, &[saved(partial, partition)]).unwrap())
+                    Arc::new(Partial::restore(&layout, &types, &budget, &saved(partial, partition)).unwrap())
                 };
                 let alone: Vec<_> = original.iter().map(alone).collect();
                 prop_assert_eq!(alone[0].len(), original[0].len_of(&(partition..partition + 1)));
@@ -138,16 +122,18 @@ proptest! {
         let sound = round_trip(partial, &types);
         let sound = Arc::new(sound);
         let Some(partition) = (0..PARTITIONS).find(|&p| partial.len_of(&(p..p + 1)) > 0) else { return Ok(()) };
-        let bytes = saved(partial, partition);
+        let blocks = saved(partial, partition);
+        prop_assert_eq!(blocks.len(), 1);
+        let bytes = &blocks[0];
         for cut in cuts {
-            let cut = bytes[..cut.index(bytes.len())].to_vec();
-            prop_assert!(restored(&layout, &types, &budget, &[cut]).is_err());
+            let cut = &bytes[..cut.index(bytes.len())];
+            prop_assert!(Partial::restore(&layout, &types, &budget, &[cut]).is_err());
         }
         for (at, bit) in flips {
             let mut bytes = bytes.clone();
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
-            if let Ok(partial) = restored(&layout, &types, &budget, &[bytes]) {
+            if let Ok(partial) = Partial::restore(&layout, &types, &budget, &[bytes]) {
                 let all = [Arc::new(partial), Arc::clone(&sound)];
                 for column in columns(&all, 0..PARTITIONS, &types) {
                     prop_assert!(column.to_data().validate_full().is_ok());
@@ -166,11 +152,11 @@ fn partitions_and_blocks_have_their_order() {
     let row = |n| Row { key: (None, n), place: 0, number: Some(n), double: None, text: None };
     let rows: Vec<Row> = (0..500).map(row).collect();
     let partial = input::table_of(&rows, &components).seal();
-    let partitions: Vec<_> = [3, 2].map(|partition| saved(&partial, partition)).into();
-    assert!(restored(&layout, &types, &budget, &partitions).is_err());
+    let partitions = [3, 2].map(|partition| saved(&partial, partition)).concat();
+    assert!(Partial::restore(&layout, &types, &budget, &partitions).is_err());
     let blocks: Vec<_> = partial.blocks_of(3, 100).collect();
     assert!(blocks.len() > 4);
-    let block = |block: &Vec<u8>| Partial::restore_block(&layout, &types, &budget, block).map_err(MergeFault::from);
+    let block = |block: &Vec<u8>| Partial::restore(&layout, &types, &budget, &[block]).map_err(MergeFault::from);
     let mut reader = blocks.iter().rev().map(block);
     let (mut one_by_one, mut at) = (Vec::new(), 0);
     while let Some((block, next)) = partial.block_at(3, at, 100) {
@@ -181,8 +167,8 @@ fn partitions_and_blocks_have_their_order() {
     // Of all blocks of a partition two are in memory at a time.
     let two: usize = blocks.iter().map(|b| block(b).unwrap().bytes()).max().unwrap() * 2;
     for (most, fits) in [(two, true), (two / 4, false)] {
-        let merged = merge_blocks(&layout, most, [blocks.iter().map(block)], |_| Ok::<(), MergeFault>(()));
+        let merged = BlockMerge::new(&layout, most, [blocks.iter().map(block)]).collect::<Result<Vec<_>, _>>();
         assert!(if fits { merged.is_ok() } else { matches!(merged, Err(MergeFault::TooLarge(_))) });
     }
-    assert!(merge_blocks(&layout, usize::MAX, [&mut reader], |_| Ok::<(), MergeFault>(())).is_err());
+    assert!(BlockMerge::new(&layout, usize::MAX, [&mut reader]).any(|piece| piece.is_err()));
 }

@@ -117,14 +117,14 @@ struct Hashing<T> {
     result: Vec<u8>,
 }
 
-impl<T: Update + FixedOutput> Hashing<T> {
-    fn add(&mut self, data: &[u8]) {
+impl<T: Update + FixedOutput + Send> DigestContext for Hashing<T> {
+    fn update(&mut self, data: &[u8]) {
         if let Some(state) = &mut self.state {
             state.update(data);
         }
     }
 
-    fn end(&mut self) -> object_store::Result<&[u8]> {
+    fn finish(&mut self) -> object_store::Result<&[u8]> {
         if let Some(state) = self.state.take() {
             self.result = state.finalize_fixed().to_vec();
         }
@@ -132,23 +132,13 @@ impl<T: Update + FixedOutput> Hashing<T> {
     }
 }
 
-impl<T: Update + FixedOutput + Send> DigestContext for Hashing<T> {
-    fn update(&mut self, data: &[u8]) {
-        self.add(data);
-    }
-
-    fn finish(&mut self) -> object_store::Result<&[u8]> {
-        self.end()
-    }
-}
-
 impl<T: Update + FixedOutput + Send> HmacContext for Hashing<T> {
     fn update(&mut self, data: &[u8]) {
-        self.add(data);
+        DigestContext::update(self, data);
     }
 
     fn finish(&mut self) -> object_store::Result<&[u8]> {
-        self.end()
+        DigestContext::finish(self)
     }
 }
 

@@ -152,7 +152,7 @@ impl Stored {
     pub(crate) fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
         let blocks = self.partitions[range].iter().flatten().map(|blob| self.blob(blob));
         let blocks: Vec<Vec<u8>> = blocks.collect::<Result<_, _>>()?;
-        let partial = Partial::restore_blocks(&tables.layout, &tables.types, &tables.budget, &blocks);
+        let partial = Partial::restore(&tables.layout, &tables.types, &tables.budget, &blocks);
         partial.map_err(|what| self.failed(&what))
     }
 
@@ -215,7 +215,7 @@ impl Iterator for StoredBlocks {
         self.read_ahead();
         let restore = |block: Vec<u8>| {
             let OpenTables { layout, types, budget, .. } = &*self.tables;
-            let restored = Partial::restore_block(layout, types, budget, &block);
+            let restored = Partial::restore(layout, types, budget, &[block]);
             restored.map_err(|what| self.table.failed(&what))
         };
         Some(self.table.finish(pending).and_then(restore))

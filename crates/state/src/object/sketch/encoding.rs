@@ -50,9 +50,8 @@ impl Cardinality {
                 let count = 1usize << PRECISION;
                 let register = |i: usize| words[i / REGISTERS_OF_A_WORD] >> (i % REGISTERS_OF_A_WORD * 6) & 63;
                 let beyond = (count..WORDS * REGISTERS_OF_A_WORD).any(|i| register(i) != 0);
-                if beyond || words.iter().any(|word| word >> (REGISTERS_OF_A_WORD * 6) != 0) {
-                    return Err(Damaged("a sketch has more registers than it should".into()));
-                }
+                let is_right = !beyond && words.iter().all(|word| word >> (REGISTERS_OF_A_WORD * 6) == 0);
+                Damaged::unless(is_right, "a sketch has more registers than it should")?;
                 let zeros = (0..count).filter(|&i| register(i) == 0).count();
                 fields["registers"] = json!({ "buf": words, "count": count, "zeros": zeros });
             }
@@ -82,10 +81,8 @@ fn read_codes(from: &mut ByteReader<'_>) -> Result<Vec<u32>, Damaged> {
             break;
         }
     }
-    match shift {
-        0 => Ok(codes),
-        _ => Err(Damaged("a code of a sketch does not end".into())),
-    }
+    Damaged::unless(shift == 0, "a code of a sketch does not end")?;
+    Ok(codes)
 }
 
 /// What [`read_codes`] reads.
@@ -136,9 +133,8 @@ impl Quantiles {
         let (positive, negative) = (Buckets::read(from)?, Buckets::read(from)?);
         let finite = zeros.saturating_add(positive.count).saturating_add(negative.count);
         let all = [infinities[0], infinities[1], nans].into_iter().fold(finite, u64::saturating_add);
-        if all > MOST_VALUES || !min.is_finite() || !max.is_finite() || min > max {
-            return Err(Damaged("a sketch of numbers has none, or too many".into()));
-        }
+        let is_right = all <= MOST_VALUES && min.is_finite() && max.is_finite() && min <= max;
+        Damaged::unless(is_right, "a sketch of numbers has none, or too many")?;
         if finite > 0 {
             let mut fields = fields_of(&sketch.finite);
             (fields["min"], fields["max"], fields["zero_count"]) = (json!(min), json!(max), json!(zeros));

@@ -1,0 +1,88 @@
+//! The two parts in which tables have their entries: a hash part, and a dense region, which is an array for integer keys.
+
+use crate::memory::EntryMemory;
+use millstream_abi::{KeyRange, TableHeader};
+
+/// Entries that a header shows to generated code.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// First, so that a pointer to the header is one to whatever begins with the parts.
+    pub(crate) header: TableHeader,
+    /// Bytes of an entry.
+    stride: usize,
+    /// The hash part.
+    memory: EntryMemory,
+    dense_memory: EntryMemory,
+}
+
+impl Parts {
+    /// A hash part of so many places, a power of two, and perhaps a region; all empty.
+    pub(crate) fn new(stride: usize, places: usize, region: Option<KeyRange>) -> Parts {
+        let KeyRange { first, len } = region.unwrap_or(KeyRange { first: 0, len: 0 });
+        let (memory, dense_memory) = (EntryMemory::zeroed(places * stride), EntryMemory::zeroed(len as usize * stride));
+        let header = TableHeader {
+            entries: memory.start(),
+            mask: places as u64 - 1,
+            dense: dense_memory.start(),
+            dense_first: first,
+            dense_len: len,
+        };
+        Parts { header, stride, memory, dense_memory }
+    }
+
+    /// Gives the hash part new memory of so many places, all empty, and returns the old one.
+    pub(crate) fn set_places(&mut self, places: usize) -> EntryMemory {
+        let old = std::mem::replace(&mut self.memory, EntryMemory::zeroed(places * self.stride));
+        (self.header.entries, self.header.mask) = (self.memory.start(), places as u64 - 1);
+        old
+    }
+
+    /// Number of places of the hash part.
+    pub(crate) fn hashed_places(&self) -> usize {
+        self.header.mask as usize + 1
+    }
+
+    /// Number of all places.
+    pub(crate) fn places(&self) -> usize {
+        self.hashed_places() + self.header.dense_len as usize
+    }
+
+    /// The keys of the region.
+    pub(crate) fn region(&self) -> Option<KeyRange> {
+        let TableHeader { dense_first: first, dense_len: len, .. } = self.header;
+        (len > 0).then_some(KeyRange { first, len })
+    }
+
+    /// Entry number `place` of the hash part.
+    pub(crate) fn entry(&self, place: usize) -> *mut u8 {
+        debug_assert!(place as u64 <= self.header.mask);
+        // SAFETY: the hash part has `mask + 1` entries.
+        unsafe { self.header.entries.add(place * self.stride) }
+    }
+
+    /// The entries of the hash part, also empty ones.
+    pub(crate) fn hashed(&self) -> impl Iterator<Item = *mut u8> + use<> {
+        let (first, stride) = (self.header.entries, self.stride);
+        // SAFETY: the part is as large as the header says.
+        (0..self.hashed_places()).map(move |i| unsafe { first.add(i * stride) })
+    }
+
+    /// All entries, also empty ones.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = *mut u8> + use<> {
+        let (first, stride) = (self.header.dense, self.stride);
+        // SAFETY: as above.
+        let dense = (0..self.header.dense_len as usize).map(move |i| unsafe { first.add(i * stride) });
+        self.hashed().chain(dense)
+    }
+
+    /// Whether an entry is in the region.
+    pub(crate) fn is_dense(&self, entry: *const u8) -> bool {
+        self.dense_memory.contains(entry)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.bytes() + self.dense_memory.bytes()
+    }
+}
