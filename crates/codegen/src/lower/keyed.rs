@@ -72,7 +72,7 @@ impl ByKey<'_> {
     /// The keys, and the update of the aggregates of slots, if there are any, over the columns of the first input.
     pub(super) fn keys_and_slots(&self) -> KeyedPrograms {
         let (name, schema) = (format!("aggregates of operator {}", self.index), &self.operator.inputs[0].schema);
-        let slots = self.operator.kind.aggregates().map(|aggregates| lower_slots(&name, schema, aggregates));
+        let slots = self.operator.kind.keyed().aggregates().map(|aggregates| lower_slots(&name, schema, aggregates));
         Ok(Keyed { slots: slots.transpose()?.map(Arc::new), ..self.keys()? })
     }
 
@@ -80,7 +80,7 @@ impl ByKey<'_> {
     pub(super) fn keys_and_condition(&self) -> KeyedPrograms {
         let both = self.operator.inputs.iter().flat_map(|i| i.schema.fields.iter().cloned()).collect();
         let (name, schema) = (format!("condition of operator {}", self.index), Schema::new(both));
-        let residual = self.operator.kind.residual().map(|residual| lower_condition(&name, &schema, residual));
+        let residual = self.operator.kind.keyed().residual().map(|residual| lower_condition(&name, &schema, residual));
         Ok(Keyed { residual: residual.transpose()?.map(Arc::new), ..self.keys()? })
     }
 }

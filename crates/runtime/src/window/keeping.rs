@@ -8,7 +8,6 @@ use crate::durable::blobs::damaged;
 use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
-use crate::station::Consequences;
 use crate::station::progress::Forward;
 use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{AggregationState, BlobRef, Damaged, SpillWriter, TableState};
@@ -92,20 +91,10 @@ impl WindowStation {
         Ok(())
     }
 
-    /// Spills frozen tables.
-    pub(super) fn spill_tables(&self, enough: u64) -> Result<usize, Diagnostic> {
-        self.spill_all(self.windows.tables.frozen(), enough)
-    }
-
-    /// Spills slices of overlapping windows of which some have been fired.
-    pub(super) fn spill_slices(&self, enough: u64, consequences: &mut Consequences) -> Result<usize, Diagnostic> {
-        self.spill_all(self.slices_to_spill(consequences), enough)
-    }
-
     /// Spills tables, those of the latest windows first, until there are at most so many bytes of state; how many.
-    fn spill_all(&self, tables: FrozenByNumber, enough: u64) -> Result<usize, Diagnostic> {
+    pub(super) fn spill_all(&self, tables: FrozenByNumber, enough: u64) -> Result<usize, Diagnostic> {
         let spilling = &self.host.spilling;
-        let mut tables = tables.into_values().rev().flatten().filter(|table| !table.is_stored()).peekable();
+        let mut tables = tables.into_values().rev().flatten().filter(|table| table.stored().is_none()).peekable();
         let most = FILE_BYTES.min(self.host.flow.budget.limit() / 16);
         let mut spilled = 0;
         while tables.peek().is_some() && !spilling.has_at_most(enough) {
@@ -170,8 +159,8 @@ fn compacted(open: &OpenTables, mut tables: FrozenByNumber) -> Result<FrozenByNu
     for (&id, tables) in &mut tables {
         let mut tiers: BTreeMap<u32, Vec<Arc<Frozen>>> = BTreeMap::new();
         // What is not in memory stays as it is.
-        for table in tables.iter().filter(|table| !table.is_stored()) {
-            tiers.entry(table.len().max(1).ilog2() / 2).or_default().push(Arc::clone(table));
+        for table in tables.iter().filter(|table| table.stored().is_none()) {
+            tiers.entry(table.entries.max(1).ilog2() / 2).or_default().push(Arc::clone(table));
         }
         for tier in tiers.into_values().filter(|tier| tier.len() >= TIER) {
             let partials = tier.iter().map(|table| table.partial(open)).collect::<Result<Vec<_>, _>>()?;
@@ -207,7 +196,7 @@ fn write_table(table: &Frozen, open: &OpenTables, into: &mut Gathering) -> Resul
     let (entries, partitions) = match table.stored() {
         Some(stored) => {
             let mut copied = |partition| stored.blocks(partition).map(|block| into.write(&block?)).collect();
-            (table.len(), (0..PARTITIONS).map(&mut copied).collect::<Result<_, _>>()?)
+            (table.entries, (0..PARTITIONS).map(&mut copied).collect::<Result<_, _>>()?)
         }
         None => {
             let partial = table.partial(open)?;

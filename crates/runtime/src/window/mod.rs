@@ -227,8 +227,10 @@ impl Station for WindowStation {
                 self.windows.tables.forget_free();
                 0
             }
-            Spillable::Tables => self.spill_tables(enough)?,
-            Spillable::Slices if self.host.spilling.is_short() => self.spill_slices(enough, &mut consequences)?,
+            Spillable::Tables => self.spill_all(self.windows.tables.frozen(), enough)?,
+            Spillable::Slices if self.host.spilling.is_short() => {
+                self.spill_all(self.slices_to_spill(&mut consequences), enough)?
+            }
             Spillable::Slices | Spillable::Rows | Spillable::States => 0,
         };
         Ok((spilled, consequences))

@@ -48,7 +48,7 @@ pub(crate) struct OverlappingWindows {
     pub(super) under_way: AtomicUsize,
     /// What the inputs have brought, while not all windows that it completes have been fired. Locked within the
     /// aggregation's progress.
-    held: Mutex<Option<Forward>>,
+    pub(super) held: Mutex<Option<Forward>>,
 }
 
 /// Tables of slices of which some windows have been fired, by number.
@@ -74,7 +74,7 @@ impl SweptTables {
 
     /// Whether one of them is in files only.
     pub(super) fn is_any_stored(&self) -> bool {
-        self.tables.values().flatten().any(|table| table.is_stored())
+        self.tables.values().flatten().any(|table| table.stored().is_some())
     }
 
     /// Bytes in files of those that have not entered a combiner, if `tables` have not.
@@ -158,16 +158,6 @@ impl OverlappingWindows {
             true => Err(()),
             false => Ok(held.take()),
         }
-    }
-
-    /// Acts on the rest of what the inputs have brought later.
-    pub(crate) fn hold(&self, forward: Forward) {
-        *self.held.lock() = Some(forward);
-    }
-
-    /// A window has been delivered.
-    pub(crate) fn window_delivered(&self) {
-        self.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Whether windows that were held back can be fired now. Who delivers a window asks after it has said so, who holds windows back

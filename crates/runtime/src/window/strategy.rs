@@ -146,7 +146,7 @@ impl Strategy {
     fn estimated(&self, fired: &Fired, rows: f64) -> Option<Filled> {
         let Fired { slices, own, appended, private, shared } = *fired;
         match (own, appended, shared) {
-            _ if self.appending.counts_rows() => None,
+            _ if self.appending.count.is_some() => None,
             (1.., 0, 0) => {
                 let fired = Filled { slices, tables: own as f64, rows, keys: private as f64 };
                 Some(self.appending.note_aggregated(fired))
@@ -177,7 +177,7 @@ impl Strategy {
             Kind::Shared if self.merge == MergeStrategy::Auto => looked_at(false).map(|shared| self.unshared(shared)),
             Kind::Shared | Kind::Array => None,
         };
-        filled.into_iter().for_each(|table| self.appending.note_sealed(table));
+        filled.into_iter().for_each(|table| self.appending.sealed.lock().add(table));
     }
 
     /// All tables of so many slices were sealed, while so many bytes of memory are left; says what was seen if that changes

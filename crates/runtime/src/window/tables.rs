@@ -124,7 +124,7 @@ impl Taken {
             Taken::Own(table) => table.len(),
             Taken::Shared(table) => table.len(),
             Taken::Array(table) => table.shape().range().len as usize,
-            Taken::Frozen(table) => table.len(),
+            Taken::Frozen(table) => table.entries,
         }
     }
 
@@ -142,7 +142,7 @@ impl Taken {
             Taken::Own(table) => table.is_empty(),
             Taken::Shared(table) => table.len() == 0,
             Taken::Array(table) => table.is_empty(),
-            Taken::Frozen(table) => table.len() == 0,
+            Taken::Frozen(table) => table.entries == 0,
         }
     }
 }

@@ -49,7 +49,7 @@ impl WindowStation {
             false => true,
         };
         if let Some(overlap) = windows.overlap.as_ref().filter(|_| !is_all) {
-            overlap.hold(forward);
+            *overlap.held.lock() = Some(forward);
             return true;
         }
         if let Some(generation) = progress.reached_cut() {
@@ -60,7 +60,8 @@ impl WindowStation {
         progress.units += 1;
         drop(progress);
         if forward.cut.is_some() && self.host.spilling.is_eager() {
-            let spilled = self.spill_tables(0).and_then(|_| self.spill_slices(0, consequences));
+            let tables = self.spill_all(windows.tables.frozen(), 0);
+            let spilled = tables.and_then(|_| self.spill_all(self.slices_to_spill(consequences), 0));
             consequences.note(spilled);
         }
         let Forward { watermark, cut, end } = forward;
@@ -337,7 +338,9 @@ impl WindowStation {
     pub(super) fn window_delivered(&self, firing: &Firing) {
         if firing.undelivered.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.stats.delay.record(firing.completed.elapsed());
-            self.windows.overlap.iter().for_each(OverlappingWindows::window_delivered);
+            if let Some(overlap) = &self.windows.overlap {
+                overlap.under_way.fetch_sub(1, Ordering::SeqCst);
+            }
         }
     }
 }

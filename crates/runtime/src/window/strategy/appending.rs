@@ -39,9 +39,9 @@ pub(crate) struct Appending {
     pub(super) policy: Policy,
     is_on: AtomicBool,
     /// The component that counts all rows.
-    count: Option<usize>,
+    pub(super) count: Option<usize>,
     /// Tables that have been sealed since the last judgement, of which rows and keys are known.
-    sealed: Mutex<Filled>,
+    pub(super) sealed: Mutex<Filled>,
     /// Tables that aggregate, of the last slices, where rows are not counted.
     aggregated: Mutex<Filled>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    fn add(&mut self, other: Filled) {
+    pub(super) fn add(&mut self, other: Filled) {
         self.slices += other.slices;
         self.tables += other.tables;
         self.rows += other.rows;
@@ -101,14 +101,9 @@ impl Appending {
         matches!(&self.policy, Policy::Random(dice) if dice.below(8) == 0)
     }
 
-    /// Whether the rows of all tables are known when they are sealed.
-    pub(super) fn counts_rows(&self) -> bool {
-        self.count.is_some()
-    }
-
     /// Rows and keys of a sealed table; `None` if they are not known, or not asked for.
     pub(super) fn look_at(&self, partial: &Partial, appended: bool) -> Option<Filled> {
-        if !self.policy.is_chosen() || !(appended || self.counts_rows()) {
+        if !self.policy.is_chosen() || !(appended || self.count.is_some()) {
             return None;
         }
         let all = 0..PARTITIONS;
@@ -117,11 +112,6 @@ impl Appending {
             None => partial.len() as u64,
         };
         Some(Filled { slices: 0.0, tables: 1.0, rows: rows as f64, keys: partial.keys_of(&all) as f64 })
-    }
-
-    /// A table was sealed.
-    pub(super) fn note_sealed(&self, table: Filled) {
-        self.sealed.lock().add(table);
     }
 
     /// All tables of so many slices have been sealed. Gives those since the last time, if they are enough to be judged.

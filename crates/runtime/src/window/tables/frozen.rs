@@ -21,7 +21,8 @@ pub(crate) struct Frozen {
     /// Of its rows.
     pub(super) generation: Generation,
     pub(super) kind: Kind,
-    entries: usize,
+    /// Most entries that it may have.
+    pub(crate) entries: usize,
     form: Mutex<Form>,
     /// Where it is kept by checkpoints.
     pub(crate) kept: OnceLock<TableState>,
@@ -83,16 +84,6 @@ impl Frozen {
             Taken::Frozen(table) => table,
             table => Arc::new(Frozen::new(table, OLD)),
         }
-    }
-
-    /// Number of entries when it was taken.
-    pub(crate) fn len(&self) -> usize {
-        self.entries
-    }
-
-    /// Whether its contents are in files only.
-    pub(crate) fn is_stored(&self) -> bool {
-        matches!(*self.form.lock(), Form::Stored(_))
     }
 
     /// Its contents, if they are in files only.
