@@ -94,9 +94,7 @@ pub fn lower_pipeline(
             FlatMap::Lookup(Lookup { table, keys, residual, .. }) => {
                 lookup::probe(index, (*table, &plan.lookups[*table]), keys, residual.as_ref(), &after)?
             }
-            FlatMap::Windows(_) | FlatMap::Repeat(_) | FlatMap::Unnest(_) => {
-                FlatMapped { probe: None, residual: None }
-            }
+            FlatMap::Windows(_) | FlatMap::Repeat(_) | FlatMap::Unnest(_) => FlatMapped { probe: None, residual: None },
         });
         after.fields.extend(flat_map.appended(&plan.lookups));
         stages.push(lowering.flat_map(&name, flat_map)?);

@@ -168,3 +168,42 @@ impl Appending {
         Some(Decision::new(format!("{rows:.0} rows of a table had {keys:.0} keys"), decided))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_abi::{ObjectKind, Phys};
+
+    fn layout(accumulator: Accumulator) -> EntryLayout {
+        EntryLayout::new(&[(Phys::I64, false)], &[accumulator])
+    }
+
+    #[test]
+    fn only_what_is_possible_is_done() {
+        let counts = layout(Accumulator::Count);
+        let lists = layout(Accumulator::Object(ObjectKind::Bag, Phys::I64));
+        let all = EntryLayout::new(&[], &[Accumulator::Count]);
+        let of = |pre_aggregation, layout| {
+            let adaptivity = Adaptivity { pre_aggregation, ..Adaptivity::default() };
+            let appending = Appending::new(&adaptivity, layout, None);
+            (appending.policy.is_chosen(), appending.begins(), appending.ceases())
+        };
+        use When::{Always, Auto, Never};
+        let kinds = [&counts, &lists, &all];
+        assert_eq!(kinds.map(|k| of(Auto, k)), [(true, false, false), (false, false, false), (false, false, false)]);
+        assert_eq!(kinds.map(|k| of(Never, k)), [(false, true, false), (false, true, false), (false, false, false)]);
+        assert_eq!(kinds.map(|k| of(Always, k)), [(false, false, false); 3]);
+    }
+
+    #[test]
+    fn chance_decides_where_nothing_is_set() {
+        let adaptivity = Adaptivity { chaos_seed: Some(1), ..Adaptivity::default() };
+        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count), None);
+        assert!((0..100).any(|_| appending.begins()) && (0..100).any(|_| !appending.begins()));
+        assert!((0..100).any(|_| appending.ceases()) && (0..100).any(|_| !appending.ceases()));
+        assert!(!appending.policy.is_chosen());
+        let set = Adaptivity { pre_aggregation: When::Always, ..adaptivity };
+        let appending = Appending::new(&set, &layout(Accumulator::Count), None);
+        assert!((0..100).all(|_| !appending.begins() && !appending.ceases()));
+    }
+}
