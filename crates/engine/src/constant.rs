@@ -68,7 +68,7 @@ fn value_of(array: &dyn Array, data_type: &DataType) -> Option<Value> {
             Value::Int(data.buffer::<i32>(0)[0].into())
         }
         DataType::BigInt | DataType::Timestamp(_) | DataType::TimestampLtz(_) | DataType::IntervalMilli => {
-            Value::Int(data.buffer::<i64>(0)[0].into())
+            Value::Int(data.buffer::<i64>(0)[0])
         }
         DataType::Float => Value::Float(array.as_primitive::<Float32Type>().value(0).into()),
         DataType::Double => Value::Float(array.as_primitive::<Float64Type>().value(0)),

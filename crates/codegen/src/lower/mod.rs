@@ -55,13 +55,13 @@ use millstream_plan::pipeline::{FlatMap, Lookup, Operator, PipelineEnd, Pipeline
 use millstream_types::{Diagnostic, Field, Place, Schema, code};
 use std::sync::Arc;
 
+/// The stages of a pipeline, and the programs of its flat maps.
+type LoweredPipeline = (Vec<Lowered>, Vec<FlatMapped<Arc<Lowered>>>);
+
 /// Lowers pipeline `index` of a plan to its stages, one program more than it has flat maps, and the programs of these. Each
 /// stage but the last emits the columns before a flat map, followed by the flat map's arguments; the next one starts with the
 /// columns after it.
-pub fn lower_pipeline(
-    plan: &QueryPlan,
-    index: usize,
-) -> Result<(Vec<Lowered>, Vec<FlatMapped<Arc<Lowered>>>), Diagnostic> {
+pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<LoweredPipeline, Diagnostic> {
     let pipeline = &plan.pipelines[index];
     let count = pipeline.operators.iter().filter(|o| matches!(o, Operator::FlatMap(_))).count() + 1;
     let name = |stage: usize| match count {

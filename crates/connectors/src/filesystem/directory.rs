@@ -172,7 +172,7 @@ impl PartDirectory {
             let Some(name) = name.to_str() else { continue };
             let (is_hidden, plain) = name.strip_prefix('.').map_or((false, name), |plain| (true, plain));
             if span_of(plain, job).is_some_and(|span| is_hidden || span >= checkpoint) {
-                fs::remove_file(entry.path()).map_err(|e| write_error(&entry.path(), &e))?;
+                fs::remove_file(entry.path()).map_err(|e| write_error(entry.path(), &e))?;
             }
         }
         Ok(())

@@ -180,7 +180,7 @@ impl TopicExtent {
 fn no_committed(partition: &Partition) -> Diagnostic {
     let message = format!("the group has committed no offset of {partition}");
     Diagnostic::new(code::READ_FAILED, message)
-        .at(whole(&partition.to_string()))
+        .at(whole(partition.to_string()))
         .advise("set 'properties.auto.offset.reset' to 'earliest' or 'latest', or another 'scan.startup.mode'")
 }
 

@@ -27,6 +27,9 @@ pub(crate) enum Handed {
     Part(Part),
 }
 
+/// What was restored, and its files.
+type WithFiles = (Weak<dyn Any + Send + Sync>, BTreeSet<Arc<str>>);
+
 /// The checkpoints of a running query.
 pub(crate) struct Checkpointing {
     pub(crate) config: CheckpointConfig,
@@ -34,8 +37,8 @@ pub(crate) struct Checkpointing {
     parts: Mutex<Option<Sender<Message>>>,
     /// For the checkpointing thread, until that has it.
     receiver: Mutex<Option<Receiver<Message>>>,
-    /// What was restored, with its files: as long as somebody may read it they stay, whichever checkpoints name them.
-    pub(super) restored: Mutex<Vec<(Weak<dyn Any + Send + Sync>, BTreeSet<Arc<str>>)>>,
+    /// As long as somebody may read it its files stay, whichever checkpoints name them.
+    pub(super) restored: Mutex<Vec<WithFiles>>,
 }
 
 struct Schedule {

@@ -64,8 +64,8 @@ struct Late {
 #[derive(Debug)]
 enum Method {
     Recompute,
-    Subtract(Running),
-    TwoStacks(Stacks),
+    Subtract(Box<Running>),
+    TwoStacks(Box<Stacks>),
 }
 
 impl Combiner {
@@ -273,9 +273,9 @@ impl Method {
             Combination::Subtract => {
                 let invertible = layout.accumulators.iter().all(|(a, _)| a.is_invertible());
                 assert!(invertible, "only what is invertible can be subtracted");
-                Method::Subtract(Running::new(layout))
+                Method::Subtract(Box::new(Running::new(layout)))
             }
-            Combination::TwoStacks => Method::TwoStacks(Stacks::new(Arc::clone(layout))),
+            Combination::TwoStacks => Method::TwoStacks(Box::new(Stacks::new(Arc::clone(layout)))),
         }
     }
 
