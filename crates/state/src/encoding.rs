@@ -93,6 +93,7 @@ impl<'a> EntryFields<'a> {
     ///
     /// # Safety
     /// It is one of the layout whose strings are alive.
+    #[inline]
     unsafe fn bytes_of(&self, entry: *const u8) -> usize {
         // SAFETY: promised by the caller.
         unsafe {

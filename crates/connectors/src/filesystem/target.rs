@@ -22,6 +22,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// The output itself, from who only lends it and writes no more.
+    pub(crate) fn take(&mut self) -> io::Result<Output> {
+        Ok(Output { file: self.file.try_clone()?, checksum: self.checksum.take() })
+    }
+
     /// Bytes, and their checksum.
     pub(super) fn contents(&self) -> io::Result<Contents> {
         let checksum = self.checksum.as_ref().map_or(0, Checksum::value);

@@ -69,8 +69,10 @@ impl PartWriter for ParquetWriter {
         (self.writer.bytes_written() + self.writer.in_progress_size()) as u64
     }
 
-    fn finish(self: Box<Self>) -> io::Result<Output> {
-        let mut output = self.writer.into_inner().map_err(io_error)?;
+    fn finish(mut self: Box<Self>) -> io::Result<Output> {
+        // `into_inner` would write the footer again, and says an error of the last write as text only.
+        self.writer.finish().map_err(io_error)?;
+        let mut output = self.writer.inner_mut().take()?;
         output.flush()?;
         Ok(output)
     }

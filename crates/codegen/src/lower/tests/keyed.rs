@@ -279,15 +279,15 @@ fn flat_maps_cut_pipelines_into_stages() {
         })),
     ];
     let mut plan = plan(operators, PipelineEnd::Build { lookup: 1 });
-    let name = Field::new("name", DataType::STRING, false);
-    let table = LookupTable { name: "names".into(), schema: Schema::new(vec![name]), keys: vec![] };
+    let number = Field::new("number", DataType::BigInt, false);
+    let table = LookupTable { name: "numbers".into(), schema: Schema::new(vec![number]), keys: vec![0] };
     plan.lookups = vec![table.clone(), table];
     let stages = lower_pipeline(&plan, 0).unwrap().0;
     assert_eq!(stages.len(), 3);
     let inputs: Vec<Vec<String>> =
         stages.iter().map(|s| s.program.inputs.iter().map(|i| i.name.clone()).collect()).collect();
     assert_eq!(inputs[1][6..], ["window_start", "window_end", "window_time"]);
-    assert_eq!(inputs[2].last().unwrap(), "name");
+    assert_eq!(inputs[2].last().unwrap(), "number");
     for stage in &stages {
         assert_eq!(stage.outputs.len(), stage.output_types.len());
     }
@@ -312,7 +312,7 @@ fn flat_maps_cut_pipelines_into_stages() {
           filter v2
           emit
         [Input(4), Input(7), Input(0), Input(0)]
-        program "pipeline 0 stage 2" (column0: bool?, column1: i64, column2: i64, name: str?)
+        program "pipeline 0 stage 2" (column0: bool?, column1: i64, column2: i64, number: i64?)
           emit
         [Input(0), Input(1), Input(2), Input(3)]
     "#]].assert_eq(&texts.concat());
