@@ -32,9 +32,9 @@ fn session(folder: &Path, (workers, spill): (&str, &str)) -> Session {
 /// The files of Nexmark, with their rows.
 const FILES: [(&str, u64); 4] = [("person", 400), ("auction", 1200), ("bid", 18_400), ("events", 20_000)];
 
-/// How long a run that is stopped would take to read each file: whoever watches for the row of the stop may sleep for a second
-/// without missing it. The last run is not slowed down.
-const SECONDS: u64 = 3;
+/// How long a run that is stopped would take to read each file. A stop is a checkpoint, and rows are read until that is complete: on
+/// a busy disk three of them may take three seconds together. The last run is not slowed down.
+const SECONDS: u64 = 8;
 
 /// Defines the tables of Nexmark, the view `q` of a query, and the table `out` for its rows; how many rows the query reads.
 fn define(session: &mut Session, folder: &Path, ddl: &str, query: &str, is_slow: bool) -> Result<u64, Diagnostic> {
@@ -82,7 +82,7 @@ fn run(session: &mut Session, stop_at_row: Option<u64>) -> Result<bool, Diagnost
 }
 
 /// The number of times that the query has been stopped before its end, and how its rows differ from Flink's.
-fn check(ddl: &str, query: &str, seed: u64) -> Result<(usize, String), Diagnostic> {
+fn check(ddl: &str, query: &str, seed: u64) -> Result<(u64, String), Diagnostic> {
     let folder = tempfile::tempdir().unwrap();
     let mut stopped = 0;
     for (number, settings) in (0..).zip(RUNS) {
@@ -91,7 +91,7 @@ fn check(ddl: &str, query: &str, seed: u64) -> Result<(usize, String), Diagnosti
         let rows = define(&mut session, folder.path(), ddl, query, is_stopped)?;
         // At another row of each query and run, and early enough that the last run has rows left.
         let percent = 8 + (seed * 7 + number * 13) % 13;
-        stopped += usize::from(!run(&mut session, is_stopped.then_some(rows * percent / 100))?);
+        stopped += u64::from(!run(&mut session, is_stopped.then_some(rows * percent / 100))?);
     }
     let mut session = session(folder.path(), RUNS[0]);
     define(&mut session, folder.path(), ddl, query, false)?;
@@ -100,13 +100,12 @@ fn check(ddl: &str, query: &str, seed: u64) -> Result<(usize, String), Diagnosti
 
 #[test]
 fn queries_that_are_stopped_and_go_on_give_flinks_rows() {
-    let (mut failures, mut stopped) = (Vec::new(), 0);
+    let mut failures = Vec::new();
     for (seed, query) in (0..).zip(QUERIES) {
         let ddl = ["ddl_flat.sql", "ddl_combined.sql"][seed as usize % 2];
         match check(ddl, query, seed) {
             Ok((times, difference)) => {
-                stopped += times;
-                if !difference.is_empty() {
+                if times < STOPS || !difference.is_empty() {
                     failures.push(format!("{query} over {ddl}, stopped {times} times:\n{difference}"));
                 }
             }
@@ -114,7 +113,6 @@ fn queries_that_are_stopped_and_go_on_give_flinks_rows() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    assert_eq!(stopped, QUERIES.len() * STOPS as usize, "a stop came after the end of a query");
 }
 
 /// Queries of `tests/flink` with late rows, or rows that wait.
@@ -131,11 +129,11 @@ const LATE: [&str; 9] = [
 ];
 
 /// Stops a query over slow readers several times: how often before its end, and how its rows differ from Flink's.
-fn check_late(query: &str, seed: u64) -> Result<(usize, String), Diagnostic> {
+fn check_late(query: &str, seed: u64) -> Result<(u64, String), Diagnostic> {
     let (folder, mut stopped) = (tempfile::tempdir().unwrap(), 0);
     let read = |file: String| std::fs::read_to_string(flink::folder().join(file)).unwrap();
-    // The files are read in two to six seconds, but in the last run.
-    let slow = "'scan.rate-limit.rows-per-second' = '40', 'format' = 'json'";
+    // As above: the files would take four to ten seconds.
+    let slow = "'scan.rate-limit.rows-per-second' = '25', 'format' = 'json'";
     let ddl = read("queries/ddl.sql".into());
     for (number, settings) in (0..).zip(RUNS) {
         let mut session = session(folder.path(), settings);
@@ -143,7 +141,7 @@ fn check_late(query: &str, seed: u64) -> Result<(usize, String), Diagnostic> {
         let is_stopped = stop_at_row.is_some();
         flink::execute(&mut session, &if is_stopped { ddl.replace("'format' = 'json'", slow) } else { ddl.clone() })?;
         define_query(&mut session, folder.path(), &read(format!("queries/{query}.sql")))?;
-        stopped += usize::from(!run(&mut session, stop_at_row)?);
+        stopped += u64::from(!run(&mut session, stop_at_row)?);
     }
     let mut session = session(folder.path(), RUNS[0]);
     flink::execute(&mut session, &ddl)?;
@@ -154,12 +152,11 @@ fn check_late(query: &str, seed: u64) -> Result<(usize, String), Diagnostic> {
 
 #[test]
 fn queries_with_late_rows_that_are_stopped_and_go_on_give_flinks_rows() {
-    let (mut failures, mut stopped) = (Vec::new(), 0);
+    let mut failures = Vec::new();
     for (seed, query) in (0..).zip(LATE) {
         match check_late(query, seed) {
             Ok((times, difference)) => {
-                stopped += times;
-                if !difference.is_empty() {
+                if times < STOPS || !difference.is_empty() {
                     failures.push(format!("{query}, stopped {times} times:\n{difference}"));
                 }
             }
@@ -167,5 +164,4 @@ fn queries_with_late_rows_that_are_stopped_and_go_on_give_flinks_rows() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    assert_eq!(stopped, LATE.len() * STOPS as usize, "a stop came after the end of a query");
 }
