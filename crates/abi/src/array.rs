@@ -23,7 +23,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// The longest that there are arrays for.
+    /// The longest range that an array can have.
     pub const MOST_KEYS: u64 = 1 << 24;
 
     /// The last one.
@@ -58,7 +58,7 @@ pub struct ArrayLayout {
 }
 
 impl ArrayLayout {
-    /// Bytes of a table of so many keys.
+    /// Bytes of a table of `keys` keys.
     pub fn bytes(&self, keys: usize) -> usize {
         self.start + keys * self.stride
     }

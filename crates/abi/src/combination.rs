@@ -17,7 +17,7 @@ impl Combination {
     /// The cheapest for windows of `slices` slices: few slices are merged again for each window, which needs no state;
     /// more are added and subtracted where that is exact, and kept in two stacks where it is not.
     pub fn choose(components: &[Accumulator], slices: i64) -> Combination {
-        /// Merging up to so many slices costs no more than keeping two stacks of them.
+        /// Merging up to this many slices costs no more than keeping two stacks of them.
         const FEW_SLICES: i64 = 4;
         match slices {
             ..=FEW_SLICES => Combination::Recompute,

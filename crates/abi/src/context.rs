@@ -147,7 +147,7 @@ pub enum StatusKind {
         /// The row.
         row: u64,
     },
-    /// An assumption of specialised code broke at the row: go on with the generic variant from it.
+    /// An assumption of specialised code broke at the row: continue there with the generic variant.
     Deoptimise {
         /// The row.
         row: u64,

@@ -74,7 +74,7 @@ pub enum ObjectKind {
         /// Whether NULL is a value; if not, updates bring none.
         keeps_nulls: bool,
     },
-    /// All values without their places: for results that do not depend on order. NULL is none.
+    /// All values without their places: for results that do not depend on order. NULL is not one.
     Bag,
     /// Distinct values.
     Distinct,

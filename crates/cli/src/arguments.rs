@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
     Explain(Explain),
-    /// Stop the job that runs with this --state-dir: it takes a checkpoint, from which it goes on when it is run again
+    /// Stop the job that runs with this --state-dir: it takes a checkpoint, from which it resumes when it is run again
     Stop {
         /// With a checkpoint, as in any case
         #[arg(long)]
@@ -135,7 +135,7 @@ pub(crate) struct Common {
     /// Memory of a query: '4 GiB', '500 MB', or a share of what there is [default: 60%, or all but 88 MiB]
     #[arg(long, global = true, env = "MILLSTREAM_MEMORY", value_name = "SIZE")]
     pub(crate) memory: Option<String>,
-    /// State directory, a path or s3://bucket/prefix: inserts are checkpointed there, and go on from their last checkpoint when they
+    /// State directory, a path or s3://bucket/prefix: inserts are checkpointed there, and resume from their last checkpoint when they
     /// are run again
     #[arg(long, global = true, env = "MILLSTREAM_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<String>,
@@ -159,7 +159,7 @@ pub(crate) struct Common {
     /// Write a summary of each query to standard error [default: one line on a terminal, else none]
     #[arg(long, global = true, env = "MILLSTREAM_STATS", value_name = "FORM")]
     pub(crate) stats: Option<StatsArgument>,
-    /// Also write it while a query runs, after each so many seconds
+    /// Also write it while a query runs, at this interval
     #[arg(long, global = true, env = "MILLSTREAM_STATS_EVERY", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..).try_map(NonZeroU64::try_from))]
     pub(crate) stats_every: Option<NonZeroU64>,
     /// Configuration file [default: millstream.toml in this directory, if there is one]

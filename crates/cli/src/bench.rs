@@ -1,5 +1,5 @@
-//! `millstream bench`: starts the program `millstream-bench` that lies beside `millstream`, so that the baselines are no part
-//! of the command.
+//! `millstream bench`: starts the program `millstream-bench` that lies beside `millstream`, so that the baselines are
+//! not part of the command.
 
 use crate::failure::{EXIT_USAGE, Failure};
 use millstream::{Diagnostic, code};

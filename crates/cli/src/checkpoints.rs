@@ -67,7 +67,7 @@ fn jobs(place: &StatePlace, only: Option<usize>) -> Result<Vec<Job>, Failure> {
     Ok(numbers.filter(|&number| only.is_none_or(|only| only == number)).map(job).collect())
 }
 
-/// Whether everything is there that a checkpoint names; its blobs are read if there are at most so many bytes.
+/// Whether everything that a checkpoint names is there; its blobs are read if they have at most `bytes` bytes.
 fn verified(job: &Job, manifest: &Manifest, bytes: u64, place: &StatePlace) -> Result<Result<(), Damaged>, Failure> {
     job.checkpoints.verify(manifest, bytes).map_err(|e| failed(place, &e))
 }

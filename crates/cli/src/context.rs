@@ -1,4 +1,4 @@
-//! A session of the command line: executes statements one by one, or inserts beside each other, and reports.
+//! A session of the command line: executes statements one by one, or inserts concurrently, and reports.
 
 use crate::arguments::Common;
 use crate::config::Config;
@@ -105,7 +105,7 @@ impl Context {
         self.interrupt.watch(tokens);
     }
 
-    /// Runs inserts beside each other, each by a thread of its own. When one fails the others stop in good order, with a
+    /// Runs inserts concurrently, each in its own thread. When one fails, the others stop in good order, with a
     /// checkpoint if they have any.
     fn run_together(&mut self, inserts: Vec<(PreparedRun, Text)>) -> Result<(), Failure> {
         let (mut runs, texts): (Vec<PreparedRun>, Vec<Text>) = inserts.into_iter().unzip();

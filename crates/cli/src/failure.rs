@@ -32,7 +32,7 @@ impl Failure {
         Failure { diagnostic, source: None, exit_code: EXIT_USAGE }
     }
 
-    /// A command has failed that is no statement.
+    /// A command that is not a statement has failed.
     pub(crate) fn failed(diagnostic: Diagnostic) -> Failure {
         Failure { diagnostic, source: None, exit_code: EXIT_FAILED }
     }

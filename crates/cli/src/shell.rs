@@ -95,7 +95,7 @@ pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
                     continue;
                 }
                 secret::remember_statement(statement);
-                // A history that cannot be kept is no reason to end. It is written at once, as a signal may end the shell.
+                // A history that cannot be kept is ignored. It is written at once, as a signal may end the shell.
                 let _ = editor.add_history_entry(secret::conceal(statement).into_owned());
                 let _ = history.as_ref().map(|path| editor.append_history(path));
                 if is_command(statement, &["quit", "exit"]) {

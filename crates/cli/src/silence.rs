@@ -79,7 +79,7 @@ impl Silence {
         (!stats.aggregations.is_empty() || !stats.operators.is_empty()).then(|| {
             format!(
                 "nothing has come out for 10 s: windows and joins wait for '{}' of {source}, which sends no rows ({at}); \
-                 'scan.watermark.idle-timeout' = '10 s' in its WITH (…) has them go on without it",
+                 'scan.watermark.idle-timeout' = '10 s' in its WITH (…) has them continue without it",
                 split.name
             )
         })

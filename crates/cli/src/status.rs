@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_millis(700);
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// Runs `query` with reports beside it, with word of why nothing comes out, and with a status line if `line` says so and standard error
-/// is a terminal, as the configuration asks for.
+/// Runs `query`; meanwhile reports, as configured, its statistics and why no rows come out, and paints a status line if
+/// `line` says so and standard error is a terminal.
 pub(crate) fn telling<T>(line: bool, config: &Config, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {

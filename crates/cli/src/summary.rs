@@ -27,7 +27,7 @@ pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsS
     let _ = writeln!(stderr(), "{text}");
 }
 
-/// Says which columns nothing was found for: a misspelt name is no error where records may lack fields.
+/// Says which columns nothing was found for: a misspelt name is not an error where records may lack fields.
 fn note_empty_columns(stats: &StatsSnapshot) {
     for source in stats.sources.iter().filter(|source| !source.empty_columns.is_empty()) {
         let table = source.name.rsplit(' ').next().unwrap_or_default();

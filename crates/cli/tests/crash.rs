@@ -1,6 +1,6 @@
 //! Jobs that are disturbed at random moments, by signals and full disks, and run again give the rows of an undisturbed run.
 //! `MILLSTREAM_SIGNALS=500` sends more signals (`make crash`).
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
 
 #[path = "support/disk.rs"]
@@ -110,7 +110,7 @@ fn a_disk_that_is_full_in_a_checkpoint_ends_the_query_and_nothing_is_half_writte
     };
     // Nothing has room; then only some of the files of a checkpoint.
     for (round, left) in [0, 5 << 10, 40 << 10].into_iter().enumerate() {
-        // With so much memory that nothing is spilled to the disk, too.
+        // With enough memory that nothing is spilled to the disk, too.
         let run = |rate: u64| {
             let mut command = job.command("out", rate, 2);
             command.args(["--state-dir", "state"]);

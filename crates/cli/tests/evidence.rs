@@ -1,5 +1,5 @@
 //! What the command tells of how a query ran: EXPLAIN ANALYZE, variants and events in statistics, reports during a run.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
 
 mod support;

@@ -1,6 +1,6 @@
-//! Jobs go on from what a run before them has left, but damaged state is refused or left out, never trusted, and so is that of
-//! another query.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! Jobs resume from what an earlier run has left. Damaged state, and that of another query, is refused or left out,
+//! never trusted.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
 
 #[path = "support/draws.rs"]

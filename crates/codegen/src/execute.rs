@@ -1,8 +1,8 @@
 //! Running a kernel over Arrow columns: the safe entry for the runtime, the engine and tests.
 //!
-//! [`emit`] runs programs that emit rows, [`update`] those that update tables, [`assign_groups`] those that number the keys
-//! of rows. All evaluate the vector columns first,
-//! turn a failed row into a [`Diagnostic`] with its place in the query, ask what to do about it, and go on behind it.
+//! [`emit`] runs programs that emit rows, [`update`] those that update tables, [`assign_groups`] those that number the
+//! keys of rows. All evaluate the vector columns first, turn a failed row into a [`Diagnostic`] with its place in the
+//! query, ask what to do about it, and continue after it.
 
 mod context;
 #[cfg(test)]
@@ -34,7 +34,7 @@ pub struct RowError {
 /// What to do about a bad row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Leave it out and go on with the next.
+    /// Leave it out and continue with the next.
     Skip,
     /// Leave out it and all rows after it.
     Stop,

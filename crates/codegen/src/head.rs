@@ -1,6 +1,6 @@
 //! The filters that come first in a program, for whoever wants to know what it drops before the other columns are there.
 //!
-//! They are a program of their own, over the columns that they look at, that emits nothing but the numbers of the rows that
+//! They are a separate program, over the columns that they look at, that emits nothing but the numbers of the rows that
 //! pass. It is made of the statements before the first that can fail or has an effect, and of these only of what filters need:
 //! so a row that does not pass is one that the program drops without having noticed anything about it.
 

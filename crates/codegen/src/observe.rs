@@ -1,8 +1,8 @@
 //! What of a program is looked at when its pipeline is observed: the conditions of its filters, its key, its event time.
 //!
-//! Each becomes a program of its own that emits a value for every row, whatever filters come before it: so it is known what a
-//! filter would let through in another place, and what two of them have in common. Only what cannot fail is observed, since it is
-//! computed for rows that the pipeline drops.
+//! Each becomes a separate program that emits a value for every row, whatever filters come before it: so it is known
+//! what a filter would let through in another place, and what two of them have in common. Only what cannot fail is
+//! observed, since it is computed for rows that the pipeline drops.
 
 use crate::lower::Lowered;
 use crate::program::{Emit, Op, Program, Statement, Terminal, Value};
@@ -12,10 +12,10 @@ use millstream_abi::{HASH_SEED, Phys};
 use millstream_types::DataType;
 use std::collections::BTreeSet;
 
-/// Programs with more filters are not observed: each takes a program of its own.
+/// Programs with more filters are not observed: each filter takes a separate program.
 const MOST_FILTERS: usize = 100;
 
-/// See the file's description. Every program emits one row for each row of its input.
+/// See the module. Every program emits one row for each row of its input.
 #[derive(Debug)]
 pub struct Observed {
     /// One for each filter that [`crate::specialise::filter_count`] counts, if it can be observed: its condition as BOOLEAN.
@@ -89,7 +89,7 @@ fn emitting(
 }
 
 /// Programs that end behind the filters of another one: the first before any filter, each of the others one filter later. They
-/// emit rows without columns; so what each takes longer than the one before is what its last filter costs. `None` if a
+/// emit rows without columns, so the extra time of each over the one before is the cost of its last filter. `None` if a
 /// condition needs what vectorised functions compute, or there are too many.
 pub fn prefixes(lowered: &Lowered) -> Option<Vec<Lowered>> {
     let program = &lowered.program;
@@ -108,7 +108,8 @@ pub fn prefixes(lowered: &Lowered) -> Option<Vec<Lowered>> {
     std::iter::once(0).chain(filters).enumerate().map(prefix).collect()
 }
 
-/// A program over the inputs of another that are no vectors, which emits columns of these types; `None` if it needs others.
+/// A program over the inputs of another that are not vectors, which emits columns of these types; `None` if it needs
+/// others.
 fn without_vectors(lowered: &Lowered, mut program: Program, output_types: Vec<DataType>) -> Option<Lowered> {
     let inputs = lowered.program.inputs.len() - 2 * lowered.vectors.len();
     let reads_vectors = program.ops().any(|(_, op)| op.input().is_some_and(|input| input as usize >= inputs));

@@ -161,12 +161,12 @@ pub enum FilterShape {
     /// As suits what is known before rows were seen.
     #[default]
     Auto,
-    /// A branch, behind which the same loop goes on with the rows that pass. Cheap when nearly all rows go one way.
+    /// A branch: the same loop continues with the rows that pass. Cheap when nearly all rows go one way.
     Branch,
     /// No branch: the condition is and-ed with the next one, which is evaluated for all rows that this one was. The last filter
     /// is a branch then.
     Mask,
-    /// Ends the loop: the numbers of the rows that pass are written down, and another loop goes on with them.
+    /// Ends the loop: the numbers of the rows that pass are stored, and another loop continues with them.
     Selection,
 }
 

@@ -1,6 +1,6 @@
 //! The `blackhole` connector: takes rows and forgets them, for measurements.
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 use crate::{Encoded, Encoder, Sink};
 use arrow_array::ArrayRef;
 use millstream_types::Diagnostic;

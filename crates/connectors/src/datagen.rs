@@ -3,7 +3,7 @@
 //! Values are counter-based (see `random`), so workers generate in parallel and a run can be repeated. Timestamps are
 //! the time of generation minus a random part of `max-past`, as in Flink, and so differ from run to run.
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 use crate::generated::{Rows, decoded, integers, source, split_front};
 use crate::option_table::{choice, option_list};
 use crate::random::Random;

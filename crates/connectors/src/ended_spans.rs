@@ -37,7 +37,7 @@ impl<E, D: Clone> EndedSpans<E, D> {
         let mut ledger = locked(&self.0);
         let later = ledger.ended.partition_point(|(of, _)| *of <= checkpoint);
         let ended = ledger.ended.drain(..later).collect();
-        // The sink goes on to put spans there while the disk is busy.
+        // The sink keeps adding spans while the disk is busy.
         drop(ledger);
         let kept = keep(ended);
         let mut ledger = locked(&self.0);

@@ -106,6 +106,6 @@ pub(crate) struct MessageFormat {
     pub decoder: fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>,
     /// Makes an encoder.
     pub encoder: fn(&SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic>,
-    /// Whether a message without a value is a row; otherwise it is none, as the delete markers of compacted topics.
+    /// Whether a message without a value is a row; if not, it is nothing, like the delete markers of compacted topics.
     pub null_is_row: bool,
 }

@@ -1,6 +1,6 @@
 //! What sources of generated rows have in common: rows have numbers, a chunk is a range of them, and any worker makes its columns.
 
-use crate::connector::ReadySource;
+use crate::declaration::ReadySource;
 use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SplitReader};
 use arrow_array::types::*;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray};

@@ -12,10 +12,10 @@
 mod arrow_stream;
 mod avro;
 mod blackhole;
-mod connector;
 mod csv;
 mod datagen;
 mod debezium;
+mod declaration;
 pub mod display;
 mod ended_spans;
 mod filesystem;
@@ -155,11 +155,11 @@ pub trait SplitReader: Send {
         false
     }
 
-    /// Goes on behind a position that a chunk of the split of this name has had; called once, before anything else, when a
-    /// query is recovered from a checkpoint. `None`: the split was not there then, and is read from its start, whatever the
-    /// table's options say about where to start.
+    /// Resumes after the position of an earlier chunk of the split of this name; called once, before anything else,
+    /// when a query is recovered from a checkpoint. `None`: the split was not there then, and is read from its start,
+    /// whatever the table's options say about where to start.
     ///
-    /// Fails when the position does not exist any more. By default splits go on wherever they are.
+    /// Fails when the position does not exist any more. By default a split continues wherever it is.
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         let _ = from;
         Ok(())
@@ -178,20 +178,20 @@ pub trait SplitReader: Send {
         Ok(())
     }
 
-    /// Bounds the bytes of a record of which the reader has to hold all before it can hand it over; called before the first chunk.
-    /// By default there are no such records.
+    /// Bounds the bytes of a record that the reader has to hold as a whole before it hands it over; called before the
+    /// first chunk. By default there are no such records.
     fn limit_records(&mut self, bytes: usize) {
         let _ = bytes;
     }
 
-    /// Asks for chunks of about so many bytes; called before each. Readers whose chunks are what their format says, as row groups, do not
-    /// listen.
+    /// Asks for chunks of about `bytes` bytes; called before each. Readers whose format defines the chunks (row groups)
+    /// ignore it.
     fn aim(&mut self, bytes: usize) {
         let _ = bytes;
     }
 
     /// Waits a moment, a second at most, until [`SplitReader::next`] need not wait for the outside; `false` while it
-    /// would have to. A query that is to end asks no further, so readers that may wait for ever wait here.
+    /// would have to. A query that is to end does not ask again, so readers that may wait forever wait here.
     fn wait(&mut self) -> Result<bool, Diagnostic> {
         Ok(true)
     }
@@ -213,7 +213,7 @@ pub struct Chunk {
     pub payload: Box<dyn Any + Send>,
     /// Bytes read from outside for it, after decompression; 0 for generated rows.
     pub bytes: u64,
-    /// Where reading goes on behind it; of sources that are replayable every chunk has it.
+    /// Where reading resumes after it; every chunk of a replayable source has it.
     pub after: Option<Position>,
 }
 
@@ -353,8 +353,8 @@ impl Encoder for ColumnEncoder {
 /// write…  → Sink::cut → Commit::prepare → (manifest is written) → Commit::commit
 /// ```
 ///
-/// After a failure the query goes on from a checkpoint: what was written behind it must not be seen, and is written anew.
-/// A sink can keep that promise in one of two ways ([`Committed`]).
+/// After a failure the query resumes from a checkpoint: what was written after it must not be seen, and is written
+/// again. A sink can keep that promise in one of two ways ([`Committed`]).
 pub trait Sink: Send {
     /// The encoder of this sink's pieces.
     fn encoder(&self) -> Arc<dyn Encoder>;
@@ -364,8 +364,7 @@ pub trait Sink: Send {
         None
     }
 
-    /// What is there and would be replaced at the end, although nobody has said that it may: a query that does not go on with it
-    /// must not begin.
+    /// What would be replaced at the end without permission: a query that does not resume it must not begin.
     fn replaces(&self) -> Option<&Path> {
         None
     }
@@ -438,7 +437,7 @@ pub trait SinkFiles: Send + Sync + Debug {
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Removes a file; one that is not there is no error.
+    /// Removes a file; it is not an error if there is none.
     fn delete(&self, name: &str) -> io::Result<()>;
 }
 
@@ -452,7 +451,7 @@ pub struct SinkJob {
     /// Number of this process among those of the job: those after it have higher ones. An earlier process that does not know yet that
     /// it is superseded may still write, so files that are not to be its have the number in their names.
     pub run: u64,
-    /// The checkpoint that the job goes on from. A sink without a span of that is new then.
+    /// The checkpoint that the job resumes from. A sink without a span of it is new then.
     pub resumes: Option<u64>,
     /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
     /// yet. Other sinks of the job may use the same, so names carry the number of the sink.
@@ -522,7 +521,7 @@ pub enum Committed {
     /// Nothing of this job yet: only a start from the beginning fits.
     Nothing,
     /// The span of this checkpoint was the last. What was prepared and not committed is lost with its process (transactions of
-    /// Kafka), so the job has to go on from exactly this checkpoint.
+    /// Kafka), so the job has to resume from exactly this checkpoint.
     Checkpoint(u64),
 }
 

@@ -1,6 +1,6 @@
 //! The `print` connector: rows on standard output as Flink prints them, `+I[1, a, NULL]`.
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 use crate::option_table::option_list;
 use crate::{Encoded, Encoder, Sink, SinkRequest, display, stdout_error};
 use arrow_array::ArrayRef;

@@ -1,6 +1,6 @@
 //! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
 
-use crate::connector::SplitFront;
+use crate::declaration::SplitFront;
 use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness, locked};
 use millstream_types::Diagnostic;
 use serde_json::Value;
@@ -114,7 +114,7 @@ impl SplitReader for PacedReader {
         if let Some(Ok(part)) = self.pending.take().map(|rest| self.part(rest)) {
             return Ok(Some(part));
         }
-        // One without rows is handed on as it is: where reading goes on behind it counts.
+        // A chunk without rows is handed on as it is: the position after it counts.
         Ok(self.inner.next()?.map(|chunk| self.part(chunk).unwrap_or_else(|empty| empty)))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A connector is one entry of [`CONNECTORS`]; options, documentation, error messages and rate limits follow from it.
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 use crate::format::Format;
 use crate::formats::FORMATS;
 use crate::option_table::{check_options, known_names, markdown, option_fault, option_list};
@@ -29,7 +29,7 @@ option_list! {
     COMMON_OPTIONS;
     "connector", "", "The connector.";
     RATE_LIMIT = "scan.rate-limit.rows-per-second", "", "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.";
-    "scan.watermark.idle-timeout", "", "A split that was silent for so long no longer holds the watermark back.";
+    "scan.watermark.idle-timeout", "", "A split that was silent for this long no longer holds the watermark back.";
     "late.table", "", "The table that rows go to which come too late for their windows; its columns have the types of this table's.";
 }
 

@@ -13,7 +13,7 @@ const _: () = assert!(align_of::<Block>() == ALIGNMENT && size_of::<Block>() == 
 pub(crate) struct Buffer(Vec<Block>);
 
 impl Buffer {
-    /// Zeros, at least so many bytes.
+    /// At least `bytes` zero bytes.
     pub(crate) fn new(bytes: usize) -> Buffer {
         Buffer(vec![Block([0; ALIGNMENT]); bytes.div_ceil(ALIGNMENT)])
     }

@@ -17,7 +17,7 @@ pub(crate) enum Direction {
     Write,
 }
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Request {
     direction: Direction,
     file: Arc<File>,
@@ -44,8 +44,8 @@ impl Request {
         let (offset, address) = (range.start, buffer.bytes_mut().as_mut_ptr());
         let mut request = Request { direction, file: Arc::clone(file), range, buffer: Some(buffer), submitted: None };
         let Some(ring) = ring else { return Ok(request) };
-        // SAFETY: the request has the file and the buffer, whose bytes do not move with it; it gives them up in `finish` and `drop`
-        // only, which wait for the kernel before. Forgotten, they stay for ever.
+        // SAFETY: the request has the file and the buffer, whose bytes do not move with it; only `finish` and `drop`
+        // give them up, after waiting for the kernel. Forgotten, they stay forever.
         match unsafe { ring.begin(direction, file, offset, address, bytes) } {
             Ok(number) => request.submitted = number.map(|number| (ring, number)),
             Err(error) => {
@@ -66,7 +66,7 @@ impl Request {
         (self.range.end - self.range.start) as usize
     }
 
-    /// Waits until so many bytes, or more, have been read or written; the buffer.
+    /// Waits until at least `needed` bytes have been read or written; returns the buffer.
     ///
     /// # Errors
     /// Those of the file, among them that it ends before.
@@ -90,7 +90,7 @@ impl Request {
         Ok(buffer)
     }
 
-    /// Does more of it at once, behind so many bytes.
+    /// Does more of it at once, after the first `done` bytes.
     fn go_on(&self, buffer: &mut Buffer, done: usize) -> io::Result<usize> {
         let offset = self.range.start + done as u64;
         let bytes = self.bytes();

@@ -22,7 +22,7 @@ const REQUESTS: u32 = 128;
 /// How long somebody waits who was told to try again.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Ring {
     io: IoUring,
     submitting: Mutex<()>,
@@ -60,12 +60,12 @@ impl Ring {
         })
     }
 
-    /// Begins a request for so many bytes at an address; its number, or `None` if too many are on their way.
+    /// Begins a request for `bytes` bytes at an address; returns its number, or `None` if too many are on their way.
     ///
     /// # Safety
     ///
     /// The file stays open, and the bytes stay where they are and belong to the kernel, until [`Ring::wait`] has returned for
-    /// the request. When this fails, they do so for ever.
+    /// the request. When this fails, they do so forever.
     pub(crate) unsafe fn begin(
         &self,
         direction: Direction,

@@ -103,7 +103,7 @@ impl Writer {
         Ok(Buffer::new(BUFFER_BYTES))
     }
 
-    /// Sends so many bytes of the buffer on their way, and goes on with another one.
+    /// Sends `bytes` bytes of the buffer on their way, and continues with `next`.
     fn send(&mut self, next: Buffer, bytes: usize) -> io::Result<()> {
         let buffer = std::mem::replace(&mut self.buffer, next);
         let range = self.offset..self.offset + bytes as u64;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Value of the `connector` option of such tables. SQL cannot name it: there would be nothing behind it.
 pub(crate) const CONNECTOR: &str = "memory";
-/// Option of such tables: whether they go on for ever.
+/// Option of such tables: whether they are endless.
 pub(crate) const ENDLESS: &str = "endless";
 
 /// Where the rows of a program's own table come from ([`crate::Session::register_source`]).

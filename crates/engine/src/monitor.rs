@@ -40,8 +40,8 @@ impl RunMonitor {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is worth telling a user and is no error, since the last call: that a query goes on from a checkpoint, that one is
-    /// damaged.
+    /// What is worth telling a user and is not an error, since the last call: that a query resumes from a checkpoint,
+    /// that one is damaged.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }

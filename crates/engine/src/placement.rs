@@ -2,9 +2,9 @@
 //!
 //! Generated code reads a field of a record as well as an element of an array, so what only programs compute with stays
 //! where it is: gathering it would read every record once more and write the column, for nothing. A column is gathered
-//! where somebody needs the array itself of all rows: a program that passes it on as it is, to a sink, an operator or a
-//! vectorised function, would have to make it row by row, and each such program again. Behind a filter a program makes it
-//! of the rows that are left, which is less than gathering all.
+//! where a program needs the array itself for all rows: to pass it on to a sink, an operator or a vectorised function,
+//! each such program would have to make it row by row. Behind a filter a program makes it only of the rows that are
+//! left, which is less than gathering all.
 //!
 //! A column that [`MANY_READERS`] programs read is gathered, too: each of them goes through the whole records, which do
 //! not stay in the first cache from one program to the next, where the column would.

@@ -42,7 +42,7 @@ pub struct PreparedRun {
     monitor: Arc<RunMonitor>,
 }
 
-/// Single files that are written by runs that take place beside each other.
+/// Single files that are written by concurrent runs.
 type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
 
 impl PreparedRun {
@@ -73,7 +73,8 @@ impl PreparedRun {
         Ok(PreparedRun { plan, programs, config, tier, compiler, memory, state: None, files, monitor })
     }
 
-    /// What it keeps from one run to the next: it can go on from the checkpoint of another one if [`PlanShape::fit`] says so.
+    /// What it keeps from one run to the next: it can resume from another one's checkpoint if [`PlanShape::fit`] says
+    /// so.
     pub fn shape(&self) -> PlanShape {
         PlanShape::of(&self.plan)
     }
@@ -86,8 +87,8 @@ impl PreparedRun {
         })
     }
 
-    /// Has runs take place beside each other: each gets its part of the memory budget, they have one set of workers, and no two may
-    /// write one file.
+    /// Has runs take place concurrently: each gets its part of the memory budget, they share one set of workers, and no
+    /// two may write the same file.
     pub fn share(runs: &mut [PreparedRun]) {
         let (files, parts) = (Arc::<WrittenFiles>::default(), runs.len().max(1) as u64);
         let workers = WorkerSet::new(runs.iter().map(|run| run.config.workers).max().unwrap_or(1));
@@ -116,8 +117,8 @@ impl PreparedRun {
         })
     }
 
-    /// Runs to the end. `results` receives the rows of a bare SELECT. With `state` the run goes on from its last checkpoint;
-    /// `None` if it has come to its end before.
+    /// Runs to the end. `results` receives the rows of a bare SELECT. With `state` the run resumes from its last
+    /// checkpoint; `None` if it had ended before.
     pub(crate) fn execute(
         self,
         results: &mut dyn ResultTarget,

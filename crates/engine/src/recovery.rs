@@ -1,8 +1,8 @@
-//! The state directory of a session: which job a statement is, and the checkpoint that it goes on from.
+//! The state directory of a session: which job a statement is, and the checkpoint that it resumes from.
 //!
-//! Each INSERT (or STATEMENT SET) of a session is a job of its own: `job-1`, `job-2`, … in the order in which they were executed first.
-//! A script that is run again finds each by the tables that it writes and by what it keeps, wherever it stands now. Those that have
-//! come to their end are not run again.
+//! Each INSERT (or STATEMENT SET) of a session is a separate job: `job-1`, `job-2`, … in the order of their first run.
+//! A script that is run again finds each by the tables that it writes and by what it keeps, wherever it stands now.
+//! Jobs that have ended are not run again.
 
 use crate::monitor::RunMonitor;
 use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, Source};
@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// State up to so many bytes is read before a query goes on from it, so that damage is found while an older checkpoint can take
-/// its place; of more only that it is there.
+/// State of up to this many bytes is read before a query resumes from it, so that damage is found while an older
+/// checkpoint can take its place. Larger state is only checked to be there.
 const VERIFIED_BYTES: u64 = 1 << 30;
 
 /// Holds the name of a job.
@@ -72,7 +72,7 @@ pub(crate) struct JobState {
 pub(crate) enum Beginning {
     /// At its start or at a checkpoint.
     Run(Box<CheckpointConfig>),
-    /// It has come to its end before.
+    /// It had ended before.
     Finished(Box<Recovered>),
 }
 
@@ -198,10 +198,10 @@ fn known_jobs(place: &StatePlace) -> io::Result<Vec<KnownJob>> {
 }
 
 impl JobState {
-    /// Finds the checkpoint to go on from and has the sinks begin there. What is worth telling goes to `monitor`.
+    /// Finds the checkpoint to resume from and has the sinks begin there. What is worth telling goes to `monitor`.
     ///
     /// # Errors
-    /// When there are checkpoints, but the query cannot go on from one of them: a job never starts anew in silence.
+    /// When there are checkpoints, but the query cannot resume from one of them: a job never starts over silently.
     pub(crate) fn begin(
         &self,
         plan: &QueryPlan,
@@ -282,7 +282,7 @@ impl JobState {
         };
         self.note.iter().for_each(|note| monitor.notice(note.clone()));
         if let Some(restored) = &restored {
-            monitor.notice(format!("going on from checkpoint {from} of {}", checkpoints.store().place()));
+            monitor.notice(format!("resuming from checkpoint {from} of {}", checkpoints.store().place()));
             for table in restored.new_sinks() {
                 let begins = "what was read before is not in its rows";
                 monitor.notice(format!("INSERT INTO {table} is new: it begins behind checkpoint {from}, {begins}"));
@@ -293,7 +293,7 @@ impl JobState {
         Ok(Beginning::Run(Box::new(CheckpointConfig { checkpoints, job, interval, retained, base, restored })))
     }
 
-    /// The name of the job, which it has for ever.
+    /// The name of the job, which it keeps forever.
     fn name(&self, store: &dyn Store) -> Result<String, Diagnostic> {
         let files = store.list().map_err(|e| self.unusable(&e))?;
         if let Some(file) = files.iter().find(|file| file.name == JOB_FILE) {
@@ -324,7 +324,7 @@ fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
     let Listed { checkpoint, manifest: Err(Damaged(what)) } = listed.first()? else { return None };
     is_of_other_format(what).then(|| {
         Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("checkpoint {checkpoint} cannot be used: {what}"))
-            .advise("go on with the version that has written it, or start the job anew with another state directory")
+            .advise("continue with the version that has written it, or start the job from the beginning with another state directory")
     })
 }
 
@@ -346,11 +346,11 @@ fn not_exactly_once_any_more(checkpoint: u64) -> Diagnostic {
     );
     Diagnostic::new(code::NOT_RECOVERABLE, message)
         .at(Place::Option("sink.delivery-guarantee".into()))
-        .advise("set it to what it was, or start the job anew with another state directory")
+        .advise("set it to what it was, or start the job from the beginning with another state directory")
 }
 
-/// A name that no other job has: time and process, and their checksum. Output has it in its names, so another name, by damage, would
-/// have the job write its rows once more beside those that are there.
+/// A name that no other job has: time, process, and their checksum. Output has it in its names, so a damaged name would
+/// have the job write its rows a second time beside those that are there.
 fn job_name(nanos: u128, process: u32) -> String {
     with_checksum(&format!("{nanos:x}{process:x}"))
 }
@@ -442,7 +442,7 @@ pub(crate) fn unread_inputs(manifest: &Manifest, sources: Vec<(usize, Box<dyn So
     notes
 }
 
-/// The checkpoint that a job goes on from; `None`: it starts.
+/// The checkpoint that a job resumes from; `None`: it starts from the beginning.
 fn choose(
     checkpoints: &Checkpoints,
     listed: Vec<Listed>,
@@ -452,12 +452,12 @@ fn choose(
     let earlier = listed.iter().filter_map(|listed| listed.manifest.as_ref().ok()).find(|manifest| manifest.is_later);
     if let (Committed::Nothing, Some(manifest)) = (committed, earlier) {
         let message = format!(
-            "the job has committed rows before checkpoint {}, and its sink knows of none, so going on from there or from the start \
+            "the job has committed rows before checkpoint {}, and its sink knows of none, so resuming from there or from the start \
              could lose rows or write them twice",
             manifest.checkpoint
         );
         return Err(Diagnostic::new(code::NOT_RECOVERABLE, message).advise(
-            "set the sink's delivery guarantee, servers, and prefix of transactional ids to what they were, or start the job anew \
+            "set the sink's delivery guarantee, servers, and prefix of transactional ids to what they were, or start the job from the beginning \
              with another state directory",
         ));
     }
@@ -493,14 +493,14 @@ fn choose(
         (Committed::Checkpoint(number), _) => {
             let why = last_damage.unwrap_or_else(|| "it is not there".into());
             let message = format!(
-                "the rows up to checkpoint {number} are committed, so the job can only go on from there, but: {why}"
+                "the rows up to checkpoint {number} are committed, so the job can only resume from there, but: {why}"
             );
             Err(Diagnostic::new(code::NOT_RECOVERABLE, message))
         }
         (_, true) => {
             let message = format!("none of the checkpoints in {place} is whole");
             Err(Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
-                .advise("restore the directory, or start the job anew with another one"))
+                .advise("restore the directory, or start the job from the beginning with another one"))
         }
         _ => Ok(None),
     }

@@ -373,7 +373,7 @@ impl Session {
         let mut config = run.clone();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
         (config.settings.query_start_ms, config.pin) = (now, self.config.pin);
-        // An object store is no place to spill to.
+        // An object store is not a place to spill to.
         let local = state.as_ref().filter(|address| !address.contains("://"));
         let directory = spill_directory.as_ref().map(PathBuf::from);
         if let Some(directory) = directory.or_else(|| local.map(|path| Path::new(path).join("spill"))) {

@@ -1,5 +1,5 @@
-//! What decoders may leave out: the filters at the head of all pipelines that read a source, and the columns that are needed
-//! of every row all the same.
+//! What decoders may leave out: the filters at the head of all pipelines that read a source, and the columns that every
+//! row needs anyway.
 
 use millstream_codegen::head::{Head, columns, columns_of_vectors, head};
 use millstream_codegen::lower::Lowered;

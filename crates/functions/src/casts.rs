@@ -3,7 +3,7 @@
 //! How `ExprKind::Cast` is lowered. *inline* means operations of the row program; `t` is the constant Bool argument
 //! that is TRUE for TRY_CAST (NULL instead of a failing row); `p`, `s`, `n` are constants of the target type and `p0`,
 //! `s0` of the source type, as I32; `f(p)` is the number of units of TIMESTAMP(p) in a millisecond (1, 1,000 or
-//! 1,000,000). Where two steps are named, the first is a cast of its own.
+//! 1,000,000). Where two steps are named, the first is a separate cast.
 //!
 //! | from | to | how |
 //! | --- | --- | --- |
@@ -131,7 +131,7 @@ fn integer<T: TryFrom<i64>>(s: &str) -> Option<T> {
 }
 
 /// String to DECIMAL(precision, scale). As in Flink a number that does not fit is NULL, even for CAST; a text that is
-/// no number is bad.
+/// not a number is bad.
 pub(crate) fn str_to_decimal(s: &str, precision: i32, scale: i32, lenient: bool) -> Cast<i128> {
     let value = text::parse_decimal(s, small(precision), small(scale));
     // NaN, Infinity and Java's suffixes are numbers for floats only.

@@ -50,7 +50,7 @@ pub struct FunctionContext {
     pub(crate) caches: Caches,
 }
 
-/// Bytes of a chunk of the arena; longer strings get a chunk of their own.
+/// Bytes of a chunk of the arena; longer strings get a separate chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl FunctionContext {
@@ -75,7 +75,7 @@ impl FunctionContext {
         Str::new(&chunk[start..])
     }
 
-    /// A string of `length` bytes, zeros that `fill` overwrites, without an allocation of its own.
+    /// A string of `length` bytes, zeros that `fill` overwrites, without a separate allocation.
     pub(crate) fn keep_with(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Str {
         if length <= Str::INLINE {
             let mut bytes = [0; Str::INLINE];
@@ -89,7 +89,7 @@ impl FunctionContext {
         Str::new(&chunk[start..])
     }
 
-    /// The bytes that `write` appends to an empty vector, without an allocation of its own.
+    /// The bytes that `write` appends to an empty vector, without a separate allocation.
     pub(crate) fn keep_written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Str {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();

@@ -54,7 +54,7 @@ pub(crate) enum Field {
     DayName,
     WeekOfYear,
     WeekOfMonth,
-    /// The how-manieth Monday (Tuesday, …) of the month.
+    /// Which Monday (Tuesday, …) of the month, from 1.
     WeekdayInMonth,
     /// Day within the weeks that start on the 1st, 8th, … of the month.
     AlignedDay,

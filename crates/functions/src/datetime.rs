@@ -109,7 +109,7 @@ pub(crate) fn date_format_str(context: &mut FunctionContext, s: &str, format: &s
     Ok(Some(write(context, &pattern, local_moment(millis, Zone::UTC))))
 }
 
-/// `TO_DATE(s)`: NULL when it is no date.
+/// `TO_DATE(s)`: NULL when it is not a date.
 pub(crate) fn to_date(s: &str) -> Option<i32> {
     cast_date(s)
 }
@@ -120,7 +120,7 @@ pub(crate) fn to_date_format(context: &mut FunctionContext, s: &str, format: &st
     Ok(millis.and_then(|millis| i32::try_from(millis.div_euclid(MILLIS_PER_DAY)).ok()))
 }
 
-/// `TO_TIMESTAMP(s)`: NULL when it is no timestamp.
+/// `TO_TIMESTAMP(s)`: NULL when it is not a timestamp.
 pub(crate) fn to_timestamp(s: &str) -> Option<i64> {
     cast_timestamp(s, 3, None)
 }
@@ -214,8 +214,8 @@ pub(crate) fn unix_timestamp_format(context: &mut FunctionContext, s: &str, form
     Ok(read_simple(context, s, format, zone)?.map_or(i64::MIN, |millis| millis / 1_000))
 }
 
-/// `CONVERT_TZ(s, from, to)`: NULL when the text is no timestamp. Unknown zones are bad (Flink takes them for UTC, which
-/// hides the mistake).
+/// `CONVERT_TZ(s, from, to)`: NULL when the text is not a timestamp. Unknown zones are bad (Flink takes them for UTC,
+/// which hides the mistake).
 pub(crate) fn convert_tz(context: &mut FunctionContext, s: &str, from: &str, to: &str) -> Result<Option<Str>, Failure> {
     let (from, to) = (known_zone(from)?, known_zone(to)?);
     let Some(millis) = read_simple(context, s, DEFAULT_FORMAT, from)? else { return Ok(None) };

@@ -151,16 +151,20 @@ bodies!(A 0, B 1, C 2, D 3);
 bodies!(A 0, B 1, C 2, D 3, E 4);
 bodies!(A 0, B 1, C 2, D 3, E 4, G 5);
 
-/// Runs a body; a panic in it becomes a failure of the row, since nothing may unwind into generated code.
+/// What [`Body::call`] does, for a body that is known.
+type Call = unsafe fn(&mut FunctionContext, *const Slot, &mut Slot) -> CallStatus;
+
+/// Runs a body; a panic in it becomes a failure of the row, since nothing may unwind into generated code. Behind a pointer, so
+/// that what catches the panic is compiled once and not for each of some 300 bodies.
 ///
 /// # Safety
 /// `context` is a `FunctionContext` and `out` a slot that nobody else uses during the call; `args` is as [`Body::call`]
 /// has it.
-unsafe fn run<'a, S>(body: impl Body<'a, S>, context: *mut c_void, args: *const Slot, out: *mut Slot) -> u32 {
+unsafe fn run(call: Call, context: *mut c_void, args: *const Slot, out: *mut Slot) -> u32 {
     // SAFETY: the caller promises both.
     let (context, out) = unsafe { (&mut *context.cast::<FunctionContext>(), &mut *out) };
     // SAFETY: the caller promises the arguments.
-    match catch_unwind(AssertUnwindSafe(|| unsafe { body.call(context, args, out) })) {
+    match catch_unwind(AssertUnwindSafe(|| unsafe { call(context, args, out) })) {
         Ok(status) => status as u32,
         Err(_) => {
             context.fail(Failure { code: millstream_types::code::BUG, message: "a built-in function panicked".into() });
@@ -178,7 +182,7 @@ macro_rules! addresses {
                     unsafe extern "C" fn call(context: *mut c_void, args: *const Slot, out: *mut Slot) -> u32 {
                         // SAFETY: generated code and interpreter pass the task's `FunctionContext`, as many argument
                         // slots as the list says, of the types it says (the verifier has checked them), and a result slot.
-                        unsafe { run($body, context, args, out) }
+                        unsafe { run(|context, args, out| $body.call(context, args, out), context, args, out) }
                     }
                     call as RuntimeFnPtr
                 })*

@@ -5,7 +5,7 @@
 use crate::context::{Failure, FunctionContext};
 use crate::like_pattern::LikePattern;
 
-/// The one character of an ESCAPE clause; an empty one is none.
+/// The one character of an ESCAPE clause; `None` if it is empty.
 pub(crate) fn escape_character(escape: &str) -> Result<Option<char>, Failure> {
     let mut chars = escape.chars();
     match (chars.next(), chars.next()) {

@@ -11,7 +11,7 @@ use std::ffi::c_void;
 enum V {
     /// STRING or BYTES.
     S(&'static str),
-    /// BYTES that are no text.
+    /// BYTES that are not text.
     Bytes(&'static [u8]),
     Int(i128),
     Double(f64),

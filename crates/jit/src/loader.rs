@@ -1,8 +1,8 @@
 //! Loading of object files, freshly made or from a cache: LLVM's ORC links each into memory of ours.
 //!
 //! An object names the functions that it calls and has no address of a process in it, so it is as good in the next process as
-//! in the one that made it. Each is linked in an ORC session of its own, which ends when that is done: what stays of a loaded
-//! object is its memory, which any thread may drop.
+//! in the one that made it. Each is linked in a separate ORC session, which ends when that is done: what stays of a
+//! loaded object is its memory, which any thread may drop.
 
 use crate::emit::runtime_symbol;
 use crate::error::JitError;
@@ -31,8 +31,8 @@ use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Links an object file with the functions of this process: its memory, and the address of one of its functions. The memory is
-/// the code's: who runs it keeps it.
+/// Links an object file with the functions of this process: its memory, and the address of one of its functions. The
+/// memory holds the code: whoever runs it keeps it.
 pub(crate) fn load(object: &[u8], function: &CStr) -> Result<(ObjectMemory, usize), JitError> {
     let memory = ObjectMemory::reserve(object.len())
         .map_err(|e| JitError::Loading(format!("the system gives no memory for code: {e}")))?;
@@ -144,8 +144,8 @@ extern "C" fn find_functions(
 ) -> LLVMErrorRef {
     use LLVMJITSymbolGenericFlags::{LLVMJITSymbolGenericFlagsCallable, LLVMJITSymbolGenericFlagsExported};
     let flags = LLVMJITSymbolGenericFlagsExported as u8 | LLVMJITSymbolGenericFlagsCallable as u8;
-    // SAFETY: ORC gives an array of so many names, which live during the call. The reference that is counted here is taken
-    // over by the unit, and the unit by the library, unless that fails.
+    // SAFETY: ORC gives an array of `count` names, which live during the call. The reference that is counted here is
+    // taken over by the unit, and the unit by the library, unless that fails.
     unsafe {
         let mut found = Vec::new();
         for asked in (0..count).map(|i| &*names.add(i)) {

@@ -43,8 +43,8 @@ pub(crate) struct ObjectMemory {
 }
 
 impl ObjectMemory {
-    /// Reserves address space for an object file of this length, which has a relocation of 24 bytes for each stub of at most
-    /// as many; fails when the system refuses.
+    /// Reserves address space for an object file of this length; fails when the system refuses. Stubs fit: for each, of
+    /// at most 24 bytes, the file has a relocation of 24 bytes.
     pub(crate) fn reserve(object_bytes: usize) -> io::Result<ObjectMemory> {
         let bytes = (4 * object_bytes + LEAST_BYTES).next_multiple_of(PAGE_BYTES);
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.

@@ -1,6 +1,6 @@
 //! What dropped code leaves behind: nothing. The only test of its process, because it looks at the memory of all of it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod support;
 
@@ -10,7 +10,7 @@ use millstream_jit::{CompileOptions, compile};
 use std::fs;
 use support::Sketch;
 
-/// A program with a constant of its own, long enough to be data beside the code.
+/// A program with a unique constant, long enough to be data beside the code.
 fn program(number: i128) -> Program {
     let mut sketch = Sketch::new(&[Phys::I64, Phys::Str]);
     let (a, text) = (sketch.load(0), sketch.load(1));

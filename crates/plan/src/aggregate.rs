@@ -9,7 +9,7 @@ use crate::pipeline::{ComponentOutput, ComponentUpdate};
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_types::{DataType, Field, Value};
 
-/// Digits of decimals of which 10¹² can be added up in 128 bits.
+/// Digits of decimals: 10¹² of these can be added up in 128 bits.
 const NEVER_WRAPS: u8 = 26;
 
 /// A SQL aggregate function.
@@ -301,8 +301,9 @@ impl Components {
         unless_few(&count, 1, value)
     }
 
-    /// A sum of decimals so wide that 128 bits could wrap in a window that can be: NULL when they have, which the sum as
-    /// DOUBLE tells. It need not be exact: 128 bits hold more than 38 digits, beyond which [`checked`] gives NULL anyway.
+    /// A sum of decimals so wide that 128 bits could wrap in a realistic window: NULL when they have, as the sum as
+    /// DOUBLE shows. It need not be exact: 128 bits hold more than 38 digits, beyond which [`checked`] gives NULL
+    /// anyway.
     fn unless_wrapped(&mut self, sum: Expr, argument: &Expr, call: &AggregateCall) -> Expr {
         let DataType::Decimal { precision, scale } = argument.data_type else { return sum };
         if precision <= NEVER_WRAPS {

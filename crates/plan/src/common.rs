@@ -1,9 +1,9 @@
 //! Relations that a statement names in several places: queries of WITH, and views.
 //!
-//! Of a query of usual size each place has a copy, which is planned with what is around it; equal operators with state become one
-//! again (`physical`). Copies multiply: sixteen queries that each name the one before twice would be 65,536. So from some size on the
-//! places share a [`Common`], and the plan is a graph: whoever walks it looks at each common relation once. Two of them are equal if
-//! they are the same.
+//! A query of usual size is copied for each place, and each copy is planned with what is around it. Equal operators
+//! with state become one again (`physical`). Copies multiply: sixteen queries that each name the one before twice would
+//! be 65,536. So the places of a large query share a [`Common`], and the plan is a graph: a walk looks at each common
+//! relation once. Two of them are equal if they are the same.
 
 use crate::logical::{Rel, Table};
 use millstream_types::Schema;

@@ -125,7 +125,7 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// The comparison that is TRUE where this one is FALSE. Not for NaN, of which all but `<>` are FALSE.
+    /// The comparison that is TRUE where this one is FALSE. Not for NaN, where all but `<>` are FALSE.
     #[must_use]
     pub fn negated(self) -> CompareOp {
         match self {

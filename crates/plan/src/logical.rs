@@ -307,7 +307,7 @@ pub enum JoinStrategy {
     },
     /// All rows of both inputs (INNER only), or those that came within the time to live.
     Regular {
-        /// `table.exec.state.ttl` in milliseconds of processing time; `None`: for ever.
+        /// `table.exec.state.ttl` in milliseconds of processing time; `None`: forever.
         ttl_ms: Option<u64>,
     },
     /// Every row of the left with the right input, which is bounded and read before the left one. INNER, LEFT, SEMI and

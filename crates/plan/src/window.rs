@@ -53,7 +53,7 @@ pub enum Overlap {
 /// A table of an aggregation over [`Overlap`]ping windows: rows of one slice that count from one window on.
 ///
 /// A row that comes when some windows of its slice are complete already counts only for the others. So that those
-/// windows have the same rows in every run, such rows go to a table of their own.
+/// windows have the same rows in every run, such rows go to a separate table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SliceTable {
     /// Start of the slice.
@@ -117,8 +117,8 @@ impl Overlap {
 
     /// Number of the table, as programs compute it: `slice · (windows_per_slice + 1) + k`, where `slice` is the number
     /// of the slice ((start - offset) / length) and the rows count from the `k`-th window (from 0) of the slice on.
-    /// Ascending by slice. Wraps where the number leaves 64 bits: beyond the times of calendars, and with slices of one
-    /// millisecond and a million windows, the most that the binder admits, 292 years from the epoch.
+    /// Ascending by slice. Wraps beyond 64 bits: past the times of calendars or, with the most windows that the binder
+    /// admits (a million over slices of 1 ms), 292 years from the epoch.
     pub fn table_id(self, slice_start: i64, windows_complete: i64) -> i64 {
         let Slicing { size_ms, offset_ms } = self.slicing();
         let number = slice_start.wrapping_sub(offset_ms).div_euclid(size_ms);

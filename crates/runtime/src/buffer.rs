@@ -21,7 +21,7 @@ pub(crate) struct Rows {
     /// Event times, if the stream's watermark follows from its rows.
     pub(crate) times: Option<RowTimes>,
     /// The watermark before each row, where a keyed operator puts it out as the watermark passes: the highest one under which it
-    /// is not put out. The stream's own watermark is at or below it; how far it has come by then depends on timing.
+    /// is not put out. The stream's own watermark is at or below it; how far it has advanced by then depends on timing.
     pub(crate) watermarks: Option<Vec<i64>>,
     /// Keeps the chunk that the rows came from in flight.
     pub(crate) permit: Option<Arc<Permit>>,

@@ -6,9 +6,9 @@ use crate::config::RunConfig;
 use crate::durable::checkpointing::Checkpointing;
 use crate::durable::restored::{Restored, RestoredSplit};
 use crate::durable::spilling::Spilling;
+use crate::executable_plan::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
 use crate::host::Host;
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
-use crate::input::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
 use crate::keyed::{KeyedStation, most_behind};
 use crate::lookup::LookupStation;
 use crate::lookup::table::LookupTable;
@@ -185,7 +185,7 @@ fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize)
     }
 }
 
-/// Streams and their channels, as they are numbered.
+/// Streams and their channels, in the order of their numbers.
 struct Streams<'a> {
     plan: &'a QueryPlan,
     restored: Option<&'a Restored<'a>>,

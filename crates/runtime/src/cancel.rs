@@ -12,7 +12,7 @@ pub enum CancelState {
     #[default]
     Running,
     /// Sources stop; what was read is processed; windows that are complete are written; sinks are finished. With a state
-    /// directory: a checkpoint is taken, from which the query can go on, and then everything ends at once.
+    /// directory: a checkpoint is taken, from which the query can resume, and then everything ends at once.
     Stop,
     /// At once: sinks are dropped without being finished.
     Abort,

@@ -1,4 +1,4 @@
-//! Rows of Arrow columns: selected, cut out, put together, parted by key, and strings in buffers of their own.
+//! Rows of Arrow columns: selected, cut out, put together, parted by key, and strings in separate buffers.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
@@ -46,15 +46,15 @@ pub(crate) fn joined(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
 
 /// Which partition each row belongs to, by the top bits of the hash of its key.
 pub(crate) struct Parts {
-    /// Numbers of the rows, partition by partition, in each of them ascending; `None`: all rows as they are, for they
-    /// belong to one.
+    /// Numbers of the rows, partition by partition, in each of them ascending; `None`: all rows in their order, for
+    /// they belong to one.
     order: Option<UInt32Array>,
     /// Partition *p* has places `starts[p]..starts[p + 1]`.
     starts: Vec<usize>,
 }
 
 impl Parts {
-    /// Of rows with these hashes, of which so many bits choose the partition.
+    /// Of rows with these hashes, of which `bits` bits choose the partition.
     pub(crate) fn new(hashes: &[i64], bits: u32) -> Parts {
         let partitions = 1 << bits;
         let partition = |hash: &i64| (*hash as u64 >> (u64::BITS - bits)) as usize;
@@ -97,21 +97,22 @@ impl Parts {
 /// Bytes of the rows of columns: of a slice only its own, of strings also what they refer to. Packed records, which stand
 /// for each of their columns, count once.
 pub(crate) fn bytes_of(columns: &[ArrayRef]) -> usize {
-    fn long<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+    fn viewed<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+        let own = size_of_val(&**views.views()) + views.nulls().map_or(0, |_| views.len().div_ceil(8));
         if views.data_buffers().is_empty() {
-            return 0;
+            return own;
         }
         let lengths = views.views().iter().map(|&view| view as u32 as usize);
-        lengths.filter(|&length| length > Str::INLINE).sum()
+        own + lengths.filter(|&length| length > Str::INLINE).sum::<usize>()
     }
-    let bytes = |column: &ArrayRef| match column.data_type().primitive_width() {
-        Some(width) => column.len() * width,
-        None => {
-            let referred = column.as_byte_view_opt::<StringViewType>().map(long);
-            let referred = referred.or_else(|| column.as_byte_view_opt::<BinaryViewType>().map(long)).unwrap_or(0);
+    let bytes = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8View => viewed(column.as_string_view()),
+        DataType::BinaryView => viewed(column.as_binary_view()),
+        other => match other.primitive_width() {
+            Some(width) => column.len() * width,
             // A size that cannot be told is that of the whole array.
-            referred + column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
-        }
+            None => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+        },
     };
     let are_records = |column: &&ArrayRef| matches!(column.data_type(), DataType::FixedSizeBinary(_));
     let others = columns.iter().filter(|column| !are_records(column));
@@ -123,7 +124,7 @@ pub(crate) fn unselectable(error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::bug(format!("rows of a column cannot be selected: {error}"))
 }
 
-/// A column of strings in a buffer of its own, so that it does not keep the input alive; others as they are.
+/// A column of strings in its own buffer, so that it does not keep the input alive; others unchanged.
 pub(crate) fn compact(column: &ArrayRef) -> ArrayRef {
     views(column, 0)
 }

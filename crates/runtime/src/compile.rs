@@ -1,4 +1,4 @@
-//! What a run asks of a compiler: machine code for row programs while the query goes on with what it has.
+//! What a run asks of a compiler: machine code for row programs while the query continues with what it has.
 
 use crate::stats::Compilation;
 use millstream_codegen::kernel::Kernel;
@@ -20,7 +20,7 @@ pub trait ProgramCompiler: Send + Sync {
     /// compilations run in the process as may; so it is called by threads in the background, never by workers.
     ///
     /// Fails when the program cannot be compiled, and with [`CANCELLED`](millstream_types::code::CANCELLED) after [`ProgramCompiler::end`]:
-    /// the query goes on with the code that it has.
+    /// the query continues with the code that it has.
     fn compile(&self, program: &Program) -> Result<Compiled, Diagnostic>;
 
     /// The query has ended: what waits for its turn is not compiled any more, nor what is asked for from now on. What is

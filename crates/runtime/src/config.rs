@@ -177,7 +177,7 @@ pub struct RunConfig {
     pub shuffle_seed: Option<u64>,
     /// For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.
     pub numa_nodes: usize,
-    /// For tests: a new generation of tables begins with every so many buffers of a stream; 0 is never.
+    /// For tests: a new generation of tables begins each time this many buffers of sources have come; 0 is never.
     pub cut_every: u64,
     /// Longest time that written rows wait in a sink before they are flushed.
     pub flush_interval_ms: u64,

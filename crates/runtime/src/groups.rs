@@ -2,7 +2,7 @@
 
 use crate::columns::sliced;
 use crate::config::RunConfig;
-use crate::input::PipelineCode;
+use crate::executable_plan::PipelineCode;
 use arrow_array::ArrayRef;
 use millstream_abi::{ExecContext, Slot, Str};
 use millstream_codegen::execute::{TableHooks, assign_groups};

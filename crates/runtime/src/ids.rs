@@ -34,8 +34,8 @@ ids! {
     Port,
 }
 
-/// A stream in the places of rows. A query that goes on from a checkpoint keeps those that were there, also if a source has more
-/// splits now; so would each node that read a part of the splits.
+/// A stream in the places of rows. A query that resumes from a checkpoint keeps those that were there, also if a source
+/// has more splits now; so would each node that read a part of the splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamNumber {
     /// Of the source or station.

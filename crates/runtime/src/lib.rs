@@ -9,7 +9,7 @@
 //!
 //! The way of the code: `run` starts the threads of a query and supervises it. `query` has the one loop that acts on what follows from
 //! each change (`station`); `worker` performs tasks. Where pipelines end are stations: `window`, `keyed`, `lookup`, `sink`. What comes
-//! before them: `source` (reading and decoding), `stream` (order and watermarks), `pipeline` and `staged` (programs over a buffer).
+//! before them: `source` (reading and decoding), `stream` (order and watermarks), `pipeline` and `pipeline_stages` (programs over a buffer).
 //! What they share: `host`. What outlives the process: `durable`. What may run next: `schedule`. What follows the data: `adaptive`.
 //!
 //! [`run()`] blocks until the query has ended. Any thread may read the [`QueryStats`] or use the [`CancelToken`].
@@ -18,7 +18,7 @@
 //! - Order exists only before the sequencer of a stream and in front of a sink; between them buffers are processed in
 //!   any order, by any worker.
 //! - Rows do not depend on the number of workers, on buffer sizes or on timing.
-//! - No worker waits for another: a worker that cannot go on with one task takes another.
+//! - No worker waits for another: a worker that cannot continue one task takes another.
 //! - Queues are bounded by the number of chunks in flight; a chunk is in flight until everything made of it has been
 //!   put into tables or written to sinks (rows of lookup tables: collected).
 //! - This crate knows no SQL text and no LLVM.
@@ -32,21 +32,21 @@ mod columns;
 mod compile;
 mod config;
 mod durable;
+mod executable_plan;
 mod flat_map;
 mod groups;
 mod host;
 mod ids;
-mod input;
 mod keyed;
 mod lookup;
 mod pipeline;
+mod pipeline_stages;
 mod query;
 mod row_errors;
 mod run;
 mod schedule;
 mod sink;
 mod source;
-mod staged;
 mod station;
 mod stats;
 mod stream;
@@ -59,7 +59,7 @@ pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
 pub use config::{Adaptivity, ErrorPolicy, MergeStrategy, RunConfig, SpillConfig, When};
 pub use durable::{CheckpointConfig, Recovered, Unfit, kept_shape};
-pub use input::{
+pub use executable_plan::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };

@@ -1,12 +1,12 @@
 //! Pipelines at run time: what takes the rows of a buffer through the stages before the last.
 
 use crate::buffer::{Buffer, Piece};
+use crate::executable_plan::{PipelineCode, StagedCode};
 use crate::flat_map;
 use crate::host::Host;
 use crate::ids::Port;
-use crate::input::{PipelineCode, StagedCode};
 use crate::lookup::table::LookupTable;
-use crate::staged::{Arrive, Origin, Staged, Tools, Wanted, emit_stage};
+use crate::pipeline_stages::{Arrive, Origin, Staged, Tools, Wanted, emit_stage};
 use crate::station::BufferPlace;
 use millstream_codegen::execute::Emitted;
 use millstream_functions::FunctionContext;

@@ -15,23 +15,22 @@ use crate::durable::restored::Restored;
 use crate::host::Host;
 use crate::ids::{StationId, StreamId};
 use crate::pipeline::{Arrived, Pipeline};
+use crate::pipeline_stages::Origin;
+use crate::schedule::cut_timing::Cuts;
 use crate::schedule::flow::Others;
-use crate::schedule::generations::Cuts;
 use crate::schedule::parking::Parking;
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::timers::Timers;
 use crate::source::SourceRuntime;
 use crate::source::phases::Phases;
-use crate::staged::Origin;
 use crate::station::{Consequences, ProcessTask, Station, Task};
 use crate::stream::{Feed, Stream};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_state::release_if_asked;
-use millstream_sync::epochs::Release;
+use millstream_sync::epoch_ring::Release;
 use millstream_types::{Diagnostic, code};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -174,17 +173,9 @@ impl Query {
         (arrived, self.station(channel.station))
     }
 
-    /// Acts on consequences, and on what follows from them in turn, until nothing does. [`Consequences::then`] is the caller's.
+    /// Acts on consequences, and on what follows from them in turn, which is as deep as the plan at most.
+    /// [`Consequences::then`] is the caller's.
     pub(crate) fn act(&self, consequences: Consequences) {
-        let mut pending = VecDeque::new();
-        self.act_once(consequences, &mut pending);
-        while let Some(consequences) = pending.pop_front() {
-            self.act_once(consequences, &mut pending);
-        }
-    }
-
-    /// Acts on consequences; what follows from them is added to `next`.
-    fn act_once(&self, consequences: Consequences, next: &mut VecDeque<Consequences>) {
         let Consequences { tasks, parked, deliveries, releases, finished, due, awaited, .. } = consequences;
         let Consequences { cuts, phases, sinks_done, held, error, .. } = consequences;
         if let Some(error) = error {
@@ -207,21 +198,21 @@ impl Query {
             for rows in unit.rows.iter_mut().filter(|rows| rows.permit.is_none()) {
                 rows.permit = Some(Arc::new(self.host.flow.hold(bytes_of(&rows.columns))));
             }
-            next.push_back(self.stream(stream).deliver(number, unit));
+            self.act(self.stream(stream).deliver(number, unit));
         }
         if has_deliveries && self.parking.has_next() {
             self.resume_parked(Instant::now());
         }
         for place in finished {
             if let Some(release) = self.stream(place.stream).finish(place.channel, place.epoch) {
-                self.release(place.stream, place.channel, release, next);
+                self.release(place.stream, place.channel, release);
             }
         }
         for (stream, channel, release) in releases {
-            self.release(stream, channel, release, next);
+            self.release(stream, channel, release);
         }
         for phase in phases {
-            self.open_phases(self.phases.finish(phase), next);
+            self.open_phases(self.phases.finish(phase));
         }
         if cuts > 0 {
             self.cuts.reached(cuts);
@@ -231,7 +222,7 @@ impl Query {
     }
 
     /// A channel of a stream has released a watermark or ended.
-    fn release(&self, stream: StreamId, channel: usize, release: Release, next: &mut VecDeque<Consequences>) {
+    fn release(&self, stream: StreamId, channel: usize, release: Release) {
         let (stats, from) = (&self.host.stats, self.stream(stream));
         let reached = from.channels[channel];
         match from.feed {
@@ -243,16 +234,16 @@ impl Query {
                 }
                 if release.ended {
                     let opened = self.phases.finish(self.graph.plan.sources[id.source].phase);
-                    self.open_phases(opened, next);
+                    self.open_phases(opened);
                 }
             }
             Feed::Station(_) => stats.release(reached.pipeline, 0, release.watermark),
         }
-        next.push_back(self.station(reached.station).release(reached.port, release));
+        self.act(self.station(reached.station).release(reached.port, release));
     }
 
     /// Lets the sources of some phases begin; constant rows are there at once.
-    fn open_phases(&self, phases: Range<usize>, next: &mut VecDeque<Consequences>) {
+    fn open_phases(&self, phases: Range<usize>) {
         for (number, source) in self.graph.sources.iter().enumerate() {
             if !phases.contains(&self.graph.plan.sources[number].phase) {
                 continue;
@@ -262,11 +253,11 @@ impl Query {
             if let (Some(Some(unit)), Some(stream)) = (consequences.note(unit), source.first_stream()) {
                 consequences.deliver(stream, 0, unit);
             }
-            next.push_back(consequences);
+            self.act(consequences);
         }
     }
 
-    /// Goes on with parked tasks that need not wait any more; when to look for the others.
+    /// Resumes parked tasks that need not wait any more; when to look for the others.
     pub(crate) fn resume_parked(&self, now: Instant) -> Option<Instant> {
         let (tasks, next) = self.parking.resume(now, &self.host, &self.graph.streams);
         self.scheduler.push(tasks);
@@ -287,7 +278,7 @@ impl Query {
         self.host.spilling.wake_if_needed();
     }
 
-    /// Has every stream of a query that is recovered go on from the watermark that it had.
+    /// Has every stream of a recovered query resume from the watermark that it had.
     pub(crate) fn raise_restored(&self, restored: &Restored<'_>) {
         for stream in &self.graph.streams {
             let Feed::Split(id) = stream.feed else { continue };
@@ -307,9 +298,7 @@ impl Query {
 
     /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
     pub(crate) fn start(&self) {
-        let mut opened = VecDeque::new();
-        self.open_phases(self.phases.begin(), &mut opened);
-        opened.into_iter().for_each(|consequences| self.act(consequences));
+        self.open_phases(self.phases.begin());
         self.graph.stations.iter().for_each(|station| self.act(station.settle()));
     }
 

@@ -6,10 +6,10 @@ use crate::cancel::{CancelState, CancelToken};
 use crate::config::RunConfig;
 use crate::durable::cuts::make_cut;
 use crate::durable::restored::Restored;
-use crate::durable::spiller::spill_when_asked;
+use crate::durable::spill_thread::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
+use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
-use crate::input::RunInput;
 use crate::query::{Query, caught, panicked};
 use crate::schedule::threads::never_interrupt;
 use crate::schedule::timers::{after, earlier};
@@ -18,7 +18,7 @@ use crate::source::processing_time::machine_time;
 use crate::source::reader::{end_split, find_idle_splits, read};
 use crate::stats::QueryStats;
 use crate::worker;
-use millstream_sync::epochs::End;
+use millstream_sync::epoch_ring::End;
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -62,7 +62,7 @@ pub fn run(
     result
 }
 
-/// Goes on where a checkpoint was taken, if there is one, and delivers what needs no reader.
+/// Resumes from a checkpoint, if there is one, and delivers what needs no reader.
 fn start(query: &Query) -> Result<(), Diagnostic> {
     if let Some(checkpointing) = &query.host().checkpointing
         && let Some(restored) = Restored::new(checkpointing, query.plan())?
@@ -205,7 +205,7 @@ impl Threads {
             let core = fitting.or_else(|| cores.get(index % cores.len().max(1))).copied();
             let node = topology.nodes[index];
             self.workers.push(spawn(format!("worker-{index}"), query, move |query| {
-                // A core that cannot be had is no reason not to work.
+                // A core that cannot be had must not stop the worker.
                 let _pinned = core.is_some_and(core_affinity::set_for_current);
                 worker::work(query, index, node);
             })?);

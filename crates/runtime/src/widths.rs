@@ -36,7 +36,7 @@ impl Widths {
         }
     }
 
-    /// Of so many rows `made` bytes have been made. Wider rows count at once, narrower ones by and by.
+    /// `made` bytes have been made for `rows` rows. Wider rows count at once, narrower ones by and by.
     pub(crate) fn note(&self, rows: usize, made: usize) {
         if !self.makes_values || rows == 0 {
             return;

@@ -1,6 +1,6 @@
 //! Workers: threads that perform tasks, the most urgent first, until the query is over.
 
-use crate::adaptive::signals::counters::HardwareCounters;
+use crate::adaptive::signals::hardware_counters::HardwareCounters;
 use crate::durable::cuts::make_cut;
 use crate::pipeline::WorkerContext;
 use crate::query::{Query, caught};

@@ -1,6 +1,6 @@
 //! Tables that append rows instead of aggregating them: whichever do, and whenever they cease to, the rows are those of tables
 //! that aggregate, in the same order.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 

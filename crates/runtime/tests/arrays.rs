@@ -1,6 +1,6 @@
 //! Code specialised for ranges of keys: whatever the ranges, and however often code is exchanged, the rows are those of
 //! generic code, in the same order.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! Runs whose storage fails at any moment, and that go on from what is there: the rows are those of an undisturbed run.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+//! Runs whose storage fails at any moment, and that resume from what is there: the rows are those of an undisturbed
+//! run.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 
@@ -175,7 +176,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Goes on from the newest checkpoint, if the job has not come to its end; what was read meanwhile.
+    /// Resumes from the newest checkpoint, if the job has not come to its end; what was read meanwhile.
     fn run(&self, source: MemorySource) -> (Result<(), Diagnostic>, Reads) {
         let there = manifests(self.folder);
         let base = there.first().map_or(0, |manifest| manifest.checkpoint);
@@ -214,7 +215,7 @@ fn manifests(folder: &Path) -> Vec<Manifest> {
     listed.into_iter().map(|listed| listed.manifest.unwrap()).collect()
 }
 
-/// Goes on with storage that fails.
+/// Resumes with storage that fails.
 fn attempt(
     plan: &QueryPlan,
     data: &[Vec<Row>],

@@ -1,6 +1,6 @@
 //! Errors, panics and cancellation anywhere: the query ends with the right diagnostic, no thread is lost, and no sink
 //! is finished.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Window, interval and regular joins against brute-force models: the same rows for any number of workers and splits and any
 //! buffer size.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Ranks, OVER, sessions and count windows against brute-force models: the same rows for any number of workers and splits
 //! and any buffer size.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 
@@ -270,7 +270,7 @@ fn sessions_of_many_keys_leave_nothing_behind() {
     let mut output = vec![Field::new("key", DataType::BigInt, false)];
     output.extend(aggregate_fields());
     output.extend(window_fields());
-    // Keys that are kept are numbered anew without the other columns, even those that are never NULL.
+    // Keys that are kept are renumbered without the other columns, even those that are never NULL.
     let mut input = KeyedInput { keys: vec![1], ..keyed_input(None) };
     input.schema.fields[0].nullable = false;
     let operator = KeyedOperator {

@@ -1,6 +1,6 @@
 //! Overlapping windows over out-of-order input: the same rows and late counts as a brute-force model, whatever the number
 //! of workers, the size of buffers, the cut of chunks, and how windows are made from their slices.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Pipelines of several stages: the elements of collections, lookup tables and their phases, and processing time.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 
@@ -331,7 +331,7 @@ fn processing_time_fires_windows_while_no_rows_come() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     let begin = now();
     let source = MemorySource { splits: vec![steps], bounded: false };
-    // Only a timer of its own can fire the window.
+    // Only its own timer can fire the window.
     let unflushed = RunConfig { flush_interval_ms: 3_600_000, ..config(2, 0) };
     let (result, stats) = run_within(input(plan, vec![connector(source)], vec![sink]), unflushed, CancelToken::new());
     result.unwrap();

@@ -1,5 +1,5 @@
 //! Pipelines from a source straight to a sink: order, limits, statement sets, constant rows, statistics.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod support;
 

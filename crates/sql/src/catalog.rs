@@ -160,7 +160,7 @@ impl Catalog {
         self.entries.iter().filter(|(_, r)| matches!(r, CatalogEntry::View(_))).map(|(name, _)| name.as_str())
     }
 
-    /// The name under which a new object goes; `None` when it is taken and that is no error.
+    /// The name of a new object; `None` when it is taken and that is not an error.
     fn free_name(&self, name: &[Ident], if_not_exists: bool) -> Result<Option<String>, Diagnostic> {
         let Some(local) = local_name(name) else { return Err(no_database(name)) };
         match self.entries.get(local) {

@@ -43,7 +43,7 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("JSON", "STRING"),
 ];
 
-/// Types that Flink has and we have not.
+/// Types that Flink has and we lack.
 const UNSUPPORTED_NAMES: &[&str] = &["MULTISET", "RAW", "VARIANT", "NULL", "BITMAP", "DESCRIPTOR"];
 
 /// A type and whether `NOT NULL` follows it.

@@ -140,7 +140,7 @@ pub(crate) fn from_parser_error(error: &ParserError, tokens: &[TokenWithSpan]) -
     }
 }
 
-/// Aggregates of Flink with a syntax of their own, which the parser does not know: `JSON_OBJECTAGG(KEY k VALUE v)`.
+/// Flink's aggregates with special syntax that the parser does not know: `JSON_OBJECTAGG(KEY k VALUE v)`.
 fn missing_aggregate(tokens: &[TokenWithSpan], found: Option<usize>) -> Option<Diagnostic> {
     const NAMES: [&str; 2] = ["JSON_OBJECTAGG", "JSON_ARRAYAGG"];
     let before = &tokens[..found?];

@@ -1,7 +1,7 @@
 //! The sqlparser dialect of Flink SQL.
 //!
 //! sqlparser does the queries and expressions; this dialect tells it where Flink differs. What Flink has and sqlparser
-//! has not becomes an ordinary node, so that the binder only ever matches sqlparser's AST:
+//! lacks becomes an ordinary node, so that the binder only ever matches sqlparser's AST:
 //!
 //! | SQL | AST |
 //! | --- | --- |

@@ -122,7 +122,7 @@ pub fn is_complete(text: &str) -> bool {
     if regions.unterminated() {
         return false;
     }
-    // A text that cannot be tokenized for another reason goes on to the parser, which says what is wrong.
+    // A text that cannot be tokenized for another reason is passed to the parser, which says what is wrong.
     match tokenize(text) {
         Ok(tokens) => cuts(&tokens).1,
         Err(_) => true,
@@ -186,7 +186,7 @@ enum Region {
 }
 
 /// Walks over the characters of a text with the region of each; delimiters belong to what they delimit. A doubled quote
-/// closes and reopens, which comes to the same.
+/// closes and reopens, with the same effect.
 struct Regions<'a> {
     text: &'a str,
     at: usize,

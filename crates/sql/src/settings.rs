@@ -7,14 +7,14 @@ use std::time::Duration;
 pub struct BindSettings {
     /// A bounded input is one window, so that GROUP BY without a window is allowed.
     pub is_batch: bool,
-    /// How long a regular join keeps a row, in processing time; `None` for ever.
+    /// How long a regular join keeps a row, in processing time; `None`: forever.
     pub state_ttl: Option<Duration>,
 }
 
 impl BindSettings {
     /// `state_ttl` in milliseconds.
     pub(crate) fn state_ttl_ms(&self) -> Option<u64> {
-        // The least time that there is counts as one: less than that is not "for ever".
+        // Rounds up: less than a millisecond counts as one, not as the 0 that is "forever" in SET.
         let ms = |ttl: Duration| u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         self.state_ttl.map(ms)
     }

@@ -1,7 +1,7 @@
 //! The statements of the dialect and their parser.
 //!
 //! Queries and expressions are sqlparser's AST; everything around them is ours, because Flink's statements differ from
-//! those of every system that sqlparser knows. What Flink has and we have not is recognised and named as such.
+//! those of every system that sqlparser knows. What Flink has and we lack is recognised and named as such.
 
 use crate::data_type::{expect_word, peek_word, take_word};
 use crate::ddl::{
@@ -279,7 +279,7 @@ fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
                 _ => word.clone(),
             };
             let advice = match word.as_str() {
-                "ALTER" => "DROP the object and CREATE it anew",
+                "ALTER" => "DROP the object and CREATE it again",
                 "USE" => "all tables and views are in one database; use their plain names",
                 _ => "see docs/sql-reference.md for the statements that are there",
             };
@@ -388,7 +388,7 @@ fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
 }
 
 /// `[TEMPORARY [SYSTEM]] {TABLE | VIEW | FUNCTION}` after a verb: what it is, and whether it is temporary. `advice` is for the kinds
-/// that Flink has and we have not.
+/// that Flink has and we lack.
 fn parse_kind(
     parser: &mut Parser,
     verb: &str,

@@ -62,7 +62,7 @@ pub(crate) struct Strided {
 /// Changes a field of entries to what it and that of others are together.
 ///
 /// # Safety
-/// Both are so many entries with a `T` at `offset`, and nobody else uses `into`.
+/// Both are `count` entries with a `T` at `offset`, and nobody else uses `into`.
 #[inline(always)]
 pub(crate) unsafe fn combine<T: Copy>(
     offset: usize,
@@ -145,7 +145,7 @@ pub(crate) unsafe fn merge_all(layout: &EntryLayout, into: *mut u8, from: *const
     }
 }
 
-/// Undoes the merge of entry `from` into `into`. Accumulators that are not invertible stay as they are.
+/// Undoes the merge of entry `from` into `into`. Accumulators that are not invertible stay unchanged.
 ///
 /// # Safety
 /// As for [`merge_all`].

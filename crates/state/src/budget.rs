@@ -4,7 +4,8 @@
 //! never for each row. Charges are rounded where measuring would cost more than it is worth, and memory that only lives
 //! within a task is not charged: a budget is a bound for what accumulates, not a limit of the allocator.
 //!
-//! What nobody counts is measured ([`MemoryBudget::measure`]) where the program is (`resident`); beyond an allowance it is a class of its own.
+//! What nobody counts is measured ([`MemoryBudget::measure`]) where the program is (`resident`); beyond an allowance it
+//! is a separate class.
 //!
 //! Some classes are *in flight*: workers and sinks give them back without any further input. The others are *state*,
 //! which goes when watermarks advance, so only by reading on. The runtime's `flow` decides by the two who may read.
@@ -15,8 +16,8 @@
 //! exact, whatever the order. One thread may wait for memory: it calls [`MemoryBudget::watch`], *then* looks at the
 //! numbers, and sleeps if they are too high. Who gives memory back subtracts, *then* reads the flag, and calls the waker
 //! if it is set. Both pairs are sequentially consistent, so that of two threads at this at once the first sees the
-//! other's memory or the second sees the flag; the waker takes the lock under which the waiter looks and sleeps, so that
-//! the wake-up cannot fall in between. All else is relaxed: the numbers guide decisions and guard no memory.
+//! other's memory or the second sees the flag. The waker takes the lock under which the waiter looks and sleeps, so
+//! that the wake-up cannot fall in between. All else is relaxed: the numbers guide decisions and guard no memory.
 
 use crate::resident::Resident;
 use serde::{Serialize, Serializer};
@@ -74,7 +75,7 @@ impl MemoryClass {
     }
 }
 
-/// See the file's description.
+/// See the module.
 #[derive(Default)]
 pub struct MemoryBudget {
     limit: u64,

@@ -7,9 +7,10 @@ use millstream_abi::{EntryLayout, KeyRange, KeySlot, Phys, Slot};
 
 /// Fewest keys of a table that are worth a region.
 pub(crate) const MIN_KEYS: usize = 8;
-/// A region is worth it when at most one of so many keys stays outside, and is reconsidered when more do.
+/// A region is worth it when at most one key in this many stays outside, and is reconsidered when more do.
 pub(crate) const OUTSIDE: usize = 8;
-/// A region reaches so many times the number of keys to both sides of the median: then an entry in eight is used at least.
+/// A region reaches this many times the number of keys to both sides of the median: then an entry in eight is used at
+/// least.
 const REACH: usize = 4;
 
 /// A region for most of the keys of a table, if they lie close together, with some room around them, mostly above

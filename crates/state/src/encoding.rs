@@ -103,7 +103,7 @@ impl<'a> EntryFields<'a> {
         }
     }
 
-    /// How many of the first of some entries take about so many bytes together; one at least.
+    /// How many of the first entries take about `bytes` bytes together; one at least.
     ///
     /// # Safety
     /// As for [`EntryFields::bytes_of`].
@@ -120,7 +120,7 @@ impl<'a> EntryFields<'a> {
     /// Writes entries.
     ///
     /// # Safety
-    /// From `first` on are so many entries of the layout, whose strings are alive and which nobody changes meanwhile.
+    /// From `first` on are `count` entries of the layout, whose strings are alive and which nobody changes meanwhile.
     pub(crate) unsafe fn write(&self, first: *const u8, count: usize, out: &mut ByteWriter) {
         let stride = self.layout.stride;
         out.length(count);
@@ -176,8 +176,8 @@ impl<'a> EntryFields<'a> {
     /// can be released, and nothing else.
     ///
     /// # Safety
-    /// There is zeroed memory for so many entries of the layout from `first` on, which is ours to write. The arena is kept as
-    /// long as the entries are used.
+    /// There is zeroed memory for `count` entries of the layout from `first` on, which is ours to write. The arena is
+    /// kept as long as the entries are used.
     pub(crate) unsafe fn read(
         &self,
         first: *mut u8,

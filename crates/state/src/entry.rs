@@ -82,11 +82,11 @@ pub(crate) unsafe fn move_strings(entries: &[*mut u8], offsets: &[usize], arena:
     }
 }
 
-/// Copies an entry of so many bytes. The common sizes are known to the compiler: a call for each entry takes longer than
-/// the copy.
+/// Copies an entry of `stride` bytes. The common sizes are known to the compiler: a call for each entry takes longer
+/// than the copy.
 ///
 /// # Safety
-/// Both are memory of so many bytes, and not the same; `to` is ours to write.
+/// Both are memory of `stride` bytes, and not the same; `to` is ours to write.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, stride: usize) {
     // SAFETY: promised by the caller.

@@ -136,7 +136,7 @@ impl GroupTable {
         let fields = EntryFields::typed(&layout, types, &[]);
         let count = fields.count(from)?;
         let (memory, mut arena) = (EntryMemory::zeroed(count * layout.stride), Arena::default());
-        // SAFETY: there is room for so many entries.
+        // SAFETY: there is room for `count` entries.
         unsafe { fields.read(memory.start(), count, from, &mut arena)? };
         groups.table = Table::with_hint(Arc::clone(&layout), false, TableHint { keys: count, range: None });
         for i in 0..count {

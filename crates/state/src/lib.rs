@@ -13,7 +13,7 @@
 //! hold the same entries for keyed operators: [`GroupTable`] numbers keys, [`Slots`] finds accumulators by number.
 //!
 //! A table has a hash part and, for integer keys that lie close together, an array (`dense.rs`), or it appends an entry for each
-//! row (`table/append.rs`); it is drained and used again, so that slices need no allocation in the steady state.
+//! row (`table/append.rs`). It is drained and used again, so that slices need no allocation in the steady state.
 //!
 //! Partials, slots and groups can be written to bytes and read again, partials also block by block, and merged so
 //! ([`BlockMerge`]): what is read is checked, because wrong bytes would be wild pointers.
@@ -33,7 +33,6 @@ mod encoding;
 mod entry;
 mod finish;
 mod groups;
-mod machine;
 mod memory;
 mod merge;
 mod object;
@@ -41,6 +40,7 @@ mod output;
 mod partial;
 mod partition;
 mod parts;
+mod process_memory;
 mod resident;
 mod shared;
 mod slots;
@@ -51,12 +51,12 @@ pub use array::{ArrayShape, ArrayTable};
 pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
-pub use machine::available_memory;
 pub use merge::{BlockMerge, MergeFault, Merged, merge};
 pub use object::Ordinal;
 pub use output::{Output, OutputTypes};
 pub use partial::Partial;
 pub use partition::{PARTITION_BITS, PARTITIONS, partition_of};
+pub use process_memory::available_memory;
 pub use resident::{ALLOWANCE, Allocator, release_before_sleep, release_if_asked, set_allocator};
 pub use shared::SharedTable;
 pub use slots::Slots;

@@ -107,8 +107,8 @@ impl Merged {
         self.rows.entries.is_empty()
     }
 
-    /// The first rows of a range whose strings and objects have about so many bytes, one at least: as a range. Where entries have
-    /// none, all of it.
+    /// The first rows of a range whose strings and objects have about `bytes` bytes, one at least: as a range. Where
+    /// entries have none, all of it.
     pub fn within(&self, rows: Range<usize>, bytes: usize) -> Range<usize> {
         let fields = EntryFields::new(&self.layout);
         if fields.are_numbers() {

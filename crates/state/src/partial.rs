@@ -140,7 +140,7 @@ impl Partial {
     }
 
     /// Number of different keys in a range of partitions, as far as hashes tell: those of equal keys are neighbours. Linear in
-    /// the number of entries, unless each is known to have a key of its own.
+    /// the number of entries, unless each is known to have a different key.
     pub fn keys_of(&self, partitions: &Range<usize>) -> usize {
         if self.is_distinct() {
             return self.len_of(partitions);
@@ -231,7 +231,7 @@ impl Partial {
     /// Entry `i`, alive as long as the partial.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are not more than `i`.
     pub(crate) fn entry(&self, i: usize) -> *const u8 {
         assert!(i < self.len(), "there are {} entries", self.len());
         self.entries().place(i)

@@ -8,8 +8,8 @@ use millstream_abi::EntryLayout;
 pub const PARTITION_BITS: u32 = 4;
 /// Number of partitions: how many workers a merge can occupy, few enough that partials of a handful of keys stay cheap.
 pub const PARTITIONS: usize = 1 << PARTITION_BITS;
-/// Of the keys that can be in arrays, so many low bits do not choose the partition, so that keys which follow each other are
-/// merged together.
+/// Of the keys that can be in arrays, this many low bits do not choose the partition, so that keys which follow each
+/// other are merged together.
 pub(crate) const BLOCK_BITS: u32 = 6;
 
 /// The partition of a hash: its top bits (tables use the low bits, so both spread well).
@@ -29,7 +29,7 @@ pub(crate) fn partition_of_key(key: i64) -> usize {
     digits as usize % PARTITIONS
 }
 
-/// Where each partition begins, and the last one ends, if they have so many things, one after the other.
+/// Where each partition begins, and the last one ends, if partition *p* has `count_of(p)` things, one after the other.
 pub(crate) fn starts(count_of: impl Fn(usize) -> usize) -> [usize; PARTITIONS + 1] {
     let mut starts = [0; PARTITIONS + 1];
     for partition in 0..PARTITIONS {

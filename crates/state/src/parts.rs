@@ -17,7 +17,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// A hash part of so many places, a power of two, and perhaps a region; all empty.
+    /// A hash part of `places` places, a power of two, and perhaps a region; all empty.
     pub(crate) fn new(stride: usize, places: usize, region: Option<KeyRange>) -> Parts {
         let KeyRange { first, len } = region.unwrap_or(KeyRange { first: 0, len: 0 });
         let (memory, dense_memory) = (EntryMemory::zeroed(places * stride), EntryMemory::zeroed(len as usize * stride));
@@ -31,7 +31,7 @@ impl Parts {
         Parts { header, stride, memory, dense_memory }
     }
 
-    /// Gives the hash part new memory of so many places, all empty, and returns the old one.
+    /// Gives the hash part new memory of `places` places, all empty, and returns the old one.
     pub(crate) fn set_places(&mut self, places: usize) -> EntryMemory {
         let old = std::mem::replace(&mut self.memory, EntryMemory::zeroed(places * self.stride));
         (self.header.entries, self.header.mask) = (self.memory.start(), places as u64 - 1);

@@ -5,7 +5,7 @@
 //! process holds on top of what is counted and of [`ALLOWANCE`]. The budget takes it for state that cannot be spilled.
 //!
 //! Measuring needs to know the allocator, because most of the difference is what that keeps: a program that embeds the
-//! engine has memory of its own, of which a query must not think that it is the query's. So only a program that calls
+//! engine has its own memory, which must not be taken for the query's. So only a program that calls
 //! [`set_allocator`] at its start is measured, which the command line does.
 //!
 //! An allocator keeps free pages for each thread, and what other threads have freed of a thread's pages is free when that thread
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// Bytes that a query may hold without anybody counting them: code and its compiler, threads and what lives within their
 /// tasks, and what the allocator needs to do its work well.
 pub const ALLOWANCE: u64 = 12 << 20;
-/// Huge pages are for those who hold less than one in so many bytes of what may be held: what is lost by them is a part of that.
+/// Huge pages are for those who hold less than 1/`HUGE_SHARE` of what may be held: what they waste is a part of that.
 const HUGE_SHARE: u64 = 4;
 /// How often the process is measured at most: reading the file costs some microseconds.
 const INTERVAL_US: u64 = 1_000;

@@ -37,7 +37,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub struct SharedTable {
     layout: Arc<EntryLayout>,
@@ -117,7 +117,7 @@ impl SharedTable {
         }
     }
 
-    /// The table, whose memory counts: as it is now, and as it is whenever [`SharedTable::settle`] is called.
+    /// The table, whose memory counts: what it is now, and again whenever [`SharedTable::settle`] is called.
     pub fn charged(mut self, budget: &Arc<MemoryBudget>) -> SharedTable {
         self.charge = Mutex::new(Some(Charge::new(budget, MemoryClass::Tables, self.bytes())));
         self

@@ -99,7 +99,7 @@ impl Slots {
     /// Merges what a program has put into `table` into the slots that are its keys.
     ///
     /// # Panics
-    /// When a key is no allocated slot.
+    /// When a key is not an allocated slot.
     pub fn absorb(&mut self, table: Table) {
         debug_assert_eq!(*table.layout(), self.layout, "the table is that of the slots' program");
         let key = self.layout.keys[0].offset;
@@ -112,7 +112,7 @@ impl Slots {
         self.compact();
     }
 
-    /// Merges the accumulators of slot `from`, which stays as it is, into those of `into`.
+    /// Merges the accumulators of slot `from`, which stays unchanged, into those of `into`.
     pub fn merge_into(&mut self, into: i64, from: i64) {
         let (into, from) = (self.entry(into), self.entry(from));
         assert!(into != from, "a slot is not merged with itself");

@@ -4,10 +4,10 @@
 //! Within a partition those of a layout with a dense key are in the order of the key, others in that of the hash, then of
 //! the keys. So what comes out of a dense region or an array is in runs, and merging such entries is merging runs.
 //!
-//! Hashes are uniform, so where there are no few runs, entries are put into buckets by the highest bits in which their hashes
-//! (or keys) differ, until the buckets are small: two passes for ten million entries, and little for a few. That is about
-//! linear in their number, where a sort by comparison, with an access to two entries each, would be what takes longest in a
-//! merge.
+//! Hashes are uniform, so unless there are few runs, entries are put into buckets by the highest bits in which their
+//! hashes (or keys) differ, until the buckets are small. That takes two passes for ten million entries, and little for
+//! a few. That is about linear in their number, where a sort by comparison, with an access to two entries each, would
+//! be what takes longest in a merge.
 
 use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
@@ -23,7 +23,7 @@ const BUCKET: usize = 8;
 const MOST_BITS: u32 = 10;
 /// So few runs are merged: each doubling is a pass, as is each step of buckets.
 const FEW_RUNS: usize = 8;
-/// Runs of so many entries on average are merged, if they are few.
+/// Runs of more than this many entries on average are merged, if they are few.
 const LONG_RUN: usize = 64;
 /// Keys that are less than this apart fit a word with their partition.
 const KEYS_OF_A_WORD: u64 = 1 << (u64::BITS - PARTITION_BITS);
@@ -226,7 +226,7 @@ mod tests {
                 }
             }
         }
-        // SAFETY: entries of the layout, whose keys are no strings.
+        // SAFETY: entries of the layout, whose keys are not strings.
         let found = unsafe { sorted(&layout, (0..entries.len()).map(|i| place(i).cast_const())) };
         let mut expected: Vec<usize> = (0..entries.len()).collect();
         expected.sort_by_key(|&i| order(entries[i].0, entries[i].1));

@@ -14,8 +14,8 @@
 //! (`dense.rs`).
 //!
 //! An *appending* table ([`Table::set_appending`]) has a hash part of one entry, which is always empty, and no region. So
-//! every search misses at once, and every row is given an entry of its own, at the end of a log (`table/append.rs`). Those of equal
-//! keys are merged with the partials. Code that searches and inserts need not know.
+//! every search misses at once, and every row is given a new entry, at the end of a log (`table/append.rs`). Those of
+//! equal keys are merged with the partials. Code that searches and inserts need not know.
 
 mod append;
 
@@ -33,9 +33,9 @@ use std::sync::Arc;
 
 /// Entries of a new table: small, because thousands of open windows have a table for each worker.
 pub(crate) const FIRST_CAPACITY: usize = 16;
-/// A table gives memory back when less than one of so many entries is occupied.
+/// A table gives memory back when less than one entry in this many is occupied.
 pub(crate) const SPARSE: usize = 16;
-/// A good part of the memory is one byte of so many: a hash part that has just grown uses one of four.
+/// A good part of the memory is one byte in this many: a hash part that has just grown uses one in four.
 const GOOD_PART: usize = 8;
 /// Hash of the group that no row has made: it meets no other one, so any hash serves.
 pub(crate) const HASH_OF_NOTHING: u64 = HASH_BUSY + 1;
@@ -126,7 +126,7 @@ impl Table {
         }
     }
 
-    /// The table, whose memory counts: as it is now, and as it is whenever [`Table::settle`] is called.
+    /// The table, whose memory counts: what it is now, and again whenever [`Table::settle`] is called.
     pub fn charged(mut self, budget: &Arc<MemoryBudget>) -> Table {
         self.charge = Some(Charge::new(budget, MemoryClass::Tables, self.bytes()));
         self
@@ -232,7 +232,7 @@ impl Table {
     /// argument type, and its string is alive.
     ///
     /// # Panics
-    /// When the component is no object.
+    /// When the component is not an object.
     pub unsafe fn update_object(
         &mut self,
         accumulator: *mut u8,
@@ -517,7 +517,7 @@ impl Table {
     }
 }
 
-/// Places of a hash part that has at least so many, and is not too small.
+/// Places of a hash part that has at least `least`, and is not too small.
 pub(crate) fn capacity(least: usize) -> usize {
     least.next_power_of_two().max(FIRST_CAPACITY)
 }

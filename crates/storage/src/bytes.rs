@@ -84,7 +84,7 @@ impl ByteWriter {
     /// Puts bytes in the place of others that are already there, `at` bytes from the start.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer bytes.
     pub fn replace(&mut self, at: usize, value: &[u8]) {
         self.bytes[at..at + value.len()].copy_from_slice(value);
     }
@@ -182,7 +182,7 @@ impl<'a> ByteReader<'a> {
         }
     }
 
-    /// So many bytes.
+    /// `length` bytes.
     pub fn raw(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         let Some((taken, rest)) = self.rest.split_at_checked(length) else {
             return Err(Damaged(format!("{length} bytes are wanted where {} are left", self.rest.len())));

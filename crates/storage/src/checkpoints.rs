@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     store: Arc<dyn Store>,
@@ -170,8 +170,8 @@ impl Checkpoints {
         PackWriter::new(Arc::clone(&self.store), format!("{STATE}{}", self.of_this_run(checkpoint).text()))
     }
 
-    /// Says that this process goes on from a checkpoint, 0 from none: later ones of earlier processes are void from now on, also
-    /// those that are still to come. They must not count when their spans are taken back.
+    /// Says that this process resumes from a checkpoint, 0 from none: later ones of earlier processes are void from now
+    /// on, also those that are still to come. They must not count when their spans are taken back.
     pub fn go_on_from(&self, checkpoint: u64) -> io::Result<()> {
         self.run.as_ref().map_or(Ok(()), |run| self.store.create(&beginning_name(run, checkpoint))?.finish())
     }
@@ -347,7 +347,8 @@ mod tests {
         // The first one does not know yet that there is a second.
         let late = manifest_of(&first, 2, &[&base]);
         assert!(first.write(&late).is_err());
-        // The second one has seen the manifest or not. If not, it goes on from checkpoint 1, and nobody ever sees the other.
+        // The second one has seen the manifest or not. If not, it resumes from checkpoint 1, and nobody ever sees the
+        // other.
         assert_eq!(second.numbers().unwrap(), [2, 1]);
         second.go_on_from(1).unwrap();
         second.give_up(1).unwrap();

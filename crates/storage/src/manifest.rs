@@ -49,7 +49,7 @@ pub struct Manifest {
     pub is_finished: bool,
     /// Whether an earlier checkpoint of the job was completed, and the spans of its sinks committed.
     pub is_later: bool,
-    /// What the query keeps, as the plan describes it: a query that keeps something else cannot go on from it.
+    /// What the query keeps, as the plan describes it: a query that keeps something else cannot resume from it.
     pub shape: Value,
     /// Sources of the plan.
     pub sources: Vec<SourceState>,
@@ -94,7 +94,7 @@ pub struct SplitState {
     pub name: String,
     /// Its number among those of the source, which rows that are kept have in their places.
     pub number: u32,
-    /// Where reading goes on, in the connector's unit; `None` at the start, or where splits have no positions.
+    /// Where reading resumes, in the connector's unit; `None` at the start, or where splits have no positions.
     pub at: Option<u64>,
     /// Number of the next line, in files of lines.
     pub line: u64,
@@ -171,7 +171,7 @@ pub struct WaitingState {
 /// What has to be known of rows that wait before they are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingRows {
-    /// Number of the operator's input that they came by.
+    /// Number of the operator's input that they came from.
     pub input: usize,
     /// How many they are.
     pub rows: usize,

@@ -36,7 +36,7 @@ struct Open {
     bytes: u64,
 }
 
-/// A file is finished when it has so many bytes.
+/// A file is finished when it has this many bytes.
 const FILE_BYTES: u64 = 1 << 30;
 
 impl PackWriter {

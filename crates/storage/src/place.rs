@@ -1,7 +1,7 @@
 //! State directories: local ones, and prefixes of object stores.
 //!
 //! One in an object store has a local companion in the system's temporary directory, which every process on the machine that is
-//! given the same address finds: for the lock that goes with its process, and for what is local by nature.
+//! given the same address finds. It is for the lock that goes with its process, and for what is local by nature.
 
 use crate::checkpoints::Checkpoints;
 use crate::local::{DirectoryLock, LocalStore};

@@ -1,14 +1,15 @@
 //! Who may write to a state directory.
 //!
-//! Each process that uses the directory is a *run* with a number of its own, which is taken by making the object or file
+//! Each process that uses the directory is a *run* with its own number, which is taken by making the object or file
 //! `run-<number>`: of several processes one succeeds. The highest number is the owner, and nobody else. In an object store nothing
 //! else excludes other processes; in a local directory there is a lock that goes with its process, which somebody may have removed:
 //!
 //! - What a run writes has its number in its name ([`crate::Checkpoints`]), so that one that has been superseded without
 //!   knowing it overwrites nothing.
 //! - After a manifest, and before anything is committed because of it, a run looks whether it is still the newest. A later run
-//!   takes its number before it looks for manifests. So either the later run goes on from that manifest, or the earlier one
-//!   ends without committing. That holds for any clocks and pauses; the store must show at once what was written, as S3 does.
+//!   takes its number before it looks for manifests. So either the later run resumes from that manifest, or the earlier
+//!   one ends without committing. That holds for any clocks and pauses; the store must show at once what was written,
+//!   as S3 does.
 //! - In an object store a run says that it is alive by writing its object again, every [`BEAT`]. Whoever comes while it does is refused; whoever sees
 //!   no change for [`SILENCE`] takes over. On the same machine nobody waits: the lock of a local directory says whether
 //!   the process is there.
@@ -202,7 +203,7 @@ mod tests {
         let names: Vec<_> =
             std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["run-00000002"]);
-        // Of several that come at once each has a number of its own.
+        // Of several that come at once each has its own number.
         let many: Vec<u64> = std::thread::scope(|scope| {
             let begin = || Run::begin_here(directory.path()).unwrap().unwrap().number();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Runs of this process that have spilled: each has a directory of its own.
+/// Runs of this process that have spilled: each has its own directory.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// Beginning of the names of the directories of runs.
@@ -33,7 +33,7 @@ const RUN: &str = "query-";
 /// How spilled blobs are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// As they are: on a fast disk that costs least.
+    /// Uncompressed: on a fast disk that costs least.
     #[default]
     None,
     /// By zstd at its fastest level, each by itself.
@@ -222,7 +222,7 @@ impl SpillWriter {
         self.files.bytes
     }
 
-    /// Completes the files, which are there until the result is dropped.
+    /// Completes the files, which exist until the result is dropped.
     ///
     /// # Errors
     /// Those of the file system.

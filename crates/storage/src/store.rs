@@ -21,13 +21,13 @@ pub trait Store: Send + Sync + Debug {
     /// All files, in order of their names.
     fn list(&self) -> io::Result<Vec<StoredFile>>;
 
-    /// Names that are taken, in any order: those of files, and of what else is in a directory. Nothing but names is looked at, so one
-    /// that is removed meanwhile is no error.
+    /// Names that are taken, in any order: those of files, and of what else is in a directory. Nothing but names is
+    /// looked at, so one that is removed meanwhile is not an error.
     fn names(&self) -> io::Result<Vec<String>> {
         Ok(self.list()?.into_iter().map(|file| file.name).collect())
     }
 
-    /// Removes a file; one that is not there is no error.
+    /// Removes a file; one that is not there is not an error.
     fn delete(&self, name: &str) -> io::Result<()>;
 
     /// Where it is, for messages.

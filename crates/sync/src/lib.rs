@@ -5,13 +5,13 @@
 //!
 //! | file | structure | used for |
 //! | --- | --- | --- |
-//! | `epochs` | the ring of the epochs of a stream | what is finished, and which watermark is released |
+//! | `epoch_ring` | the ring of the epochs of a stream | what is finished, and which watermark is released |
 //! | `slices` | the ring of open slices | where the tables of a slice are |
 //! | `tasks` | the queues of tasks, with stealing and sleeping | the scheduler |
 //! | `pool` | things that are used again | the memory of tables |
 //! | `shared_map` | insertion into an open-addressed array by compare-and-swap | the shared tables of the state crate |
 
-pub mod epochs;
+pub mod epoch_ring;
 pub mod pool;
 mod primitives;
 pub mod shared_map;

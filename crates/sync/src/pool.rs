@@ -12,14 +12,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr;
 
-/// See the file's description.
+/// See the module.
 pub struct Pool<T> {
     places: Box<[AtomicPtr<T>]>,
     owns: PhantomData<Box<T>>,
 }
 
 impl<T> Pool<T> {
-    /// For at most so many values.
+    /// For at most `places` values.
     pub fn new(places: usize) -> Pool<T> {
         Pool { places: (0..places).map(|_| AtomicPtr::new(ptr::null_mut())).collect(), owns: PhantomData }
     }

@@ -3,9 +3,9 @@
 //! A map is a chain of *levels*. Each is an array of places that is searched linearly from `hash & (places - 1)`; each place
 //! has a word, and whatever belongs to its key, which only the user of this file knows about. Keys are inserted into the
 //! newest level and never removed. When that is half full, some thread makes a larger one, which is the newest from then
-//! on. Nothing is moved: a thread that has found a key in an older level may go on using it there, and a key that is in an
-//! older level may be inserted into the newest again. **A key can be in the map several times**, so whoever reads it in
-//! the end has to put together what belongs to equal keys, which sealed tables need anyway.
+//! on. Nothing is moved: a thread that has found a key in an older level may keep using it there, and a key that is in
+//! an older level may be inserted into the newest again. **A key can be in the map several times**, so whoever reads it
+//! in the end has to put together what belongs to equal keys, which sealed tables need anyway.
 //!
 //! # Protocol
 //!
@@ -18,8 +18,8 @@
 //! | `is_growing` of a level | set by the first thread that finds the level half full | by the same exchange |
 //! | cursor of a thread | by the thread | by the thread |
 //!
-//! A search that meets a `BUSY` place cannot know its key. It does not wait but goes on, as if it were another key: then two
-//! threads that insert one key at the same moment both insert it, which is allowed.
+//! A search that meets a `BUSY` place cannot know its key. It does not wait but continues, as if it were another key:
+//! then two threads that insert one key at the same moment both insert it, which is allowed.
 //!
 //! **There is always an empty place in a level**, so that every search ends, also one that generated code does without any
 //! of this. Of *n* threads each may have made up to *b* claims (a batch) that it has not yet added, and stops claiming when
@@ -98,7 +98,7 @@ struct CursorState<P> {
     reported: usize,
 }
 
-/// See the file's description.
+/// See the module.
 pub struct SharedMap<P> {
     newest: AtomicPtr<Level<P>>,
     cursors: Box<[Cursor<P>]>,

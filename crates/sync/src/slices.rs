@@ -32,14 +32,14 @@ struct SliceSlot<T> {
     value: T,
 }
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub struct SliceRing<T> {
     slots: Box<[SliceSlot<T>]>,
 }
 
 impl<T> SliceRing<T> {
-    /// Of so many slots, a power of two; `value` makes the empty value of one.
+    /// Of `slots` slots, a power of two; `value` makes the empty value of one.
     pub fn new(slots: usize, value: impl Fn() -> T) -> SliceRing<T> {
         assert!(slots.is_power_of_two(), "slots are found by masking");
         SliceRing { slots: (0..slots).map(|_| SliceSlot { key: AtomicI64::new(FREE), value: value() }).collect() }

@@ -78,14 +78,14 @@ fn class_of(approximate: u64) -> u64 {
 /// How a worker chooses among tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// As the file's description says.
+    /// As the module says.
     Urgent,
     /// Any task of any queue, drawn from a sequence that this number begins: for tests of programs that must not depend on
     /// the order.
     Shuffled(u64),
 }
 
-/// See the file's description.
+/// See the module.
 pub struct TaskQueues<T> {
     queues: Box<[Queue<T>]>,
     choice: Choice,
@@ -250,7 +250,8 @@ impl<T> TaskQueues<T> {
         self.sleep.active.load(Ordering::Relaxed)
     }
 
-    /// Lets so many workers take tasks, one at least and all at most. The others go to rest after the task that they are at.
+    /// Lets `workers` workers take tasks, one at least and all at most. The others go to rest after the task that they
+    /// are at.
     pub fn set_active(&self, workers: usize) {
         self.tell_all(|| self.sleep.active.store(workers.clamp(1, self.queues.len()), Ordering::SeqCst));
     }

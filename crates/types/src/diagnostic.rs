@@ -62,7 +62,7 @@ codes! {
     NOT_GROUPED = 2012, "a column is neither grouped nor aggregated", "Add it to GROUP BY or wrap it in an aggregate function.";
     SCHEMA_MISMATCH = 2013, "the query does not fit the sink table", "Select as many columns as the table has, of types that can be assigned.";
     INVALID_LITERAL = 2014, "invalid literal", "Write the literal in the form shown.";
-    QUERY_TOO_LARGE = 2015, "the query is too large to be planned", "Write what is used often to a table of its own, or split the query.";
+    QUERY_TOO_LARGE = 2015, "the query is too large to be planned", "Write what is used often to a separate table, or split the query.";
     NULL_IN_NOT_NULL = 3001, "NULL in a NOT NULL column", "Filter the NULLs, or declare the column nullable.";
     DIVISION_BY_ZERO = 3002, "division by zero", "Guard the divisor with NULLIF(x, 0), or set 'pipeline.error-policy' = 'skip'.";
     INVALID_CAST = 3003, "a value cannot be cast", "Use TRY_CAST, or set 'pipeline.error-policy' = 'skip'.";
@@ -76,10 +76,10 @@ codes! {
     CHECKPOINT_FAILED = 3011, "a checkpoint could not be written", "Check the state directory: free space, permissions, the connection to the store.";
     CHECKPOINT_DAMAGED = 3012, "a checkpoint is damaged or incomplete", "Recover from another one; 'millstream checkpoint verify' says which are whole.";
     QUERY_CHANGED = 3013, "the query is not the one that the state belongs to", "Run the query as it was, or start the job from the beginning with another state directory. Filters and columns behind the state, and options of sinks, may change.";
-    NOT_RECOVERABLE = 3014, "the query cannot go on from its checkpoints", "Follow the message; another state directory starts the job anew.";
+    NOT_RECOVERABLE = 3014, "the query cannot resume from its checkpoints", "Follow the message; another state directory starts the job from the beginning.";
     STATE_IN_USE = 3015, "the state directory belongs to a process that is running", "Stop that process ('millstream stop'), or use another directory.";
     SPILL_FAILED = 3016, "state could not be written to the disk or read back", "Give more room or another directory with 'pipeline.spill.directory' and 'pipeline.spill.budget'.";
-    SUSPENDED = 3017, "the query was stopped with a checkpoint", "Run the same command again: it goes on where it stopped.";
+    SUSPENDED = 3017, "the query was stopped with a checkpoint", "Run the same command again: it resumes where it stopped.";
     NOT_RUNNING = 3018, "no running job can be reached", "Check --state-dir: it is the one that the job was started with.";
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
@@ -93,7 +93,7 @@ codes! {
     NOT_A_SOURCE = 4010, "the connector cannot be read", "Use it in INSERT INTO only.";
     NOT_A_SINK = 4011, "the connector cannot be written", "Use it in FROM only.";
     OUTPUT_CLOSED = 4012, "the reader of standard output has gone", "Nothing: it has read all that it wanted.";
-    INPUT_CHANGED = 4013, "the input is not what it was when the checkpoint was taken", "Put the input back as it was, or start anew with another state directory.";
+    INPUT_CHANGED = 4013, "the input is not what it was when the checkpoint was taken", "Put the input back as it was, or start from the beginning with another state directory.";
     OUTPUT_EXISTS = 4014, "the output file exists", "Write INSERT OVERWRITE to replace it, give another 'path', or a directory: it gets more files.";
     CONNECTION_FAILED = 5001, "no connection", "Check 'hostname' and 'port', and that the other side runs; 'connect.timeout' says how long is tried.";
     CONNECTION_LOST = 5002, "a connection broke", "See why the other side went away, and run the query again.";

@@ -6,14 +6,14 @@ const LEFT_FREE: u64 = 88 << 20;
 /// What a query has by default, however small the container is: a quarter of it, and not more than this.
 const LEAST: u64 = 24 << 20;
 
-/// A part of the machine's memory, or so many bytes.
+/// A share of the machine's memory, or a number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySize {
-    /// 60 % of what there is, or less where that would leave less than 88 MiB free: 40 MiB of 128.
+    /// 60 % of the memory, or less where that would leave less than 88 MiB free: 40 MiB of 128.
     Auto,
     /// Bytes.
     Bytes(u64),
-    /// Per cent of what there is.
+    /// Per cent of the memory.
     Share(u64),
 }
 

@@ -64,7 +64,7 @@ impl RecordLayout {
                 let advice = match data_type {
                     DataType::Varchar(_) => "declare it as CHAR(n) or VARCHAR(n) with the number of its bytes",
                     DataType::Varbinary(_) => "declare it as BINARY(n) with the number of its bytes",
-                    _ => "declare its parts as columns of their own, or use another format",
+                    _ => "declare its parts as separate columns, or use another format",
                 };
                 refused("has no fixed width", advice)
             })?;

@@ -3,7 +3,7 @@
 //! There is one list, [`is_secret`]. The values of such options are remembered when a statement's text is read
 //! ([`remember_statement`]), and [`conceal`] masks them wherever they stand in a text: in messages (every
 //! [`Diagnostic`](crate::Diagnostic) does that itself), in lines of SQL that are shown, in EXPLAIN and SHOW CREATE.
-//! So a secret stays hidden, too, when a server or a library repeats it in an error of its own.
+//! So a secret stays hidden, too, when a server or a library repeats it in an error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -79,7 +79,7 @@ pub fn remember_statement(sql: &str) {
         if let Some(value) = strings.next_if(is_key) {
             let value = unquoted(&sql[value]);
             remember(&value);
-            // A value with pairs of its own, such as JAAS's, has its secrets within.
+            // A value that holds pairs itself, such as JAAS's, has its secrets within.
             pairs(&value).into_iter().for_each(|range| remember(&value[range]));
         }
     }

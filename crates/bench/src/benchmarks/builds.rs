@@ -157,10 +157,10 @@ impl OneWorkload {
         let mut seconds = Vec::new();
         for run in 0..=self.repetitions {
             if self.name == CHECKPOINTED {
-                // A job that has come to its end is not run again.
+                // A job that has ended is not run again.
                 let state = checkpoints.path().join(run.to_string());
                 session.set("execution.checkpointing.dir", &state.to_string_lossy())?;
-                // They come by the clock, and not at all while instructions are counted, but for the last one.
+                // Checkpoints are taken by the clock; while instructions are counted, only the last one is.
                 session.set("execution.checkpointing.interval", if counted { "1 h" } else { "200 ms" })?;
             }
             let measured = query(&mut session, &sql)?;

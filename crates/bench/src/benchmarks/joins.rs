@@ -69,8 +69,8 @@ fn generate(rows: u64) -> (Columns, Columns) {
     (left, right)
 }
 
-/// Builds a table of all left rows, then probes it with all right rows; each thread takes the keys of its own. That it
-/// keeps all rows favours it: it forgets nothing.
+/// Builds a table of all left rows, then probes it with all right rows; each thread takes its own keys. That it keeps
+/// all rows favours it: it forgets nothing.
 fn joined(left: &Columns, right: &Columns, meets: Meets, threads: usize) -> Checksum {
     let part = |thread: u64| {
         let mine = |key: i64| hash(key) % threads as u64 == thread;

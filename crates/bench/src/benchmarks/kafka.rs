@@ -56,7 +56,7 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     let state = suite.options.directory.join("kafka-state");
     let mut runs = 0;
     let count = System::measured("millstream", threads, move || {
-        // A job of its own each time.
+        // A new job each time.
         runs += 1;
         let directory = Path::join(&state, format!("{}-{runs}", std::process::id()));
         let measured = broker.execute(threads, rows, COUNT, Some((&directory, runs)));

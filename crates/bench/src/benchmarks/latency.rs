@@ -34,7 +34,7 @@ const BUFFERS: [usize; 6] = [1, 10, 100, 1000, 10_000, 80_000];
 const POOL: usize = 2_400_000;
 /// Campaigns, length of a window, and how long rows come.
 const CASES: [(u64, u64, Duration); 2] = [(100, 10, Duration::from_secs(4)), (10_000, 100, Duration::from_secs(12))];
-/// A query that does not keep up is given so many times as long as rows come.
+/// A query that does not keep up gets this many times as long as rows come.
 const PATIENCE: u32 = 2;
 /// How long the maximum is measured.
 const MAXIMUM: Duration = Duration::from_secs(2);

@@ -37,7 +37,7 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The count over so many bids, or several times as many, having made both files.
+/// The count over `bids * times` bids, having made the file with `bids`, too.
 pub(super) fn counted(directory: &Path, bids: u64, times: u64, threads: usize) -> Result<Prepared, Failure> {
     data_file(directory, bids)?;
     let file = data_file(directory, bids * times)?;
@@ -57,7 +57,7 @@ fn over(file: &Path, threads: usize) -> Result<Session, Failure> {
     Ok(session)
 }
 
-/// The file with so many bids, made once by the nexmark generator.
+/// The file with `bids` bids, made once by the nexmark generator.
 fn data_file(directory: &Path, bids: u64) -> Result<PathBuf, Failure> {
     let file = directory.join(format!("bids-{bids}.jsonl"));
     if file.is_file() {

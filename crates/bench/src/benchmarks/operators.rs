@@ -145,9 +145,9 @@ fn nominal_cycles_per_s() -> Option<f64> {
     Some(line.split_once(':')?.1.trim().parse::<f64>().ok()? * 1e6)
 }
 
-/// Allocations of each operator with so many buffers and with twice as many. What is made per query, per worker and per
-/// window is the same in both; the difference is what is made per buffer. Operators that keep rows or write many of them
-/// allocate for those.
+/// Allocations of each operator with `BUFFERS` buffers and with twice as many. What is made per query, per worker and
+/// per window is the same in both; the difference is what is made per buffer. Operators that keep rows or write many of
+/// them allocate for those.
 fn count_allocations(suite: &mut Suite) -> Result<(), Failure> {
     let threads = suite.threads();
     let buffers = (BUFFERS as f64 * suite.options.rows_scale.min(1.0)).ceil() as u64;

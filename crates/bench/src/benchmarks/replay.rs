@@ -1,5 +1,5 @@
-//! A stream in memory that is some rows again and again: each round advances event time and ids, so that the stream
-//! goes on instead of starting again, and shares all other columns with the rounds before it.
+//! A stream in memory that repeats some rows: each round advances event time and ids, so that the stream continues
+//! instead of starting over, and shares all other columns with the rounds before it.
 //!
 //! The table `replay` of the Flink program (crates/bench/flink) does the same with the rows of a file.
 
@@ -31,7 +31,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// The rows of so many rounds.
+    /// The rows of `rounds` rounds.
     pub(crate) fn rounds(&self, rounds: u64) -> Result<Vec<RecordBatch>, Failure> {
         let (mut batches, schema) = (Vec::new(), schema(self.columns));
         for round in 0..rounds as i64 {
@@ -47,7 +47,7 @@ impl Replay {
         Ok(batches)
     }
 
-    /// Makes so many rounds a table of the session.
+    /// Makes `rounds` rounds a table of the session.
     pub(crate) fn register(&self, session: &mut Session, rounds: u64) -> Result<(), Failure> {
         Ok(session.register(self.name, &self.definition(), self.rounds(rounds)?)?)
     }
@@ -58,7 +58,7 @@ impl Replay {
         format!("{columns}WATERMARK FOR `{0}` AS `{0}` - INTERVAL {1}", self.time, self.delay)
     }
 
-    /// Writes so many rounds into a file, with times as epoch milliseconds.
+    /// Writes `rounds` rounds into a file, with times as epoch milliseconds.
     pub(crate) fn write(&self, rounds: u64, file: &Path, format: &str) -> Result<(), Failure> {
         let numbers_and_texts =
             self.columns.iter().map(|(name, kind)| (*name, if *kind == "STRING" { kind } else { "BIGINT" }));

@@ -1,8 +1,8 @@
 //! Instructions, cache misses and mispredicted branches per row, counted by valgrind's cachegrind, as virtual machines have no
 //! hardware counters for that.
 //!
-//! The program starts itself under valgrind, once for so many rows and once for twice as many over the same windows; the
-//! difference is what rows cost, without start, compilation and output. Both make all rows, so that these cancel out, too.
+//! The program starts itself under valgrind, once for some rows and once for twice as many over the same windows. The
+//! difference is what rows cost, without start, compilation and output. Both make all rows, so this cancels out, too.
 
 use super::{operators, ysb};
 use crate::suite::{Benchmark, Checksum, Failure, Record, Runs, Suite, query};
@@ -96,7 +96,7 @@ pub(super) fn counter(text: &str, label: &str) -> Option<f64> {
     number.replace(',', "").parse().ok()
 }
 
-/// Runs one query over so many rows or twice as many, having made both; this is what valgrind watches.
+/// Runs one query over `rows` rows or twice as many, having made both; this is what valgrind watches.
 pub(crate) fn once(name: &str, rows: u64, is_twice: bool) -> Result<Checksum, Failure> {
     let sizes = [rows, 2 * rows];
     match name.split_once('/') {

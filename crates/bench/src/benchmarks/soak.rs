@@ -69,7 +69,7 @@ struct Sample {
     stats: Option<StatsSnapshot>,
 }
 
-/// Runs for so long and prints the curve.
+/// Runs for the given time and prints the curve.
 fn run(suite: &mut Suite) -> Result<(), Failure> {
     let threads = suite.threads();
     suite.say(&format!(

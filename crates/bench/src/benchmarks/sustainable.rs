@@ -37,7 +37,7 @@ const STEPS: usize = 6;
 const PREPARATION: Duration = Duration::from_secs(3);
 /// Windows of the first seconds are not full, and caches are cold.
 const WARM_UP: f64 = 5.0;
-/// What latency may grow by in a second: a rate that is too high by so much is not told from one that is not.
+/// How much latency may grow in a second: a rate that is too high by that cannot be told from a sustainable one.
 const GROWTH: f64 = 0.02;
 /// Rows of each stream that the highest rate is measured with.
 const UNPACED_ROWS: u64 = 20_000_000;

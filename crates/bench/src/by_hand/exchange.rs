@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Rows of a buffer.
 const ROWS: usize = 4096;
 
-/// Every thread has tables for the keys of its own.
+/// Every thread has tables for its own keys.
 pub(crate) fn partitioned<L: Layout>(layout: &L, threads: usize) -> Slices<L::Cell> {
     let next = AtomicUsize::new(0);
     let (senders, receivers): (Vec<Sender<Buffer<L::Cell>>>, Vec<_>) = (0..threads).map(|_| channel()).unzip();

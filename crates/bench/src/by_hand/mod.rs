@@ -3,12 +3,12 @@
 //! A workload gives a [`Layout`]: its rows as columns or as packed records, and the loop over a chunk of them that selects
 //! rows and hands key and input of each to a [`Target`]. The three targets are the strategies of Zeuch et al., section
 //! 4.2: tables of each thread that are merged at the end ([`local`]), tables of atomics for all threads ([`global`]), and
-//! rows that are exchanged by key first ([`partitioned`]). The loop is compiled anew for each of them, so nothing is called
+//! rows that are exchanged by key first ([`partitioned`]). The loop is compiled for each of them, so nothing is called
 //! per row.
 //!
 //! Threads take chunks in the order of the stream, as engines do, so that they work on the same windows. Keys are small
-//! numbers: tables are arrays. What these loops leave out, and an engine cannot: rows that are late, keys that are no
-//! small numbers, memory that is given back, anything that is not known beforehand.
+//! numbers, so tables are arrays. What these loops leave out, and an engine cannot: rows that are late, keys that are
+//! not small numbers, memory that is given back, anything that is not known beforehand.
 
 mod blocks;
 mod cells;
@@ -99,7 +99,7 @@ where
     windows.zip(tables).filter_map(|(window, table)| Some((window, cells(table)?))).collect()
 }
 
-/// Runs `work` in so many threads, each with its number.
+/// Runs `work` in `threads` threads, each with its number.
 pub(crate) fn in_threads<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let work = &work;

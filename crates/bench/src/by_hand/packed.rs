@@ -9,7 +9,7 @@ pub(crate) struct Records<const SIZE: usize> {
 }
 
 impl<const SIZE: usize> Records<SIZE> {
-    /// Makes so many records.
+    /// Makes `rows` records.
     pub(crate) fn new(rows: usize, mut make: impl FnMut(usize, &mut [u8; SIZE])) -> Records<SIZE> {
         let mut bytes = vec![0; rows * SIZE];
         let (records, _) = bytes.as_chunks_mut::<SIZE>();
@@ -17,7 +17,7 @@ impl<const SIZE: usize> Records<SIZE> {
         Records { bytes: Buffer::from_vec(bytes) }
     }
 
-    /// Records of a chunk of so many.
+    /// Records of a chunk of `rows` records.
     #[inline(always)]
     pub(crate) fn chunk(&self, chunk: usize, rows: usize) -> &[[u8; SIZE]] {
         let (records, _) = self.bytes.as_chunks::<SIZE>();

@@ -42,8 +42,8 @@ pub(super) fn merge<C: Cell>(parts: Vec<Slices<C>>, threads: usize) -> Slices<C>
     slices.into_iter().map(|(window, tables)| (window, table(tables))).collect()
 }
 
-/// Adds up the rows of windows of so many slices each; `row` adds that of a key in the window that starts with this slice.
-/// Each thread has a range of the keys.
+/// Adds up the rows of windows of `slices_per_window` slices each; `row` adds that of a key in the window that starts
+/// with this slice. Each thread has a range of the keys.
 pub(crate) fn output<C: Invertible>(
     slices: &Slices<C>,
     slices_per_window: i64,

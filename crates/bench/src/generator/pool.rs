@@ -1,4 +1,4 @@
-//! The rows that a generator sends again and again.
+//! The rows that a generator sends repeatedly.
 
 use crate::suite::Random;
 use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, StringViewArray};
@@ -81,7 +81,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A pool for so many rows in all.
+    /// A pool for `total` rows in all.
     pub(super) fn new(workload: Workload, keys: u64, total: u64) -> Pool {
         let rows = total.clamp(1, POOL);
         let mut random = Random::new(17 + workload as u64);

@@ -1,4 +1,4 @@
-//! Generators as processes of their own.
+//! Generators in their own processes.
 
 use super::Sent;
 use crate::suite::Failure;

@@ -1,7 +1,7 @@
 //! The limit: how fast the machine reads memory, measured on the spot.
 //!
-//! Each thread adds up its part of a block that is several times larger than the caches. A query that touches so many bytes
-//! of each row cannot be faster than this sweep over as many bytes.
+//! Each thread adds up its part of a block that is several times larger than the caches. A query cannot be faster than
+//! this sweep over as many bytes as it touches.
 
 use super::{Failure, timed};
 use std::hint::black_box;
@@ -28,7 +28,7 @@ impl Bandwidth {
         }
     }
 
-    /// Bytes per second that so many threads read together.
+    /// Bytes per second that `threads` threads read together.
     pub(crate) fn measure(&mut self, threads: usize) -> Result<f64, Failure> {
         if self.block.is_empty() {
             self.block = (0..self.words as u64).collect();

@@ -3,8 +3,8 @@
 use super::{Failure, Measured, System, query, timed};
 use millstream::{Collected, Diagnostic, Discarded, ResultTarget, RunMonitor, Session};
 
-/// Millstream with a session of its own: the first run adds the rows of the result up, the others do with them what
-/// `rest` does.
+/// Millstream with its own session: the first run adds up the rows of the result, the others do with them what `rest`
+/// does.
 pub(crate) fn first_checked<'a>(
     threads: usize,
     mut session: Session,

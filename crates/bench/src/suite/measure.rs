@@ -71,7 +71,7 @@ impl<'a> System<'a> {
         System { name: name.into(), threads, bytes: None, compile: Duration::ZERO, run: Box::new(run) }
     }
 
-    /// Reads so many bytes, as its layout is another.
+    /// Reads `bytes` bytes, because its layout differs.
     pub(crate) fn touching(self, bytes: u64) -> System<'a> {
         System { bytes: Some(bytes), ..self }
     }
@@ -95,7 +95,8 @@ impl<'a> Case<'a> {
         Case { name: name.into(), rows, bytes: 0, systems: Vec::new(), limits: Vec::new() }
     }
 
-    /// Says how many bytes of each row the query must touch, and measures memory beside the systems, with so many threads.
+    /// Says how many bytes of each row the query must touch, and measures memory beside the systems, with these
+    /// `threads`.
     pub(crate) fn limited_by_memory(mut self, bytes_per_row: u64, threads: &[usize]) -> Case<'a> {
         self.bytes = self.rows * bytes_per_row;
         self.limits = threads.to_vec();

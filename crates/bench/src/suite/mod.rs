@@ -42,7 +42,7 @@ use std::time::Duration;
 /// Why a benchmark ends: a query failed, results differ.
 pub(crate) type Failure = Box<dyn Error>;
 
-/// A session in which a query runs over so many rows.
+/// A session, a query, and the number of rows that it runs over.
 pub(crate) type Prepared = (Session, String, u64);
 
 /// What a benchmark is, in its own words, and how to run it.
@@ -71,7 +71,7 @@ pub(crate) enum Runs {
     Always,
     /// With `--all`: it takes minutes.
     WithAll,
-    /// Only when it is named: it does not end by itself, or is none of speed.
+    /// Only when it is named: it does not end by itself, or does not measure speed.
     Named,
 }
 

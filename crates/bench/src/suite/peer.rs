@@ -1,4 +1,4 @@
-//! Other systems, each a process of its own: Python programs, a Java virtual machine.
+//! Other systems, each in its own process: Python programs, a Java virtual machine.
 //!
 //! Such a process says `ready` when its data is loaded. Then it runs the query once for every line that it gets, and answers
 //! with a line of JSON: `seconds`, `checksum` (see docs/benchmarks.md), and whatever else belongs into the record. Anything that it

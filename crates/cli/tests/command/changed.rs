@@ -23,7 +23,7 @@ fn set(inserts: &[&str]) -> String {
 }
 
 impl Stopped {
-    /// Runs a statement until 30 rows or more of each of so many inputs are in a checkpoint, but not all.
+    /// Runs a statement until 30 rows or more of each of `inputs` inputs are in a checkpoint, but not all.
     fn in_the_middle_of(statement: &str, inputs: usize) -> Stopped {
         let folder = tempfile::tempdir().unwrap();
         let rows: String = (0..ROWS).map(|i| format!("{},{i},2024-01-01 00:00:00\n", i % 3)).collect();
@@ -77,12 +77,12 @@ impl Stopped {
         command
     }
 
-    /// Goes on with another statement, to its end; what it says.
+    /// Continues with another statement, to its end; returns what it says.
     fn go_on(&self, statement: &str, option: &str) -> String {
         let output = self.command(statement, 1_000_000, option).output().unwrap();
         let errors = text(&output.stderr).to_string();
         assert!(output.status.success(), "{statement}: {errors}");
-        assert!(errors.contains("going on from checkpoint"), "{errors}");
+        assert!(errors.contains("resuming from checkpoint"), "{errors}");
         errors
     }
 
@@ -169,7 +169,7 @@ fn inserts_may_be_added_to_a_set_before_and_behind() {
 fn inserts_of_a_script_are_found_wherever_they_stand() {
     let both = |first: &str, second: &str| format!("{first}; {second}");
     let job = Stopped::in_the_middle_of(SUM, 1);
-    // The other one begins from the start, as a job of its own.
+    // The other one begins from the start, as a separate job.
     let errors = job.go_on(&both(LAST, SUM), "");
     assert!(
         errors.contains("INSERT INTO lasts is new in state, and begins from the start; there is job-1"),

@@ -1,5 +1,5 @@
 //! The command as a program: what it writes where, how it ends, what it does when it is interrupted.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
 
 mod changed;

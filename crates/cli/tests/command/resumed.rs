@@ -141,7 +141,7 @@ fn new_rows_at_the_end_are_read_or_told() {
         "{}",
         text(&untold.stderr)
     );
-    // The job has come to its end, so that nobody reads these.
+    // The job has ended, so nobody reads these.
     fs::write(job.path("in/2.csv"), rows(ROWS + 5, ROWS + 9)).unwrap();
     fs::write(job.path("in/3.csv"), rows(ROWS + 9, ROWS + 10)).unwrap();
     let output = job.go_on();
@@ -339,7 +339,7 @@ fn a_column_that_no_record_has_is_told() {
     assert!(note.contains("column `Price` of t is NULL in all 50 rows"), "{note}");
     let note = told("SELECT id FROM t WHERE note = 'x' AND r.y > 3;", &[]);
     assert!(note.contains("`note`") && note.contains("`r.y`"), "{note}");
-    // What is read and filled, and what nobody reads, is no matter.
+    // Columns with values, and those that nobody reads, are not reported.
     assert_eq!(told("SELECT id, price FROM t;", &[]), "");
     assert_eq!(told("SELECT id, Price FROM t;", &["--quiet"]), "");
 }

@@ -1,5 +1,5 @@
-//! A job that is killed before and behind each of its commits, to the last, comes to the rows of an undisturbed run. Its two topics are
-//! written in one transaction.
+//! A job that is killed before and after each of its commits, to the last, gives the rows of an undisturbed run. Its
+//! two topics are written in one transaction.
 
 use crate::broker::{Kafka, alone};
 use crate::proxy::{Moment, Proxy};
@@ -11,7 +11,7 @@ use std::process::Command;
 
 const ROWS: u64 = 6000;
 
-/// So many checkpoints that one is on its way whenever the input ends.
+/// Checkpoints so often that one is on its way whenever the input ends.
 const SCRIPT: &str = "
 SET 'execution.checkpointing.interval' = '20 ms';
 CREATE TABLE source (id BIGINT, ts AS CAST(TO_TIMESTAMP_LTZ(id * 10, 3) AS TIMESTAMP(3)), WATERMARK FOR ts AS ts) WITH (

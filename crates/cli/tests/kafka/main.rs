@@ -1,6 +1,6 @@
 //! Jobs of the command that write to Kafka exactly once, killed at given moments. Needs a broker, see the tests of the connector
 //! (`MILLSTREAM_KAFKA=start`); without one it does nothing.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
 
 #[path = "../../../engine/tests/kafka/broker.rs"]

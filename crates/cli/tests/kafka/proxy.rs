@@ -25,14 +25,14 @@ struct Victim {
     moment: Moment,
 }
 
-/// See the file's description.
+/// See the module.
 #[derive(Default)]
 pub struct Proxy {
     victim: Mutex<Option<Victim>>,
 }
 
 impl Proxy {
-    /// Listens on the second port and goes on to the first.
+    /// Listens on the second port and forwards to the first.
     pub fn start((broker, port): (u16, u16)) -> Arc<Proxy> {
         let (listener, proxy) = (TcpListener::bind(("127.0.0.1", port)).unwrap(), Arc::new(Proxy::default()));
         let shared = Arc::clone(&proxy);

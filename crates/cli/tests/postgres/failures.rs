@@ -28,7 +28,7 @@ fn a_server_that_restarts_is_waited_for() {
     let mut commit = Job::cut(&mut sink, 1);
     job.manifest = Job::restored(1, commit.prepare().unwrap());
     database.server.stop();
-    // Writing goes on meanwhile.
+    // Writing continues meanwhile.
     job.write_span(&mut sink, 2);
     let started = start_soon(&database.server);
     commit.commit().unwrap();

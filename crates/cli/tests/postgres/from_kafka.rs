@@ -155,7 +155,7 @@ fn a_job_from_kafka_that_is_killed_loses_and_repeats_nothing() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        // What has come to its end is not run again.
+        // A job that has ended is not run again.
         for _ in 0..2 {
             job.finish();
             for (output, found) in job.rows() {

@@ -116,7 +116,7 @@ fn a_job_that_is_killed_loses_and_repeats_nothing() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        // What has come to its end is not run again.
+        // A job that has ended is not run again.
         for _ in 0..2 {
             let mut command = command(folder, &killed, 100_000_000, 2);
             command.args(["--state-dir", &state]);

@@ -6,7 +6,7 @@
 //! - `kills`, `from_kafka`: jobs of the command that are killed at random moments;
 //! - `encryption`: TLS, with every `sslmode`;
 //! - `failures`: a server that goes away and comes back, and one that does not.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 #[path = "../../../engine/tests/kafka/broker.rs"]
 #[allow(dead_code, reason = "what the tests of the connector need besides")]

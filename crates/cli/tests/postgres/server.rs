@@ -50,8 +50,8 @@ impl Server {
         Arc::new(server)
     }
 
-    /// One that can TLS. Its certificate, by an authority of its own, is for 127.0.0.1 and for no name. The database `secured`
-    /// wants to see a certificate of the client.
+    /// A server with TLS. Its certificate, by its own authority, is for 127.0.0.1 and for no name. The database
+    /// `secured` wants to see a certificate of the client.
     pub fn with_tls() -> Arc<Server> {
         let server = Server::create();
         let certificates = r#"

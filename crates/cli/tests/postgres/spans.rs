@@ -202,7 +202,7 @@ fn an_older_checkpoint_than_the_database_has_is_refused() {
     drop(job.run(Some((2, Crash::AfterCommit))));
     let second = job.manifest.clone();
     drop(job.run(Some((3, Crash::AfterCommit))));
-    for (manifest, expected) in [(second, "goes on from checkpoint 2"), (None, "starts from the beginning")] {
+    for (manifest, expected) in [(second, "resumes from checkpoint 2"), (None, "starts from the beginning")] {
         job.manifest = manifest;
         let error = job.begin().err().unwrap();
         assert_eq!(error.code, code::NOT_RECOVERABLE);

@@ -132,7 +132,7 @@ impl Job {
         keys
     }
 
-    /// Waits until there are so many checkpoints.
+    /// Waits until there are `wanted` checkpoints.
     pub fn await_checkpoints(&self, wanted: usize, child: &mut Child) {
         let since = Instant::now();
         while self.manifests().len() < wanted {

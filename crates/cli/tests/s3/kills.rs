@@ -1,4 +1,4 @@
-//! Jobs that are disturbed, by signals and full disks, and go on. `MILLSTREAM_SIGNALS=500` sends more signals (`make crash`).
+//! Jobs that are disturbed by signals and full disks, and resume. `MILLSTREAM_SIGNALS=500` sends more (`make crash`).
 
 use crate::disk::Disk;
 use crate::disturb::Disturber;
@@ -29,7 +29,7 @@ fn a_job_that_is_disturbed_loses_and_repeats_nothing() {
                 command
             });
         }
-        // What has come to its end is not run again.
+        // A job that has ended is not run again.
         for when in ["at the end", "after it"] {
             succeeds(job.job(FAST, 2).args(["--memory", "32MiB"]));
             job.assert_rows(&expected, &format!("{when} of round {round}: {}", disturber.report()));
@@ -52,7 +52,7 @@ fn a_job_goes_on_on_another_machine() {
     kill(child);
     let output = job.job_at("there", FAST, 3).output().unwrap();
     assert!(output.status.success(), "{}", message(&output));
-    assert!(message(&output).contains("going on from checkpoint"), "{}", message(&output));
+    assert!(message(&output).contains("resuming from checkpoint"), "{}", message(&output));
     job.assert_rows(&expected, "on another machine");
 }
 

@@ -1,10 +1,10 @@
 //! State directories in an object store, against a local S3 server that the tests start themselves: `make test-s3`.
 //!
-//! - `kills`: jobs that are disturbed by signals and full disks and go on, here and on another machine;
+//! - `kills`: jobs that are disturbed by signals and full disks and resume, here and on another machine;
 //! - `owners`: several processes with one state directory;
 //! - `looking`: the commands that look at checkpoints and after them, and damage;
 //! - `outages`: a store that goes away, and one that cannot be used.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 #[path = "../support/disk.rs"]
 mod disk;

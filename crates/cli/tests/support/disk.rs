@@ -12,8 +12,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// One of so many MiB, which belongs to whoever runs the tests; `None`, with the reason on standard error, where mounting is
-    /// refused.
+    /// A disk of `mib` MiB, which belongs to whoever runs the tests; `None`, with the reason on standard error, where
+    /// mounting is refused.
     pub fn mount(directory: &Path, mib: u64) -> Option<Disk> {
         fs::create_dir_all(directory).unwrap();
         let owner = fs::metadata(directory).unwrap();
@@ -40,7 +40,7 @@ impl Disk {
         self.directory.join("filler")
     }
 
-    /// Takes all space but so many bytes.
+    /// Takes all space but `left` bytes.
     pub fn fill(&self, left: u64) {
         let mut file = File::create(self.filler()).unwrap();
         let mut length = 0;

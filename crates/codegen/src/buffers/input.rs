@@ -2,7 +2,7 @@
 
 use crate::program::{InRecord, Input, Layout};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, downcast_primitive_array};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as Arrow, IntervalUnit};
 use millstream_abi::{ColumnView, Phys};
@@ -85,25 +85,37 @@ impl InputColumns {
             view.validity_offset = nulls.offset() as u64;
         }
         if !nested(column.data_type()) {
-            let data = column.to_data();
-            let (buffers, offset) = (data.buffers(), data.offset());
-            let Some((values, rest)) = buffers.split_first() else {
-                return Err(Diagnostic::bug(format!("column {name} has no values")));
-            };
-            if input.phys == Phys::Bool {
-                view.values = values.as_ptr();
-                view.values_offset = offset as u64;
-            } else {
-                // `fits` has checked the width, and Arrow guarantees `offset + rows` values in the buffer.
-                view.values = values.as_ptr().wrapping_add(offset * input.phys.size());
-            }
-            if input.phys == Phys::Str {
-                let addresses: Vec<*const u8> = rest.iter().map(|b| b.as_ptr()).collect();
-                view.buffers = addresses.as_ptr();
-                self._addresses.push(addresses);
-            }
+            self.view_values(input.phys, column, &mut view)
+                .ok_or_else(|| Diagnostic::bug(format!("column {name} has no values")))?;
         }
         Ok(view)
+    }
+
+    /// Where the values of a column are, of a type that [`fits`]; `None` if it has none. Not by `Array::to_data`: that
+    /// allocates, and a keyed operator with small batches spends more on it than on their rows.
+    fn view_values(&mut self, phys: Phys, column: &ArrayRef, view: &mut ColumnView) -> Option<()> {
+        match phys {
+            Phys::Bool => {
+                let values = column.as_boolean_opt()?.values();
+                (view.values, view.values_offset) = (values.inner().as_ptr(), values.offset() as u64);
+            }
+            Phys::Str => {
+                let (views, buffers) = match column.data_type() {
+                    Arrow::Utf8View => column.as_string_view_opt().map(|c| (c.views(), c.data_buffers()))?,
+                    _ => column.as_binary_view_opt().map(|c| (c.views(), c.data_buffers()))?,
+                };
+                let addresses: Vec<*const u8> = buffers.iter().map(|b| b.as_ptr()).collect();
+                (view.values, view.buffers) = (views.inner().as_ptr(), addresses.as_ptr());
+                self._addresses.push(addresses);
+            }
+            _ => {
+                view.values = downcast_primitive_array!(
+                    column => column.values().inner().as_ptr(),
+                    _ => return None
+                );
+            }
+        }
+        Some(())
     }
 
     /// The address of the records that a column consists of, after checking that they are those of the other columns.

@@ -92,7 +92,7 @@ lane_types!(bool = Bool, i8 = I8, i16 = I16, i32 = I32, i64 = I64, i128 = I128, 
 /// Lanes of a block, ascending.
 #[derive(Debug, Clone)]
 pub(super) enum Selection {
-    /// The first so many lanes.
+    /// This many lanes, from the first on.
     All(usize),
     /// These lanes.
     Some(Vec<u32>),

@@ -93,7 +93,7 @@ unsafe fn copy<T: Lane>(view: &ColumnView, first: u64, target: &mut Lanes, selec
 /// The bytes of a field in the record of `row`.
 ///
 /// # Safety
-/// The view's values are records, of which the row is one and the place a field, and which outlive the result.
+/// The view's values are records that outlive the result. `row` is the number of one, and `place` is a field.
 unsafe fn field<'a>(view: &ColumnView, place: &InRecord, row: u64) -> &'a [u8] {
     // SAFETY: promised by the caller.
     unsafe { std::slice::from_raw_parts(view.values.add(row as usize * place.length + place.offset), place.width) }

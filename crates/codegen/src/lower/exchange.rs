@@ -33,7 +33,7 @@ impl Lowering<'_> {
         self.emit_columns(name, &columns, &[], Some(hash))
     }
 
-    /// A time plus a constant, at most the last and at least the first one there is.
+    /// A time plus a constant, saturating at the first and the last time.
     fn saturating_add(&mut self, time: Value, constant: i64) -> Value {
         if constant == 0 {
             return time;

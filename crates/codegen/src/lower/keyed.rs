@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Lowers the numbering of keys: for each row over the columns of `schema` it finds the entry of the key in the columns
 /// `keys`, or has it inserted, and reports its group (`Accumulator::Group`, the only accumulator). `fields` has name,
 /// type and nullability of each key in the entry. The other columns are not looked at: they may be NULL whatever the schema
-/// says, for who numbers kept keys anew has nothing to put there.
+/// says, since whoever numbers kept keys again has nothing to put there.
 pub fn lower_keys(name: &str, schema: &Schema, keys: &[usize], fields: &[Field]) -> Result<Lowered, Diagnostic> {
     let mut exprs = Vec::with_capacity(keys.len());
     for &key in keys {

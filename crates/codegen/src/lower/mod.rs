@@ -3,9 +3,10 @@
 //! A pipeline's operators are visited in the order in which rows flow. `scan` produces the columns of the input,
 //! lazily: a column is loaded where it is first used. `filter` and `project` consume them; a projection computes
 //! nothing by itself, its expressions are lowered where an operator above uses them. `emit`, `aggregate` and `exchange`
-//! end the program; so does a flat map (`windows`, `repeat`, `unnest`, `lookup`), behind which another program goes on. Which table a
-//! row of an aggregation goes to is in `assigner`. Every operator has the file of its name in `millstream_plan::operators`; what
-//! the programs of keyed ones share is in `keyed`. Scalar expressions are in `expression`.
+//! end the program; so does a flat map (`windows`, `repeat`, `unnest`, `lookup`), after which another program
+//! continues. Which table a row of an aggregation goes to is in `assigner`. Every operator has the file of its name in
+//! `millstream_plan::operators`; what the programs of keyed ones share is in `keyed`. Scalar expressions are in
+//! `expression`.
 //!
 //! NULL becomes two values here: a `Scalar` is a value and, when it can be NULL, a second value that says whether
 //! it is there. What is not there is any value of its type that is harmless to compute with.

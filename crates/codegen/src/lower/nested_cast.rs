@@ -1,4 +1,4 @@
-//! Casts between nested types, part by part: what is not nested is cast by a program of its own, over all elements of a
+//! Casts between nested types, part by part: what is not nested is cast by a separate program, over all elements of a
 //! buffer at once, so that a part becomes what it would become alone.
 
 use super::{Lowered, lower_expressions, unsupported};
@@ -66,7 +66,7 @@ impl VectorFunction for NestedCast {
 
     fn evaluate(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
         match self.cast.apply(&arguments[0], &self.to) {
-            // The caller goes on row by row.
+            // The caller then retries row by row.
             Err(_) if self.is_lenient && rows == 1 => Ok(new_null_array(&self.to, 1)),
             cast => cast,
         }

@@ -79,7 +79,7 @@ fn check_expression(expr: Expr, expected: Expect) {
     check(&lowered.program, expected);
 }
 
-/// Conjuncts become filters of their own; columns that pass unchanged, nested ones too, bypass the program.
+/// Conjuncts become separate filters; columns that pass unchanged, nested ones too, bypass the program.
 #[test]
 fn filter_and_projection() {
     let predicate = Expr::new(

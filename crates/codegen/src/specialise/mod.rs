@@ -2,8 +2,8 @@
 //!
 //! The order of filters and their shapes only change what a row costs. The rest are assumptions: columns without NULL or with
 //! one value, which are looked for in the columns before the program runs, and a range of keys, at whose breach the program
-//! stops by itself ([`Update::range`](crate::program::Update::range)). In both cases the generic program goes on with the row
-//! ([`Specialised`]).
+//! stops by itself ([`Update::range`](crate::program::Update::range)). In both cases the generic program continues from
+//! that row ([`Specialised`]).
 //!
 //! What is assumed is folded as lowering folds constants, so that a condition that is known, and the columns that only it
 //! needs, are gone. Calls of constants are made beforehand; those of a column that mostly has one of a few values are answered

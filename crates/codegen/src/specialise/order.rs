@@ -95,7 +95,8 @@ impl<'a> Needs<'a> {
         Needs { program, definition: program.definitions() }
     }
 
-    /// Visits a statement and those of a region that it needs, directly or not. `is_new` says of each whether to go on from there.
+    /// Visits a statement and those of a region that it needs, directly or not. `is_new` says for each whether to
+    /// continue from there.
     fn close(&self, index: usize, region: &std::ops::Range<usize>, mut is_new: impl FnMut(usize) -> bool) {
         let mut left = vec![index];
         while let Some(index) = left.pop() {

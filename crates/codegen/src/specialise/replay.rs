@@ -16,8 +16,8 @@ struct Replay<'a> {
     new: HashMap<Value, Value>,
 }
 
-/// The program specialised for `choices`. Choices that do not fit it are left out: filters that there are not, filters that
-/// would pass something that can fail, columns of packed records, a range where there can be no arrays of it.
+/// The program specialised for `choices`. Choices that do not fit it are left out: filters that do not exist, filters
+/// that would pass something that can fail, columns of packed records, a range where there can be no arrays of it.
 pub fn specialise(program: &Program, choices: &Choices) -> Program {
     let place = |filter: usize| choices.filters.iter().position(|c| c.filter == filter);
     let rank = |filter: usize| place(filter).unwrap_or(choices.filters.len() + filter);

@@ -20,7 +20,7 @@ struct Packed {
 
 impl Case {
     /// The case with text cut to random widths, and the same with the columns in packed records that can be: those without
-    /// NULLs and of a fixed width. `None` if there are none, or the program is none of a pipeline.
+    /// NULLs and of a fixed width. `None` if there are none, or the program is not a pipeline's.
     pub fn in_records(&self, seed: u64) -> Option<(Case, Case)> {
         let mut random = Random::new(!seed);
         if self.lowered.layout().is_some_and(|l| l.accumulators.iter().any(|(a, _)| *a == Accumulator::Group)) {

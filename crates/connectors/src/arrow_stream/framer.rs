@@ -74,7 +74,7 @@ enum Found {
     Part,
 }
 
-/// See the file's description.
+/// See the module.
 #[derive(Default)]
 pub(crate) struct ArrowFramer {
     info: Arc<FileInfo>,
@@ -205,7 +205,7 @@ impl ArrowFramer {
     }
 }
 
-/// The rows of a record batch; `None` if it cannot have so many. Nobody else looks when no column is wanted.
+/// The rows of a record batch; `None` if it cannot have that many. Nothing else checks this when no column is wanted.
 fn rows_of(batch: &RecordBatch<'_>, bytes: usize, schema: &Schema) -> Option<usize> {
     let rows = usize::try_from(batch.length()).ok()?;
     let has_buffers = |field: &FieldRef| {

@@ -42,7 +42,7 @@ pub(super) enum Logical {
     Date,
     TimeMillis,
     TimeMicros,
-    /// So many in a second; of an instant or a local time, which are stored alike.
+    /// Units per second, of an instant or a local time, which are stored alike.
     Timestamp(i64),
 }
 

@@ -1,7 +1,7 @@
 //! The CSV decoder: fields by position, only the wanted ones converted.
 //!
 //! A quote opens a quoted field only at the field's start, and after the closing quote only a delimiter may follow; so a
-//! stray quote spoils its own record only. After a malformed record decoding goes on at the next line.
+//! stray quote spoils its own record only. After a malformed record decoding continues at the next line.
 
 use super::{Dialect, IGNORE_ERRORS};
 use crate::format::RecordDecoder;
@@ -296,7 +296,7 @@ impl<'a> CsvDecoding<'a> {
     }
 }
 
-/// What to declare for a time as ISO 8601 writes it, which is no form of CSV's own.
+/// What to declare for a time in ISO 8601, which is not the form of CSV.
 fn iso_advice(text: &str, column: &str, data_type: &DataType) -> Option<String> {
     let precision = match data_type {
         DataType::Timestamp(precision) | DataType::TimestampLtz(precision) => *precision,

@@ -97,9 +97,11 @@ impl DebeziumDecoder {
             _ => return Some(failure(code::MALFORMED_RECORD, format!("'{op}' is no operation of Debezium"), None)),
         };
         let message = format!("{what} (op '{op}') cannot be applied: only insertions can be read");
-        Some(failure(code::MALFORMED_RECORD, message, None).advise(
-            "set 'debezium-json.ignore-parse-errors' = 'true' or a dead-letter topic to go on without such messages",
-        ))
+        Some(
+            failure(code::MALFORMED_RECORD, message, None).advise(
+                "set 'debezium-json.ignore-parse-errors' = 'true' or a dead-letter topic to skip such messages",
+            ),
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checksums of output files, which tell a recovery that they are as they were left.
 //!
 //! The checksum of a file is the sum of those of its blocks of [`BLOCK`] bytes (xxh3, with the block's number as its seed, modulo
-//! 2⁶⁴). So it grows with the file, and going on with a file needs the bytes of its last block only.
+//! 2⁶⁴). So it grows with the file, and resuming a file needs only the bytes of its last block.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -104,7 +104,7 @@ mod tests {
                 bytes.chunks(piece).for_each(|piece| checksum.update(piece));
                 assert_eq!(checksum.value(), expected, "{length} bytes in pieces of {piece}");
             }
-            // Going on with the file is the same as never having stopped.
+            // Resuming the file is the same as never having stopped.
             let mut resumed = Checksum::resumed(&file, length, expected).unwrap();
             assert_eq!(resumed.value(), expected);
             resumed.update(b"more");

@@ -5,11 +5,11 @@
 //! .part-<job>-<sink>-<checkpoint>-<run>-<n>.<ext…>     in a span that is not committed
 //!  part-<job>-<sink>-<checkpoint>-<run>-<n>.<ext…>     in a span that is
 //! ```
-//! `<checkpoint>` is the one that the span begins behind, 0 at the start, because the one that will end it is not known when
-//! its files are begun. So what a recovery from checkpoint *c* has to take away is what has *c* or more in its name.
+//! `<checkpoint>` is the one before the span, 0 at the start: the one that will end it is not known when its files are
+//! begun. So a recovery from checkpoint *c* removes the files with *c* or more in their names.
 //!
-//! An earlier process of the job may still be at work ([`SinkJob::run`]): by the number of its run none of them writes into a file of
-//! another.
+//! An earlier process of the job may still be at work: each has the number of its run ([`SinkJob::run`]) in its names,
+//! so none writes into a file of another.
 //!
 //! [`EndedSpans`] has the files of the spans that have ended.
 
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// See the file's description.
+/// See the module.
 pub(super) struct PartDirectory {
     path: PathBuf,
     /// What the names of new files start with.
@@ -261,12 +261,12 @@ pub(super) fn damaged_token(path: &Path, token: &Value) -> Diagnostic {
 
 /// What something that is not a file is.
 pub(super) fn kind_of(metadata: &fs::Metadata) -> &'static str {
-    if metadata.is_symlink() { "is a symbolic link now" } else { "is no file now" }
+    if metadata.is_symlink() { "is a symbolic link now" } else { "is not a file any more" }
 }
 
 /// The error for output that is not what a checkpoint has left.
 pub(super) fn not_as_left(path: &Path, what: &str) -> Diagnostic {
     Diagnostic::new(code::NOT_RECOVERABLE, format!("the output file '{}' {what}", path.display()))
         .at(whole(path.to_string_lossy()))
-        .advise("put the file back as the query has left it, or start anew with another state directory and output")
+        .advise("put the file back as the query has left it, or start from the beginning with another state directory and output")
 }

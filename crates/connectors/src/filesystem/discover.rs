@@ -139,7 +139,7 @@ pub(super) fn input_replaced(resource: &str, what: &str) -> Diagnostic {
     let message = format!("the file is not as it was when the checkpoint was taken: {what}");
     Diagnostic::new(code::INPUT_CHANGED, message)
         .at(whole(resource))
-        .advise("put the file back as it was, and new rows into new files; or start anew with another state directory")
+        .advise("put the file back as it was, and new rows into new files; or start from the beginning with another state directory")
 }
 
 /// The error for a file that has less than what was read of it before: both in `unit`.

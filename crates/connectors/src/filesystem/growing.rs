@@ -1,9 +1,9 @@
 //! A single file under checkpoints: it grows span by span under a hidden name, and appears in the end.
 //!
-//! The hidden name has job and sink in it, so that a later process finds the file. The token of a span is the length that the
-//! file has at its end, and its checksum; a recovery cuts off what comes behind, and goes on. Where an earlier process may still be
-//! at work ([`SinkJob::remote`]) it goes on with a copy, so that the other one writes where nobody looks. On one machine the lock of
-//! the file says whether there is one.
+//! The hidden name has job and sink in it, so that a later process finds the file. The token of a span is the file's
+//! length at its end, and its checksum; a recovery truncates the file to that length and continues. Where an earlier
+//! process may still be at work ([`SinkJob::remote`]), it continues with a copy, so that the other one writes where
+//! nobody looks. On one machine the lock of the file says whether there is one.
 
 use super::checksum::Checksum;
 use super::directory::{damaged_token, kind_of, not_as_left};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempPath;
 
-/// See the file's description.
+/// See the module.
 pub(super) struct GrowingFile {
     place: HiddenFile,
     writer: StreamWriter,
@@ -47,7 +47,7 @@ struct Fate {
 }
 
 impl GrowingFile {
-    /// Begins the spans of a job that writes the file `target`, or goes on with them; `name` is that of the option `path`.
+    /// Begins or resumes the spans of a job that writes the file `target`; `name` is that of the option `path`.
     pub(super) fn begin(
         files: &Files,
         name: &str,
@@ -181,7 +181,7 @@ impl HiddenFile {
     /// The size of a file, if it is there.
     ///
     /// # Errors
-    /// When it is there but no file: what it points to is not ours.
+    /// When it is there but not a file: what it points to is not ours.
     fn size(&self, path: &Path) -> Result<Option<u64>, Diagnostic> {
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
@@ -191,7 +191,7 @@ impl HiddenFile {
         }
     }
 
-    /// Makes a copy of a file to go on with, which is whole or not there.
+    /// Makes a copy of a file to continue with, which is whole or not there.
     fn copy(&self, source: &Path) -> io::Result<()> {
         let mut copy = tempfile::NamedTempFile::new_in(&self.directory)?;
         io::copy(&mut File::open(source)?, &mut copy)?;
@@ -214,7 +214,7 @@ impl HiddenFile {
 
 fn cannot_grow(name: &str) -> Diagnostic {
     let message =
-        format!("a single Parquet file ('{name}') cannot be written under checkpoints: it cannot be gone on with");
+        format!("a single Parquet file ('{name}') cannot be written under checkpoints: it cannot be continued");
     let advice = "give a directory as 'path': it gets a file for each checkpoint; or use another format";
     option_fault(code::INVALID_OPTION, "path", message, advice)
 }

@@ -14,7 +14,7 @@ mod target;
 mod tests;
 mod writer;
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 use crate::format::Format;
 use crate::option_table::option_list;
 use crate::{Sink, SinkRequest, Source, SourceRequest};

@@ -3,7 +3,7 @@
 use super::discover::InputFile;
 use super::metadata;
 use super::read::RecordReader;
-use crate::connector::ReadySource;
+use crate::declaration::ReadySource;
 use crate::format::{StreamDecoder, StreamFormat};
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, SourceRequest, SplitReader};
 use millstream_types::Diagnostic;

@@ -180,8 +180,8 @@ pub(crate) fn sync_directory(directory: &Path) {
 /// What messages call standard output.
 const STDOUT: &str = "stdout";
 
-/// The error for standard output that cannot be written. That its reader went away has its own code, because it is no
-/// failure: `millstream … | head` is done then.
+/// The error for standard output that cannot be written. That its reader went away has its own code, because it is not
+/// a failure: `millstream … | head` is done then.
 pub fn stdout_error(error: &io::Error) -> Diagnostic {
     write_error(STDOUT, error)
 }

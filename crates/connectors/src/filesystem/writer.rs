@@ -86,7 +86,7 @@ impl StreamWriter {
         Ok(writer)
     }
 
-    /// A writer that goes on with a file where it was cut.
+    /// A writer that resumes a file where it was cut.
     pub(super) fn resumed(output: Output, compression: Compression, format: &StreamOutput) -> StreamWriter {
         let stream = Stream::Plain(BufWriter::with_capacity(1 << 16, output));
         StreamWriter { stream: Some(stream), compression, written: 0, trailer: format.trailer }
@@ -110,7 +110,7 @@ impl StreamWriter {
         self.stream.take().ok_or_else(|| io::Error::other("the file was given up after an earlier error"))
     }
 
-    /// Passes on everything so that the file can be read up to here, and gone on with. Returns the file.
+    /// Flushes everything, so that the file can be read up to here and resumed. Returns the file.
     pub(super) fn cut(&mut self) -> io::Result<&Output> {
         let mut out = self.take()?.end()?;
         out.flush()?;

@@ -72,7 +72,7 @@ pub(super) struct Remedy {
 }
 
 impl Remedy {
-    /// Of a text that is no TIMESTAMP or TIMESTAMP_LTZ as these are declared.
+    /// Of a text that is not a TIMESTAMP or TIMESTAMP_LTZ as declared.
     pub(super) fn of_time(text: &str, data_type: &DataType, rules: &Rules) -> Option<Remedy> {
         let (precision, is_instant) = match data_type {
             DataType::Timestamp(precision) => (*precision, false),

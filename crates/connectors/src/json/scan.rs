@@ -33,7 +33,7 @@ pub(super) fn skip_space(data: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The error for the byte at `at`, which is none of what may stand there.
+/// The error for the byte at `at`, which may not stand there.
 #[cold]
 pub(super) fn unexpected(data: &[u8], at: usize, what: &'static str) -> Malformed {
     let what = if byte(data, at) == b'\n' { "the record is incomplete at the end of the line" } else { what };

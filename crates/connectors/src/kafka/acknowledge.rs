@@ -103,7 +103,7 @@ impl Acknowledger for GroupAcknowledger {
             let message =
                 format!("offsets cannot be committed in the group: {}", reason(&e, commits.cluster.consumer.context()));
             Diagnostic::new(code::WRITE_FAILED, message).advise(
-                "the query goes on: what it has read is in its checkpoints; look after the brokers and the group",
+                "the query continues: what it has read is in its checkpoints; look after the brokers and the group",
             )
         })
     }

@@ -39,7 +39,7 @@ impl Trouble {
         }
     }
 
-    /// Notes what a line of the log says of a connection that was closed: of some there is no other word.
+    /// Notes what a log line says of a closed connection: some are reported nowhere else.
     pub(super) fn note_log(&self, facility: &str, line: &str) {
         if facility == "FAIL" {
             self.note(&KafkaError::Global(RDKafkaErrorCode::BrokerTransportFailure), line);

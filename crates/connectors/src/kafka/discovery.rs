@@ -31,7 +31,7 @@ struct DiscoveryState {
 }
 
 impl Discovery {
-    /// Looks for what is not `known`, for so many `spares`.
+    /// Looks for partitions that are not `known`, for `spares` splits in reserve.
     pub(super) fn new(topics: Topics, interval: Option<Duration>, known: &[Partition], spares: usize) -> Discovery {
         let next = Instant::now() + interval.unwrap_or_default();
         let known = known.iter().cloned().collect();

@@ -1,9 +1,9 @@
 //! The `kafka` connector: topics of Apache Kafka, over librdkafka.
 //!
-//! A partition is a split ([`reader`]), with a client of its own: its messages come in order, and clients fetch and
-//! decompress beside each other. Partitions are assigned by hand, so no consumer group can take one away; what a group is for
-//! is to hold offsets, which are committed behind checkpoints ([`acknowledge`]). A sink produces ([`sink`]), and in
-//! transactions when rows are to be seen exactly once ([`transactions`]).
+//! A partition is a split ([`reader`]), with its own client: its messages come in order, and clients fetch and
+//! decompress in parallel. Partitions are assigned by hand, so no consumer group can take one away; a group only holds
+//! offsets, which are committed after checkpoints ([`acknowledge`]). A sink produces ([`sink`]), and in transactions
+//! when rows are to be seen exactly once ([`transactions`]).
 
 mod acknowledge;
 mod client;
@@ -26,7 +26,7 @@ mod tokens;
 mod topics;
 mod transactions;
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 
 pub(crate) use fields::formats;
 

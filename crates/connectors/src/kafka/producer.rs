@@ -21,7 +21,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// How long a topic is looked for that is not there: brokers may create it when they are asked for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// See the file's description.
+/// See the module.
 pub(super) struct Producer {
     pub(super) client: ThreadedProducer<Listener>,
 }

@@ -1,8 +1,8 @@
 //! Reads one partition, or waits for one to be found.
 //!
 //! The client reads ahead; [`PartitionReader::wait`] waits for its first message, and a chunk is what is there, up to a
-//! size: so chunks grow with the rate by themselves. Brokers that go away are waited for: the client connects again and
-//! goes on where it was.
+//! size: so chunks grow with the rate by themselves. When brokers go away, the client waits, reconnects and resumes
+//! where it was.
 
 use super::client::{KafkaConsumer, Trouble, create, is_refusal, reason};
 use super::decode::KafkaChunk;
@@ -71,7 +71,7 @@ struct Start {
 /// Messages that were taken from the client and are in no chunk yet.
 #[derive(Default)]
 struct MessageBatch {
-    /// Where reading goes on behind the batch; `None` if that is where it has begun.
+    /// Where reading resumes after the batch; `None` if that is where it began.
     next: Option<(Arc<Partition>, i64)>,
     values: MessagesBuilder,
     keys: MessagesBuilder,
@@ -152,7 +152,7 @@ impl SplitReader for PartitionReader {
                 None => Offset::Beginning,
             };
             if from.is_some() {
-                // What was there when the checkpoint was taken must be there now; nothing is passed over in silence.
+                // What was there when the checkpoint was taken must be there now; nothing is skipped silently.
                 (start.reset, start.is_resumed) = (Reset::Fail, true);
             }
         }
@@ -221,7 +221,7 @@ impl Reading {
         Ok(false)
     }
 
-    /// Goes on after an error that the client gets over by itself.
+    /// Continues after an error that the client recovers from by itself.
     fn survive(&self, error: &KafkaError) -> Result<(), Diagnostic> {
         use RDKafkaErrorCode as E;
         let name = self.partition.to_string();
@@ -232,15 +232,16 @@ impl Reading {
                     format!("the messages of {name} from {:?} on are not there any more", self.start.span.from);
                 let changed = if self.start.is_resumed { code::INPUT_CHANGED } else { code::READ_FAILED };
                 Diagnostic::new(changed, message).advise(if self.start.is_resumed {
-                    "data that the checkpoint has not seen are lost: keep them longer (retention.ms), or start anew with \
+                    "data that the checkpoint has not seen are lost: keep them longer (retention.ms), or start again with \
                      another state directory"
                 } else {
                     "set 'properties.auto.offset.reset' to 'earliest' or 'latest', or keep messages longer (retention.ms)"
                 })
             }
             E::UnknownTopicOrPartition | E::UnknownTopic | E::UnknownPartition | E::UnknownTopicId => {
-                Diagnostic::new(code::READ_FAILED, format!("{name} does not exist any more"))
-                    .advise("the topic was deleted; create it again and start anew, or remove it from the table")
+                Diagnostic::new(code::READ_FAILED, format!("{name} does not exist any more")).advise(
+                    "the topic was deleted; create it again and start from the beginning, or remove it from the table",
+                )
             }
             // Offsets of the group are looked up and committed elsewhere, and only if they are wanted.
             E::GroupAuthorizationFailed => return Ok(()),
@@ -264,7 +265,7 @@ impl MessageBatch {
         self.values.size() + self.keys.size() + 32 * self.len()
     }
 
-    /// Says where reading goes on.
+    /// Notes where reading resumes.
     fn reaches(&mut self, partition: Arc<Partition>, next: i64) {
         self.next = Some((partition, next));
     }

@@ -87,7 +87,7 @@ impl Topics {
         match self {
             Topics::Matching(pattern) => {
                 let metadata = consumer.fetch_metadata(None, timeout)?;
-                // Topics of the brokers themselves are no data.
+                // Internal topics of the brokers are not data.
                 let is_wanted = |name: &str| !name.starts_with("__") && pattern.is_match(name);
                 Ok(metadata.topics().iter().filter(|topic| is_wanted(topic.name())).flat_map(partitions_of).collect())
             }

@@ -1,15 +1,16 @@
 //! Exactly once: each span of a checkpoint is a transaction.
 //!
 //! Two transactional producers take turns. Rows go into the open transaction of one; at the cut it is handed to the
-//! [`Commit`], and the other goes on. A transaction cannot be resumed by another process: what was prepared and not
-//! committed is aborted by the next process of the job, when it takes over the transactional ids. So each transaction holds
-//! a token ([`super::tokens`]) that says which checkpoint it belongs to, and a job goes on from the checkpoint of the last
-//! token that is seen. A checkpoint is one transaction, and the next is not committed before it: so at every moment the last
-//! token is that of the last manifest or of the one before, and both manifests are there.
+//! [`Commit`], and the other continues. A transaction cannot be resumed by another process: what was prepared and not
+//! committed is aborted by the next process of the job, when it takes over the transactional ids. So each transaction
+//! holds a token ([`super::tokens`]) that says which checkpoint it belongs to, and a job resumes from the checkpoint of
+//! the last token that is seen. A checkpoint is one transaction, and the next is not committed before it: so at every
+//! moment the last token is that of the last manifest or of the one before, and both manifests are there.
 //!
 //! All sinks of a job that write to the same brokers with the same settings share the producers, because two transactions
-//! cannot be committed at once, and a crash between them could be neither undone nor made good. Each sink ends its part of the
-//! span where the cut comes by; the transaction is complete when all have, and whichever [`Commit`] comes first commits it.
+//! cannot be committed at once, and a crash between them could be neither undone nor made good. Each sink ends its part
+//! of the span where the cut passes; the transaction is complete when all have, and whichever [`Commit`] comes first
+//! commits it.
 
 use super::client::reason;
 use super::options::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
@@ -34,7 +35,7 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 const TIMEOUT: &str = "transaction.timeout.ms";
 
-/// See the file's description.
+/// See the module.
 pub(super) struct TransactionalSink {
     options: Options,
     config: ClientConfig,
@@ -116,7 +117,7 @@ impl TransactionalSink {
     }
 
     /// Joins the other sinks of the job that have the same settings; the first one takes over the transactional ids of the job:
-    /// whoever had them before is heard no more, and what it had not committed is aborted. Then it reads which checkpoint was
+    /// whoever had them before is fenced, and what it had not committed is aborted. Then it reads which checkpoint was
     /// committed last. Sinks join in the order of their numbers, so the ids are those of the sink that has been there longest.
     fn join(&mut self, job: &SinkJob) -> Result<Arc<Job>, Diagnostic> {
         if let Some(joined) = &self.job {
@@ -207,7 +208,7 @@ impl Sink for TransactionalSink {
         let joined = self.join(job)?;
         let mut last = locked(&joined.last);
         let wanted = restored.map(|restored| restored.checkpoint);
-        // A new sink of a job that goes on shares the token of the others, or has none.
+        // A new sink of a resumed job shares the token of the others, or has none.
         let is_new = wanted.is_none() && job.resumes.is_some();
         if *last == wanted || (is_new && *last == job.resumes) {
             return Ok(());
@@ -223,11 +224,11 @@ impl Sink for TransactionalSink {
         }
         let last = last.map_or("none".to_string(), |last| last.to_string());
         let message = format!(
-            "the sink has committed checkpoint {last} last, so the job cannot go on from checkpoint {}",
+            "the sink has committed checkpoint {last} last, so the job cannot resume from checkpoint {}",
             wanted.or(job.resumes).unwrap_or_default()
         );
         Err(Diagnostic::new(code::NOT_RECOVERABLE, message).at(whole(&self.route.topic)).advise(
-            "recover from the checkpoint that was committed, or start the job anew with another state directory",
+            "recover from the checkpoint that was committed, or start the job from the beginning with another state directory",
         ))
     }
 
@@ -301,7 +302,7 @@ impl Transactional {
         locked(&self.state).phase
     }
 
-    /// One of so many sinks writes no more rows to the open transaction; the last one completes it.
+    /// One of `sinks` sinks writes no more rows to the open transaction; the last one completes it.
     fn end_part(&self, sinks: usize) {
         let mut state = locked(&self.state);
         state.ended += 1;

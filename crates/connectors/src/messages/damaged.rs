@@ -1,5 +1,5 @@
-//! Damaged messages of every format: each is a row or a failure of its own, and nothing else comes of it. `MILLSTREAM_FUZZ_SECONDS` is how
-//! long they are tried, `MILLSTREAM_FUZZ_SEED` where it begins (`make fuzz` has both).
+//! Damaged messages of every format: each gives a row or its own failure, and nothing else. `MILLSTREAM_FUZZ_SECONDS`
+//! is how long they are tried, `MILLSTREAM_FUZZ_SEED` where it begins (`make fuzz` has both).
 
 use super::testing::{decoder, encoder, messages};
 use super::{MessageDecoder, Messages};

@@ -6,7 +6,7 @@
 
 mod model;
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 use crate::generated::{decoded, integers, now_ms, source, split_front};
 use crate::option_table::{OptionInfo, option_list};
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest};

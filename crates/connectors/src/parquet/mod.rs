@@ -1,6 +1,6 @@
 //! The `parquet` format: only the columns (and nested leaves) that a query reads are fetched and decoded.
 
-mod late;
+mod late_materialisation;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The source of Parquet files: a split per file, a chunk per row group or part of one, decoded by workers.
 
-use super::late::{policy, selection};
-use crate::connector::ReadySource;
+use super::late_materialisation::{policy, selection};
+use crate::declaration::ReadySource;
 use crate::filesystem::{Extent, FileWitness, check_metadata, input_changed, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
 use crate::option_table::option_fault;

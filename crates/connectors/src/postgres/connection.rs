@@ -17,12 +17,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(10);
 /// What every session starts with. Timestamps without a zone are UTC where the table's column has one. The locks of a process
-/// whose machine has gone are given up after some minutes, not hours, so that its successor can go on.
+/// whose machine has gone are given up after some minutes, not hours, so that its successor can continue.
 const SESSION: &str = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; \
      SET idle_in_transaction_session_timeout = '5min'; \
      SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 6;";
 
-/// See the file's description.
+/// See the module.
 pub(super) struct Connection {
     config: Config,
     encryption: Encryption,
@@ -75,7 +75,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs a piece of work, anew when the connection was lost meanwhile: it must be one transaction at the end, or change nothing.
+    /// Runs a piece of work, again if the connection was lost: it must change nothing, or only by one transaction at
+    /// its end.
     pub(super) fn run<T>(&mut self, mut work: impl FnMut(&mut Client) -> Result<T, Failure>) -> Result<T, Diagnostic> {
         for attempt in 0.. {
             let error = match work(self.client()?) {

@@ -18,7 +18,7 @@ use postgres_native_tls::MakeTlsConnector;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// See the file's description.
+/// See the module.
 pub(super) struct Encryption {
     mode: Mode,
     connector: MakeTlsConnector,

@@ -18,7 +18,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {

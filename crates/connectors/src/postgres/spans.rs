@@ -25,7 +25,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// See the file's description.
+/// See the module.
 pub(super) struct Spans {
     open: SpanRows,
     shared: Arc<Shared>,
@@ -238,7 +238,7 @@ fn spans_of(token: &Value) -> Result<Vec<DurableSpan>, Diagnostic> {
 
 fn cannot_take_back(job: &SinkJob, committed: u64, restored: Option<&RestoredSink>) -> Diagnostic {
     let from = match restored {
-        Some(restored) => format!("goes on from checkpoint {}", restored.checkpoint),
+        Some(restored) => format!("resumes from checkpoint {}", restored.checkpoint),
         None => "starts from the beginning".into(),
     };
     let message = format!(

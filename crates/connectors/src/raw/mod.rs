@@ -25,7 +25,7 @@ option_list! {
     OPTIONS;
     CHARSET = "raw.charset", "UTF-8", "Only `UTF-8`.";
     ENDIANNESS = "raw.endianness", "big-endian", "Order of the bytes of a number: `big-endian` or `little-endian`.";
-    IGNORE_ERRORS = "raw.ignore-parse-errors", "false", "Skip messages that are no value of the column's type (they are counted), instead of ending the query.";
+    IGNORE_ERRORS = "raw.ignore-parse-errors", "false", "Skip messages that are not a value of the column's type (they are counted), instead of ending the query.";
 }
 
 /// How a table's messages look.
@@ -56,7 +56,7 @@ impl Raw {
         Ok(Raw { name, data_type, little_endian })
     }
 
-    /// Appends the value of a message; `None` if it is none of the type.
+    /// Appends the value of a message; `None` if it is not one of the type.
     fn push(&self, builder: &mut ColumnBuilder, bytes: &[u8], offset: usize) -> Option<()> {
         let number = |bytes: &[u8]| {
             let mut number = [0u8; 8];

@@ -1,4 +1,4 @@
-//! Values and what is none.
+//! What is a value and what is not.
 
 use super::FORMAT;
 use crate::messages::testing::{decoder, encoder, messages};

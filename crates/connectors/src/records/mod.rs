@@ -20,14 +20,14 @@ pub(crate) const MAX_RECORD_BYTES: usize = 256 << 20;
 /// Chunks are not made smaller than this.
 const LEAST_CHUNK_BYTES: usize = 4 << 10;
 
-/// Of a block that is filled to less than one part in so many, the bytes are copied and the block is used again: rows
-/// that a query keeps must not each hold a block.
+/// The bytes of a block filled to less than 1/`SPARSE` are copied, and the block is used again: rows that a query keeps
+/// must not each hold a block.
 const SPARSE: usize = 8;
 
 /// Tells the records of one stream of bytes apart, and makes chunks of them.
 pub(crate) trait Framer: Send {
-    /// The position behind the last record that ends in `data`. What lies before `from` was looked at by the last call
-    /// and has no end; 0 begins anew, at the start of a record.
+    /// The position behind the last record that ends in `data`. The last call has found no end before `from`; 0 starts
+    /// over, at the start of a record.
     fn last_end(&mut self, data: &[u8], from: usize) -> Result<Option<usize>, Diagnostic>;
 
     /// Makes a chunk of the next whole records; `None` when there is nothing to decode in them.
@@ -39,8 +39,8 @@ pub(crate) trait Framer: Send {
         self.chunk(data)
     }
 
-    /// Goes on behind a position that a chunk of the stream has had; called before anything else. Returns the byte of the
-    /// stream from which on it has to be read again.
+    /// Resumes after the position of an earlier chunk of the stream; called before anything else. Returns the byte from
+    /// which the stream has to be read again.
     fn resume(&mut self, from: Position) -> u64;
 
     /// Fails when the stream has ended before the position that it was resumed from.
@@ -79,7 +79,7 @@ impl RecordCutter {
         RecordCutter { framer, pool, block, scanned: 0, aim, target, most, received: 0 }
     }
 
-    /// Goes on behind a position; the byte of the stream that comes next.
+    /// Resumes after a position; returns the byte of the stream that comes next.
     pub(crate) fn resume(&mut self, from: Position) -> u64 {
         self.received = self.framer.resume(from);
         self.received
@@ -90,7 +90,7 @@ impl RecordCutter {
         self.most = bytes.clamp(CHUNK_BYTES, MAX_RECORD_BYTES);
     }
 
-    /// Makes chunks of about so many bytes from now on; not while a long record is being read.
+    /// Makes chunks of about `bytes` bytes from now on, but not while a long record is being read.
     pub(crate) fn aim(&mut self, bytes: usize) {
         self.aim = bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES);
         if self.scanned == 0 && self.block.bytes().len() < self.aim {

@@ -87,7 +87,7 @@ impl Framer for TextFramer {
         }
         let chunk = self.records(data);
         self.offset += chunk.data.len() as u64;
-        // The number of the line that a reader goes on from is only known by what a checkpoint says.
+        // A resumed reader has its line number from a checkpoint, unchecked: the sum must not overflow.
         self.line = self.line.saturating_add(self.framing.lines(&chunk.data));
         let after = Some(Position { at: self.offset, line: self.line });
         Ok(Some(Chunk { payload: Box::new(chunk), bytes, after }))

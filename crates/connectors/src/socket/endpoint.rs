@@ -21,7 +21,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 pub(super) struct Endpoint {
     host: String,
     port: u16,
-    /// `None` waits for ever.
+    /// `None` waits forever.
     timeout: Option<Duration>,
     /// Of a server.
     door: Option<Mutex<Door>>,

@@ -10,7 +10,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use crate::connector::Connector;
+use crate::declaration::Connector;
 use crate::format::Format;
 use crate::option_table::option_list;
 
@@ -36,6 +36,6 @@ option_list! {
     "connect.timeout", "",
         "How long connections may take to come about; a client tries again meanwhile. Default: 5 s for a client, 1 min for a sink that is a \
          server, and no end for a source that is one.";
-    CONNECTIONS = "scan.connections", "1", "How many connections a source reads: a server waits for so many producers, a client connects so many times.";
-    STALL = "sink.timeout", "1 min", "A sink fails when its peer has taken nothing for so long.";
+    CONNECTIONS = "scan.connections", "1", "How many connections a source reads: a server waits for this number of producers, a client connects this number of times.";
+    STALL = "sink.timeout", "1 min", "A sink fails when its peer has taken nothing for this long.";
 }

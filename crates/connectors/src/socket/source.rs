@@ -2,7 +2,7 @@
 
 use super::CONNECTIONS;
 use super::endpoint::{Endpoint, READ_MOMENT, is_wait};
-use crate::connector::ReadySource;
+use crate::declaration::ReadySource;
 use crate::filesystem::RecordsOfStreams;
 use crate::format::Format;
 use crate::option_table::option_fault;

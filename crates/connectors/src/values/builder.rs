@@ -218,7 +218,7 @@ impl ColumnBuilder {
     }
 }
 
-/// `true` or `false` in any case; what CAST takes beyond that is no truth value in a data format.
+/// `true` or `false` in any case; what else CAST takes is not a truth value in a data format.
 fn truth(text: &str) -> Option<bool> {
     let is_true = text.eq_ignore_ascii_case("true");
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)

@@ -31,7 +31,7 @@ const TEMPORARY: &str = ".writing-";
 const LIMIT: u64 = 64 << 20;
 /// Longer files are not kept: a single program shall not push all others out.
 const FILE_LIMIT: u64 = LIMIT / 8;
-/// Looking at all files takes milliseconds when there are thousands, so one of so many files that are written does.
+/// Looking at all files takes milliseconds when there are thousands, so only one write in this many does it.
 const TRIMMED_EVERY: u128 = 16;
 /// A file that is still being written after this time belongs to a process that is gone.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);

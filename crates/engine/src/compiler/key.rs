@@ -13,10 +13,9 @@ pub(super) struct CodeKey {
 }
 
 impl CodeKey {
-    /// The key of a program compiled with options by this build for this machine. The program is written as its type is
-    /// defined, with every field, so that whatever a program comes to say distinguishes keys. Only of the places in the
-    /// query nothing but their number counts: code knows them by number, and a statement that moves down by a line keeps its
-    /// code.
+    /// The key of a program compiled with options by this build for this machine. The program is written with every
+    /// field of its type, so that whatever a program says distinguishes keys. Of places in the query only the number
+    /// counts: code knows them by number, and a statement that moves down by a line keeps its code.
     pub(super) fn new(program: &Program, options: &CompileOptions) -> Result<CodeKey, Diagnostic> {
         let (identity, sites) = (millstream_jit::identity(options)?, program.sites.len());
         let program = Program { sites: Vec::new(), ..program.clone() };

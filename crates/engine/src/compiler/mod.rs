@@ -49,7 +49,7 @@ impl Compiler {
         SHARED.get_or_init(|| Arc::new(Compiler::new(KEPT))).clone()
     }
 
-    /// A compiler that remembers so many programs.
+    /// A compiler that remembers `kept` programs.
     pub(crate) fn new(kept: usize) -> Compiler {
         Compiler { known: Mutex::default(), kept }
     }
@@ -142,8 +142,8 @@ pub(crate) struct QueryCompiler {
 }
 
 impl QueryCompiler {
-    /// For a query with so many bytes of memory, of which compiling in the background may take half: it is when state is
-    /// least that a query is compiled.
+    /// For a query with `memory` bytes, of which compiling in the background may take half: a query is compiled when
+    /// its state is smallest.
     pub(crate) fn new(compiler: Arc<Compiler>, directory: Option<CodeDirectory>, memory: u64) -> QueryCompiler {
         QueryCompiler { compiler, directory, memory: memory / 2, ended: AtomicBool::new(false) }
     }

@@ -1,6 +1,6 @@
 //! Keys of Flink that have no counterpart here: those that cannot change rows are accepted and do nothing, so that Flink scripts run
-//! as they are. Each is listed by itself, with the reason; every other key is an error, because what is ignored in silence gives other
-//! rows than were asked for.
+//! as they are. Each is listed by itself, with the reason; every other key is an error, because what is silently
+//! ignored gives other rows than were asked for.
 
 use super::Read;
 
@@ -27,7 +27,7 @@ const IGNORED: &[(&str, &str)] = &[
     ),
     (
         "execution.buffer-timeout execution.buffer-timeout.enabled execution.buffer-timeout.interval",
-        "When Flink hands buffers on decides about delay, not about rows; here a buffer goes on as soon as a source has no more rows at hand.",
+        "When Flink hands buffers on decides about delay, not about rows; here a buffer is processed as soon as a source has no more rows at hand.",
     ),
     (
         "execution.batch-shuffle-mode table.exec.shuffle-mode",
@@ -47,7 +47,7 @@ const IGNORED: &[(&str, &str)] = &[
          restart-strategy.failure-rate.failure-rate-interval restart-strategy.failure-rate.delay \
          restart-strategy.exponential-delay.initial-backoff restart-strategy.exponential-delay.max-backoff \
          restart-strategy.exponential-delay.backoff-multiplier jobmanager.execution.failover-strategy",
-        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+        "What Flink does after a failure. Here a failed query ends; started again, it resumes from its last checkpoint, with the same rows.",
     ),
     (
         "jobmanager.rpc.address jobmanager.rpc.port jobmanager.memory.process.size \
@@ -164,8 +164,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("table.exec.source.idle-timeout", "say 'scan.watermark.idle-timeout' in the WITH of each table"),
     ("table.exec.source.cdc-events-duplicate", "remove duplicates in the query; leave it out"),
     ("table.exec.interval-join.min-cleanup-interval", "rows are forgotten when the watermark allows it; leave it out"),
-    ("execution.savepoint.", "say in 'execution.checkpointing.dir' which state to go on from"),
-    ("execution.state-recovery.", "say in 'execution.checkpointing.dir' which state to go on from"),
+    ("execution.savepoint.", "say in 'execution.checkpointing.dir' which state to resume from"),
+    ("execution.state-recovery.", "say in 'execution.checkpointing.dir' which state to resume from"),
     ("table.column-expansion-strategy", "name the columns in SELECT; leave it out"),
 ];
 
@@ -189,7 +189,7 @@ pub(super) fn ignored() -> impl Iterator<Item = Ignored> {
     IGNORED.iter().flat_map(keys).chain(fixed)
 }
 
-/// A value as it is stored, or which one could be given; `None`: the key is none of these.
+/// A value as it is stored, or which one could be given; `None`: the key is not one of these.
 pub(super) fn read(key: &str, value: &str) -> Option<Read> {
     let Ignored { word, why, .. } = ignored().find(|ignored| ignored.key == key)?;
     Some(match word.filter(|word| !value.eq_ignore_ascii_case(word)) {

@@ -75,10 +75,10 @@ settings! {
     "execution.runtime-mode" = "streaming", one_of(bind.is_batch, &[("streaming", false), ("batch", true)]),
         "In batch mode a bounded input is one window, so that GROUP BY without a window is allowed.";
     "table.exec.state.ttl" = "0 ms", duration(bind.state_ttl),
-        "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows for ever. \
+        "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
          Windows and interval joins drop theirs as watermarks pass.";
     "execution.checkpointing.dir" = "", path(state),
-        "The state directory: every INSERT is checkpointed there, and goes on from its last checkpoint when the script is run \
+        "The state directory: every INSERT is checkpointed there, and resumes from its last checkpoint when the script is run \
          again. A path, or `s3://bucket/prefix` (see recovery.md). Unset, there are no checkpoints.";
     "execution.checkpointing.interval" = "10 s", duration(checkpoints.interval),
         "From one checkpoint to the next; 0 takes them only when the query is stopped or someone asks.";
@@ -149,7 +149,7 @@ settings! {
         ("auto", None), ("recompute", Some(Combination::Recompute)), ("subtract", Some(Combination::Subtract)),
         ("two-stacks", Some(Combination::TwoStacks)),
     ]),
-        "How the windows of HOP and CUMULATE are made of the slices that they share: merged anew for each window (recompute), \
+        "How the windows of HOP and CUMULATE are made of the slices that they share: merged again for each window (recompute), \
          by adding what enters and subtracting what leaves (subtract; two-stacks where that is not exact), with two stacks of \
          slices (two-stacks), or as planned at first, and then as the keys of slices and windows suggest (auto).";
     "pipeline.assume-not-null" = "auto", one_of(run.adaptivity.not_null, WHEN),
@@ -179,7 +179,7 @@ settings! {
     "pipeline.numa-nodes" = "0", integer(run.numa_nodes, 0..=64),
         "For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.";
     "pipeline.cut-every" = "0", integer(run.cut_every, ANY),
-        "For tests: a new generation of tables begins with every so many buffers of a stream; 0 is never.";
+        "For tests: a new generation of tables begins after this number of buffers of a stream; 0 is never.";
 }
 
 /// One of these words, in any case.

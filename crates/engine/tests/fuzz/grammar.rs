@@ -196,7 +196,7 @@ pub(crate) fn statement(random: &mut Random) -> String {
                 "RANGE BETWEEN INTERVAL '5' SECOND PRECEDING AND CURRENT ROW",
                 "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
             ]);
-            // Rows of one time stand in no order of their own within a frame of rows.
+            // Rows with the same time have no defined order within a ROWS frame.
             let aggregate = if frame.starts_with("ROWS") {
                 "COUNT(*)"
             } else {

@@ -2,7 +2,7 @@
 //! is no panic, no hang, and no difference between the interpreter with one worker and compiled code with several, small buffers and everything spilled.
 //!
 //! `MILLSTREAM_FUZZ_SECONDS` is how long each test runs, `MILLSTREAM_FUZZ_SEED` where it begins (`make fuzz` has both).
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod files;
 mod frames;

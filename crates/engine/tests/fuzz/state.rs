@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Rows of each of two files; so many that a job has not ended when it has taken some checkpoints.
+/// Rows of each of two files: enough for a job to take some checkpoints before it ends.
 const ROWS: usize = 400;
 
 /// Aggregations of each kind of window, and keyed operators with rows, groups and slots.
@@ -141,7 +141,7 @@ impl Stopped {
         done.join(", ")
     }
 
-    /// Runs the job, from the state that is there; whether it has come to its end.
+    /// Runs the job, from the state that is there; whether it has ended.
     pub(crate) fn run(
         &self,
         rate: usize,
@@ -209,7 +209,7 @@ fn read_all(folder: &Path, parts: &[&str], files: &mut Vec<File>) {
             let name = entry.file_name().to_string_lossy().into_owned();
             match entry.file_type().unwrap() {
                 kind if kind.is_dir() => read_all(&folder.join(part), &[&name], files),
-                // The lock is the process's, and made anew.
+                // The lock is the process's, and is made again.
                 _ if name == "lock" => {}
                 _ => files.push((entry.path(), fs::read(entry.path()).unwrap())),
             }

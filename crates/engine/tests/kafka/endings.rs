@@ -1,4 +1,4 @@
-//! Where reading ends: every `scan.bounded.mode`, also where transactions have left marks that are no messages.
+//! Where reading ends: every `scan.bounded.mode`, also where transactions have left marks that are not messages.
 
 use crate::broker::{Kafka, Record, rows, shared};
 use rdkafka::ClientConfig;

@@ -98,7 +98,7 @@ fn messages_need_not_be_lines() {
     let topic = kafka.topic(1);
     kafka.send(&topic, 0, &["{\n  \"n\" : 1\n}\n", "{\"n\":2}", "  {\"n\":3}  "]);
     kafka.send_records(&topic, &[Record::default()], None);
-    // A message without a value deletes a key; it is no row.
+    // A message without a value deletes a key; it is not a row.
     let table = kafka.table("t", "n BIGINT", &topic, "");
     assert_eq!(rows(&(table + "SELECT n FROM t")).unwrap(), ["1", "2", "3"]);
     let topic = kafka.topic(1);

@@ -157,7 +157,7 @@ fn a_job_goes_on_from_what_was_committed() {
     commit.commit().unwrap();
     sink.finish().unwrap();
     assert_seen(&kafka, &topic, &(0..20).collect::<Vec<_>>());
-    // A job that starts anew under the same name does not take over the old tokens.
+    // A job that starts over under the same name does not take over the old tokens.
     let mut sink = open(&kafka, &topic, &[]);
     sink.begin(&job("goes-on"), None).unwrap();
     drop(sink);

@@ -10,7 +10,7 @@ const QUERY: &str = "SELECT COUNT(*) AS n, SUM(id) AS ids FROM TABLE(TUMBLE(TABL
 fn partitions_that_lag_are_not_late() {
     let Some(kafka) = shared() else { return };
     let topic = kafka.topic(3);
-    // Partition 0 is far ahead when the others begin; within a partition time goes on.
+    // Partition 0 is far ahead when the others begin; within a partition time advances.
     for partition in 0..3 {
         let values: Vec<String> =
             (0..400).map(|n| format!("{{\"id\":{},\"ms\":{}}}", partition * 1000 + n, n * 10)).collect();

@@ -56,5 +56,5 @@ fn windows_are_combined_as_is_set_or_as_is_seen() {
     // The keys of a slice are in no other.
     let scattered = query("MAX(id)").replace("id % 10", "id");
     let text = analysis(&[], &scattered);
-    assert!(text.contains("combine two stacks") && text.contains("slices are merged anew"), "{text}");
+    assert!(text.contains("combine two stacks") && text.contains("slices are merged again"), "{text}");
 }

@@ -10,12 +10,12 @@
 //! - `adaptation`: tables and windows that follow settings and data;
 //! - `memory`: the memory budget;
 //! - `packed`: tables of packed records in memory;
-//! - `shapes`: which queries go on from each other's state;
+//! - `shapes`: which queries resume from each other's state;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `sums`: in how far sums of DOUBLE depend on the order of rows;
 //! - `dependencies`: who may depend on whom, and the licences;
 //! - `structure`: which modules need each other in a circle, and how long files are.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod adaptation;
 mod configurations;

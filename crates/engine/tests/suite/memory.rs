@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs a script within so much memory, without spilling, and gives the number of rows of its last query.
+/// Runs a script within `memory`, without spilling, and gives the number of rows of its last query.
 fn run(memory: &str, script: &str) -> Result<usize, Diagnostic> {
     let mut session = Session::new(SessionConfig::default());
     session.set("pipeline.memory", memory)?;
@@ -54,8 +54,8 @@ fn counting(name: &str, first: u64, rows: u64, options: &str) -> String {
     )
 }
 
-/// Runs the test that calls this in a process of its own, for what the other tests hold counts for every query of a process;
-/// whether this is the process that has called, where nothing is left to do.
+/// Runs the calling test in its own process, because what other tests hold counts for every query of a process. Returns
+/// whether this is the calling process, where nothing is left to do.
 fn has_run_alone() -> bool {
     const ALONE: &str = "MILLSTREAM_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {

@@ -87,7 +87,7 @@ fn buffer_rows(configured: &str, least: usize) -> Option<usize> {
     }
 }
 
-/// With buffers of so many rows at least.
+/// With buffers of at least `least_rows` rows.
 fn check(ddl: &str, least_rows: usize) {
     let data = tests_dir().join("nexmark").to_string_lossy().into_owned();
     let ddl = std::fs::read_to_string(tests_dir().join("nexmark").join(ddl)).unwrap().replace("${DATA}", &data);

@@ -1,5 +1,5 @@
-//! Queries that are stopped with a checkpoint at some moment, and go on from it with another number of workers, several
-//! times: together they give what Apache Flink answers. Those of Nexmark, and some in which rows are late.
+//! Queries that are stopped with a checkpoint at some moment, and resume from it with another number of workers,
+//! several times: together they give what Apache Flink answers. Those of Nexmark, and some in which rows are late.
 
 use crate::configurations::Configuration;
 use crate::flink;

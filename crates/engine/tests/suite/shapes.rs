@@ -1,4 +1,4 @@
-//! Which queries go on from each other's state: what is compared is what they keep, not how they are written.
+//! Which queries resume from each other's state: what is compared is what they keep, not how they are written.
 
 use millstream::{Fit, PlanShape, Session, SessionConfig};
 
@@ -205,7 +205,7 @@ fn no_name_or_literal_hides_a_change() {
         list(&literal).fit(&kept).unwrap();
         assert!(list("';'").fit(&kept).is_err(), "{literal}");
     }
-    // Texts of which one goes on where the other ends.
+    // Pairs of texts that give the same text when concatenated.
     let concatenated = |a: &str, b: &str| shape(&format!("SELECT COUNT(*) {TUMBLE} WHERE s || {a} = {b} {BY}"));
     assert!(concatenated("'ab'", "'c'").fit(&concatenated("'a'", "'bc'")).is_err());
 }

@@ -1,10 +1,10 @@
 //! JSON documents whose numbers keep their digits.
 //!
-//! Numbers are written as Jackson does that reads them as `BigInteger` and `BigDecimal`, for that is what Flink's functions
-//! show: `1.50` stays what it is, `1e5` becomes `1E+5`, and there is no negative zero. Paths meet fields in their order, but
-//! objects are written with their names in order, as Flink's are; of equal names the last value counts.
+//! Numbers are written as Jackson writes those that it has read as `BigInteger` and `BigDecimal`, as Flink's functions
+//! do: `1.50` stays what it is, `1e5` becomes `1E+5`, and there is no negative zero. Paths meet fields in their order,
+//! but objects are written with their names in order, as Flink's are; of equal names the last value counts.
 
-/// Values within values. Deeper ones are refused: who walks over them calls itself.
+/// Values within values. Deeper ones are refused: walking over them is recursive.
 const DEEPEST: usize = 128;
 
 /// A value.

@@ -151,7 +151,7 @@ impl<'c> Ir<'c> {
         self.b.get_insert_block().expect("the builder is always in a block while statements are emitted")
     }
 
-    /// Goes on writing at the end of a block.
+    /// Continues writing at the end of a block.
     pub(crate) fn enter(&self, block: Block<'c>) {
         self.b.position_at_end(block);
     }
@@ -174,7 +174,7 @@ impl<'c> Ir<'c> {
         Ok(())
     }
 
-    /// The metadata of a loop: a node of its own, which has itself as its first element.
+    /// The metadata of a loop: a distinct node, which has itself as its first element.
     fn loop_id(&self, property: MetadataValue<'c>) -> MetadataValue<'c> {
         let context = self.context.as_ctx_ref();
         // SAFETY: all nodes are of this context; the temporary one is replaced, and thereby freed, before it can be seen.

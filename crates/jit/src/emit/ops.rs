@@ -197,7 +197,7 @@ impl<'c> Emitter<'c, '_> {
         }
         let twos = divisor.trailing_zeros();
         let odd = divisor >> twos;
-        // Newton's iteration doubles the correct low bits, of which an odd number has three of its own inverse.
+        // An odd number has the three lowest bits of its own inverse. Each step of Newton's iteration doubles them.
         let inverse = (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))));
         let shift = (((1u64 << (bits - 1)) - 1) / odd) >> twos << twos;
         let most = (2 * shift) >> twos;

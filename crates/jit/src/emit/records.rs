@@ -35,8 +35,8 @@ impl<'c> Emitter<'c, '_> {
         Ok(value)
     }
 
-    /// The first `count` bytes of a field as a number of at least as many, zero-extended. Where the record goes on long
-    /// enough, they are read as a number of the machine of which the rest is cleared.
+    /// The first `count` bytes of a field as a number of at least as many, zero-extended. Where the record is long
+    /// enough, they are read as a machine integer, and the rest of it is cleared.
     fn bytes_of(&self, field: Ptr<'c>, place: InRecord, count: usize, ty: IntType<'c>, name: &str) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         let read = Some(count.next_power_of_two()).filter(|read| place.offset + read <= place.length).unwrap_or(count);

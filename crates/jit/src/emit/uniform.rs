@@ -8,7 +8,7 @@ use inkwell::IntPredicate;
 use millstream_codegen::program::{Op, Statement, Terminal, Value};
 use std::collections::HashMap;
 
-/// A block of which less than one row in so many is selected takes the general way: looking at all its times would cost
+/// A block takes the general way if less than one row in this many is selected: looking at all its times would cost
 /// more than it saves.
 const SPARSE: u64 = 8;
 

@@ -86,7 +86,7 @@ impl<'c> TableState<'c> {
             ir.load_word(place, "slice_start")
         })?;
         let arrays = Arrays::of(update);
-        // The context's table may be no array.
+        // The context's table need not be an array.
         let first = match arrays {
             Some(_) => ir.ptr.const_null(),
             None => field(offset_of!(ExecContext, table), "table")?,

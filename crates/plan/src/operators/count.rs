@@ -1,4 +1,4 @@
-//! Count windows: so many rows of a key in order of arrival, aggregated or as they are.
+//! Count windows: a fixed number of rows of a key in order of arrival, aggregated or as they are.
 
 use crate::components::SlotAggregates;
 use crate::keyed::{Keyed, window_bounds};

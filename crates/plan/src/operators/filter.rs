@@ -1,4 +1,4 @@
-//! The filter: rows whose predicate is TRUE go on.
+//! The filter: rows whose predicate is TRUE pass.
 
 use crate::explain::shown::Shown;
 use crate::expr::{Expr, ExprKind};

@@ -62,7 +62,7 @@ pub enum Operator {
 pub enum FlatMap {
     /// Once for each window.
     Windows(Windows),
-    /// So many times.
+    /// A fixed number of times.
     Repeat(Repeat),
     /// Once for each element of a collection.
     Unnest(Unnest),
@@ -108,7 +108,7 @@ pub enum KeyedKind {
     Over(Over),
     /// Sessions, aggregated or as they are.
     Sessions(Sessions),
-    /// Windows of so many rows, aggregated or as they are.
+    /// Windows of a fixed number of rows, aggregated or as they are.
     CountWindows(CountWindows),
 }
 

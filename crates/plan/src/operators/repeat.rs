@@ -1,4 +1,4 @@
-//! The repetition: each row so many times, for a UNION ALL of one relation with itself.
+//! The repetition: each row several times, for a UNION ALL of one relation with itself.
 
 use super::lookup::LookupTable;
 use crate::expansion::{Brought, Expansion};
@@ -6,7 +6,7 @@ use crate::expr::Expr;
 use crate::shape::meaning::Digester;
 use millstream_types::{DataType, Field, Schema};
 
-/// So many times. Appends, if they are numbered, the number of the row among those, from 0 (BIGINT).
+/// Each row `times` times. If `numbered`, appends the number of the repetition, from 0 (BIGINT).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repeat {
     /// At least 1.

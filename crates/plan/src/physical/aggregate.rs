@@ -75,7 +75,7 @@ impl Planner {
         let aggregation = self.aggregations.len();
         for Input { branch, time, start } in inputs {
             if let Some(time) = &time {
-                self.route_late(&branch, super::late::of_slices(assigner, time, window.timeline));
+                self.route_late(&branch, super::late_rows::of_slices(assigner, time, window.timeline));
             }
             self.end(branch, |below| {
                 let over = |e: &Expr| e.clone().substitute(&below);
@@ -274,7 +274,8 @@ fn is_column(expr: &Expr, column: usize) -> bool {
     }
 }
 
-/// Whether an expression is the `window_time` of a window whose columns begin at `first`, be it computed from the end.
+/// Whether an expression is the `window_time` of a window whose columns begin at `first`, even if computed from the
+/// end.
 fn is_window_time(expr: &Expr, first: usize) -> bool {
     match &expr.kind {
         ExprKind::AddInterval(end, step) => {

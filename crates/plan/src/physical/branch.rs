@@ -38,15 +38,15 @@ impl Branch {
         self.columns = columns.map(|e| e.clone().substitute(&self.columns)).collect();
     }
 
-    /// Keeps the columns as a projection of their own when inlining them would copy too much, or would call RAND() once
-    /// for every use instead of once a row.
+    /// Keeps the columns as a separate projection when inlining them would copy too much, or would call RAND() once for
+    /// every use instead of once a row.
     pub(super) fn settle(&mut self) {
         if !self.columns.iter().all(is_inlined) {
             self.keep();
         }
     }
 
-    /// Keeps the columns as a projection of their own.
+    /// Keeps the columns as a separate projection.
     fn keep(&mut self) {
         let inner = std::mem::take(&mut self.columns);
         self.columns =

@@ -22,7 +22,7 @@ pub(super) struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// `None` for relations that are no such chain, or whose expressions are better computed one after the other.
+    /// `None` for relations that are not such a chain, or whose expressions are better computed one after the other.
     #[recursive::recursive]
     pub(super) fn of(rel: &'a Rel) -> Option<Path<'a>> {
         let path = match rel {
@@ -76,7 +76,7 @@ impl Branch {
         self.project(columns.iter());
     }
 
-    /// Each row so many times.
+    /// Each row `times` times.
     fn repeat(&mut self, times: u64) {
         if let Some(Operator::FlatMap(FlatMap::Repeat(Repeat { times: before, numbered: false }))) =
             self.operators.last_mut()

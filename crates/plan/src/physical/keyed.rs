@@ -62,7 +62,7 @@ impl Planner {
             if let (Some(time), Some(reach_ms)) = (time, self.operators[operator].inputs[port].reach_ms) {
                 let time = time.clone().substitute(&branch.columns);
                 let timeline = self.operators[operator].timeline;
-                self.route_late(&branch, super::late::of_rows(&time, timeline, reach_ms));
+                self.route_late(&branch, super::late_rows::of_rows(&time, timeline, reach_ms));
             }
             branch.project(payload.columns().iter());
             self.end(branch, |columns| (Some(columns), PipelineEnd::Exchange { operator, port }));

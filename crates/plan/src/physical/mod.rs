@@ -3,7 +3,7 @@
 //! Each relation becomes one or more *branches*: an input (source, trigger or keyed operator), operators, and columns as
 //! expressions over what these deliver. Projections are inlined into the expressions above them, so a pipeline has no
 //! intermediate rows and reads only the columns that something uses; an expression that would grow beyond
-//! `INLINE_NODES` is kept as a projection of its own. `UNION ALL` is several branches; an aggregation or a keyed operator
+//! `INLINE_NODES` is kept as a separate projection. `UNION ALL` is several branches; an aggregation or a keyed operator
 //! ends its inputs' branches and begins one.
 //!
 //! | relation | becomes |
@@ -20,11 +20,11 @@ mod expressions;
 mod fan_out;
 mod join;
 mod keyed;
-mod late;
+mod late_rows;
+mod local_time;
 mod payload;
 mod prune;
 mod source;
-mod zone;
 
 use crate::common::Common;
 use crate::expr::{Expr, ExprKind};
@@ -95,7 +95,7 @@ impl Planner {
             Target::Result => (None, query.schema()),
         };
         let mut query = query.clone();
-        zone::to_local_time(&mut query, zone);
+        local_time::to_local_time(&mut query, zone);
         let needed = vec![true; query.schema().fields.len()];
         let query = prune::prune(query, &needed);
         let sink = self.sinks.len();
@@ -205,7 +205,7 @@ impl Planner {
         }
         let message =
             format!("the queries of WITH and the views of the statement are united in more than {MAX_COPIES} ways");
-        let advice = "write what is used often to a table of its own (INSERT INTO), or unite fewer queries";
+        let advice = "write what is used often to a separate table (INSERT INTO), or unite fewer queries";
         Err(Diagnostic::new(code::QUERY_TOO_LARGE, message).advise(advice))
     }
 

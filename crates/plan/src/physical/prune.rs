@@ -13,7 +13,7 @@ pub(super) fn prune(rel: Rel, needed: &[bool]) -> Rel {
 #[recursive::recursive]
 fn within(rel: Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     match rel {
-        // Each place needs columns of its own: it keeps all of them.
+        // Each place needs different columns: all of them are kept.
         Rel::Common(common) => {
             let all = vec![true; needed.len()];
             let common = changed.once(&common, |changed, rel| within(rel.clone(), &all, changed));
@@ -63,8 +63,8 @@ fn narrowed(mut rel: Rel, mut needed: Vec<bool>, changed: &mut Changed) -> (Rel,
 }
 
 /// The inputs of a join become projections of the columns that are used above it, by the residual, or as keys and times, in their
-/// order: which of these it is that uses one does not change what is kept. Keys and times that are no columns follow: of a nested
-/// row whose field is a key, only the field is kept.
+/// order. Which of these uses a column does not change what is kept. Keys and times that are not columns follow: of a
+/// nested row whose field is a key, only the field is kept.
 fn prune_join(rel: Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     let Rel::Join { left, right, kind, mut strategy, keys, residual } = rel else { return rel };
     let width = left.schema().fields.len();

@@ -1,9 +1,9 @@
-//! Whether a plan can go on from what another one has kept, and what has changed if it cannot.
+//! Whether a plan can resume from what another one has kept, and what has changed if it cannot.
 
 use super::{InputShape, Meaning, PlanShape, SinkShape, StateShape};
 use std::fmt;
 
-/// Why a plan cannot go on from a checkpoint: which part has changed, and what of it.
+/// Why a plan cannot resume from a checkpoint: which part has changed, and what of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch(pub String);
 

@@ -1,9 +1,9 @@
-//! Which parts of a plan go on from which parts of what was kept. INSERTs may have been added to a set, or change places.
+//! Which parts of a plan resume from which parts of what was kept. INSERTs may have been added to a set or reordered.
 //!
 //! Parts are paired by their shapes, wherever they stand. Two that keep the same state under one shape have the same contents: both
 //! follow from the same rows before the same cut. So it does not matter which is paired with which, unless one of them is new; then
 //! nobody can tell which, and the plan does not fit. Sinks of one table are paired in order: all that was written before the
-//! checkpoint is committed, and what comes behind it goes on from there, whichever sink writes it.
+//! checkpoint is committed, and what comes after it continues from there, whichever sink writes it.
 
 use super::check::Mismatch;
 use super::{PlanShape, SinkShape, StateShape};
@@ -65,8 +65,8 @@ impl PlanShape {
             .or_else(|| twin_source().map(|source| format!("source {}", source.from.text)));
         match twin {
             Some(name) => Err(Mismatch(format!(
-                "the query has the {name} more often than the checkpoint, so it cannot be told which of them goes on; run the \
-                 new INSERT as a job of its own"
+                "the query has the {name} more often than the checkpoint, so it is unclear which of them resumes; run the \
+                 new INSERT as a separate job"
             ))),
             None => Ok(fit),
         }
@@ -86,7 +86,7 @@ impl PlanShape {
         self.aggregations.is_empty() && self.operators.is_empty()
     }
 
-    /// The parts of which `is_left` says so, by what their counterparts are and by their position.
+    /// The parts for which `is_left` is true, given their counterparts and their position.
     fn parts(&self, fit: &Fit, is_left: impl Fn(&[Option<usize>], usize) -> bool) -> PlanShape {
         fn left<T: Clone>(all: &[T], is_left: impl Fn(usize) -> bool) -> Vec<T> {
             (0..all.len()).filter(|&place| is_left(place)).map(|place| all[place].clone()).collect()

@@ -27,7 +27,7 @@ impl Digest {
     }
 }
 
-/// A text that takes so many characters, and then fails.
+/// A text that takes `left` more characters, and then fails.
 struct Shortened {
     text: String,
     left: usize,

@@ -1,8 +1,7 @@
 //! What a query keeps from one run to the next, as data: the contract of recovery.
 //!
-//! A checkpoint stores the [`PlanShape`] of the plan that it was taken of. A later run may go on from it if its own shape has all of
-//! its parts ([`PlanShape::fit`]).
-//! Shapes are compared field by field, and say nothing about how EXPLAIN prints a plan.
+//! A checkpoint stores the [`PlanShape`] of its plan. A later run may resume from it if the run's shape has all of its
+//! parts ([`PlanShape::fit`]). Shapes are compared field by field, and say nothing about how EXPLAIN prints a plan.
 //!
 //! ```text
 //! table ── filters ── keys, arguments ──▶ [ state ] ── filters, projections ──▶ sink
@@ -161,7 +160,7 @@ impl StateShape {
 }
 
 impl PlanShape {
-    /// A line for each thing that is kept, for who looks at a checkpoint.
+    /// A line for each thing that is kept, for people who look at a checkpoint.
     pub fn lines(&self) -> Vec<String> {
         let state = |shape: &StateShape| {
             let list = |meanings: &[Meaning]| meanings.iter().map(|m| m.text.as_str()).collect::<Vec<_>>().join(", ");

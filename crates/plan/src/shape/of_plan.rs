@@ -306,8 +306,8 @@ fn watermark(source: &SourcePlan) -> Option<Meaning> {
     })
 }
 
-/// What the columns of a state's output mean, and where they are from: up to `first` the keys, or all columns that were brought, which
-/// have the names of what came in; then what shows accumulators.
+/// What the columns of a state's output mean, and where they are from. Before `first` are the keys, or all columns that
+/// were brought, with the names of what came in; then comes what shows accumulators.
 fn output(
     state: &StateShape,
     (first, shows_keys): (usize, bool),
@@ -323,7 +323,7 @@ fn output(
         field.name.clone_from(&meaning.text);
     }
     let digest = of_state(state);
-    // The columns that show accumulators have a meaning of their own: which one they show, and how.
+    // The meaning of a column that shows an accumulator: which one it shows, and how.
     let column = |i: usize| {
         let column = Digester::new("output").digest(digest);
         Known::Value(match i.checked_sub(first).map(|i| outputs.get(i).ok_or_else(|| i - outputs.len())) {

@@ -3,14 +3,14 @@
 //! It never touches rows or tables, and no worker ever waits for it: all that it does to the query is to store a variant in a
 //! slot. Programs that cannot be compiled stay interpreted; the rows are the same.
 
+use super::adapted_program::AdaptedProgram;
 use super::chaos::Chaos;
-use super::choice::Dice;
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
+use super::policy::Dice;
 use super::slice_facts::SliceFacts;
-use super::unit::AdaptedProgram;
 use crate::compile::ProgramCompiler;
-use crate::input::{Adaptable, Codes, PipelineCode};
+use crate::executable_plan::{Adaptable, Codes, PipelineCode};
 use crate::query::Query;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
@@ -28,7 +28,7 @@ const LATER: Duration = Duration::from_millis(20);
 /// Between two disturbances of a test.
 const DISTURB_EVERY: Duration = Duration::from_micros(300);
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Adviser {
     /// The programs of the run.
     pub(crate) codes: Codes,
@@ -119,7 +119,7 @@ impl Adviser {
         adaptable.filter_map(unit).collect()
     }
 
-    /// Replaces interpreters by machine code as soon as it is there.
+    /// Replaces interpreters by machine code as soon as that is ready.
     fn compile(&self, codes: &[PipelineCode], query: &Query) {
         let interpreted = codes.iter().filter(|code| code.slot.current().tier() == Tier::Interpreted);
         for code in interpreted.filter(|_| self.compiler.is_some()) {

@@ -1,7 +1,7 @@
 //! What is switched at random, for tests: whatever is chosen, and whenever, the rows are the same.
 
-use super::choice::Dice;
-use super::unit::MakeKernel;
+use super::adapted_program::MakeKernel;
+use super::policy::Dice;
 use millstream_abi::{ExecContext, Status, StatusKind};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};

@@ -2,7 +2,6 @@
 //!
 //! Each choice is made by a function of `decisions`; here they are asked, bounded by the settings, and put together.
 
-use super::choice::Decision;
 use super::decisions::assumptions::{Revision, assume};
 use super::decisions::costs::{Caches, GUARD, VALIDITY};
 use super::decisions::filters::{self, FilterCost};
@@ -10,6 +9,7 @@ use super::decisions::hysteresis::{COMPILED, Hysteresis, TABLES, Trust};
 use super::decisions::{few_values, key_range};
 use super::events::EventLog;
 use super::facts::Facts;
+use super::policy::Decision;
 use super::signals::Profile;
 use super::watch::SampleWatch;
 use crate::config::{Adaptivity, When};
@@ -33,7 +33,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) workers: usize,
     /// Bytes that are left of the memory budget.
     pub(crate) memory_left: u64,
-    /// What a row costs as it is, in nanoseconds, if that is known.
+    /// What a row costs now, in nanoseconds, if known.
     pub(crate) nanos_per_row: Option<f64>,
     /// Where decisions are told.
     pub(crate) events: &'a EventLog,
@@ -65,7 +65,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Adds why one of the choices is made, as it is set or not.
+    /// Adds why one of the choices is made, which may be forced by its setting.
     fn note(&mut self, setting: When, observed: String, decided: String) {
         for (text, what) in [(&mut self.why.observed, observed), (&mut self.why.decided, decided)] {
             if !text.is_empty() {
@@ -284,7 +284,7 @@ impl Choosing {
     }
 }
 
-/// The filters as they are applied now. Without choices cheap ones are and-ed, and the last one makes a selection.
+/// The filters as currently applied. Without choices cheap ones are and-ed, and the last one makes a selection.
 fn now_used(choices: &[FilterChoice], facts: &Facts, costs: &[FilterCost]) -> Vec<FilterChoice> {
     let last = facts.filters.len() - 1;
     let all = (0..=last).map(|filter| FilterChoice { filter, shape: facts.filters[filter].shape });

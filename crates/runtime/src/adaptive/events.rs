@@ -1,6 +1,6 @@
 //! What was observed of a running query, what was decided, and what that gained: the answer to "why did it recompile?".
 
-use super::choice::Decision;
+use super::policy::Decision;
 use crate::stats::forms::{gain, seconds};
 use parking_lot::Mutex;
 use serde::Serialize;

@@ -6,7 +6,7 @@ use millstream_codegen::program::{Access, FilterShape, Op, Program, Statement, T
 use millstream_codegen::specialise::{calls_of_one_column, can_be_null, filter_count, regions};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// Of each filter: what it cannot change places with, and what its condition costs.

@@ -1,8 +1,8 @@
 //! What is adapted for a query as a whole: how many workers are at work. The size of buffers adapts by itself with every chunk
 //! (`buffer_size`); here it is only told, when it has settled.
 
-use super::choice::Decision;
 use super::decisions::workers::{ActiveWorkers, Load};
+use super::policy::Decision;
 use crate::query::Query;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const TELL_SIZE_EVERY: Duration = Duration::from_secs(1);
 /// Least time between two looks: tasks take about a tenth of it.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct LoadWatch {
     /// `None` if all workers are to be at work all the time.
     workers: Option<ActiveWorkers>,

@@ -15,24 +15,24 @@
 //!
 //! Invariant: nothing here changes rows. What a variant assumes is guarded by the variant itself.
 
+mod adapted_program;
 mod adviser;
 mod chaos;
-mod choice;
 mod choosing;
 pub(crate) mod decisions;
 mod events;
 mod facts;
 mod load;
+mod policy;
 pub(crate) mod signals;
 pub(crate) mod slice_facts;
-mod unit;
-mod variant;
+mod variant_switch;
 mod watch;
 
 pub(crate) use adviser::Adviser;
-#[cfg(test)]
-pub(crate) use choice::Dice;
-pub(crate) use choice::{Decision, Policy};
 pub use events::Event;
 pub(crate) use events::EventLog;
-pub(crate) use variant::{Variant, VariantSlot};
+#[cfg(test)]
+pub(crate) use policy::Dice;
+pub(crate) use policy::{Decision, Policy};
+pub(crate) use variant_switch::{Variant, VariantSlot};

@@ -2,10 +2,10 @@
 //!
 //! Workers give the first rows of a buffer when they are asked; the programs that look at them
 //! ([`observe`](millstream_codegen::observe)) are run by the adviser's thread. So what is observed costs workers nothing, and a
-//! pipeline whose observation fails goes on.
+//! pipeline whose observation fails continues.
 
 use super::signals::{Observation, Profile};
-use super::variant::Sample;
+use super::variant_switch::Sample;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray};

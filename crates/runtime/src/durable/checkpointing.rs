@@ -133,7 +133,7 @@ impl Checkpointing {
         let schedule = self.schedule.lock();
         if is_last && schedule.last.is_some() && schedule.last == schedule.complete {
             let number = schedule.complete.unwrap_or_default();
-            let message = format!("the query was stopped; checkpoint {number} has all that it needs to go on");
+            let message = format!("the query was stopped; checkpoint {number} has all that it needs to resume");
             return Err(Diagnostic::new(code::SUSPENDED, message));
         }
         if schedule.under_way.is_some() {

@@ -22,7 +22,7 @@ pub struct CheckpointConfig {
     pub restored: Option<Recovered>,
 }
 
-/// Why a query cannot go on from a checkpoint.
+/// Why a query cannot resume from a checkpoint.
 #[derive(Debug)]
 pub enum Unfit {
     /// What the checkpoint says of itself makes no sense, or is said in another version.
@@ -49,11 +49,11 @@ fn described(manifest: &Manifest) -> Result<PlanShape, Damaged> {
     kept.map_err(|e| Damaged(format!("it does not say what it keeps: {e}")))
 }
 
-/// A checkpoint as the parts of a plan see it that goes on from it.
+/// A checkpoint as seen by the parts of a plan that resumes from it.
 #[derive(Debug)]
 pub struct Recovered {
-    /// Its parts are in the order of the plan. What is new has none of its own: a source without splits, a state without rows, a sink
-    /// without a token, each with a number of its own.
+    /// Its parts are in the order of the plan. What is new has none: a source without splits, a state without rows, a
+    /// sink without a token, each with its own number.
     manifest: Manifest,
     fit: Fit,
 }
@@ -72,8 +72,7 @@ impl Recovered {
         }
         let fit = PlanShape::of(plan).fit(&kept).map_err(Unfit::Changed)?;
         if manifest.is_finished && !fit.is_complete() {
-            let message =
-                "the job has come to its end, and the query has parts that are new: they are a job of their own";
+            let message = "the job has come to its end, and the query has parts that are new: make them a separate job";
             return Err(Unfit::Changed(Mismatch(message.into())));
         }
         Ok(Recovered { manifest: arranged(plan, manifest, &fit), fit })

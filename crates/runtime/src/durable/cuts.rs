@@ -4,11 +4,11 @@
 //! the old generation, tasks after it those of the new one, at the same time. When all buffers before the cut have been
 //! processed, the old tables of an aggregation are frozen: nobody writes to them any more, though windows that they belong
 //! to may still be open. A cut of an operator's inputs becomes one of its output (see `progress`), so it travels through
-//! chains of operators to the sinks. What a checkpoint consists of is handed over where the cut comes by (see `part`).
-//! When the next cut may be made is in `schedule::generations`.
+//! chains of operators to the sinks. What a checkpoint consists of is handed over where the cut passes (see `part`).
+//! When the next cut may be made is in `schedule::cut_timing`.
 //!
-//! One cut at a time is on its way: the next one waits until it has come by every aggregation, keyed operator and sink. So
-//! there are two generations at most that are written to.
+//! One cut at a time is on its way: the next one waits until it has passed every aggregation, keyed operator and sink.
+//! So there are two generations at most that are written to.
 
 use super::checkpointing::Handed;
 use crate::query::Query;

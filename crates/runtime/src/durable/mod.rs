@@ -1,11 +1,11 @@
 //! What outlives a process or does not fit into memory: cuts, checkpoints, recovery and spilling (design section 9).
 //!
-//! Where a cut comes by, stations hand over what they keep ([`part`]), and write nothing. The *checkpointing thread*
+//! Where a cut passes, stations hand over what they keep ([`part`]), and write nothing. The *checkpointing thread*
 //! ([`writer`]) puts parts into files; when it has all of them, it prepares the spans of the sinks, writes the manifest,
 //! commits the spans, tells sources, and removes what is not needed any more. One checkpoint at a time is under way. Its
 //! number is that of the last one before the process began, plus the number of its generation.
 //!
-//! When memory is short, the *spilling thread* ([`spiller`]) has stations write state to files of the run.
+//! When memory is short, the *spilling thread* ([`spill_thread`]) has stations write state to files of the run.
 
 pub(crate) mod blobs;
 pub(crate) mod checkpointing;
@@ -13,7 +13,7 @@ mod config;
 pub(crate) mod cuts;
 pub(crate) mod part;
 pub(crate) mod restored;
-pub(crate) mod spiller;
+pub(crate) mod spill_thread;
 pub(crate) mod spilling;
 pub(crate) mod writer;
 

@@ -1,4 +1,4 @@
-//! Parts of a checkpoint: what a station hands over where the cut comes by.
+//! Parts of a checkpoint: what a station hands over where the cut passes.
 
 use millstream_connectors::Commit;
 use millstream_storage::{BlobRef, Manifest, PackWriter, store_failed};

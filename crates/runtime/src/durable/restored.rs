@@ -81,7 +81,7 @@ impl<'a> Restored<'a> {
         StateBlob::Checkpointed(stored)
     }
 
-    /// The watermark that a split of a source had; `None` for sources that are read anew.
+    /// The watermark that a split of a source had; `None` for sources that are read from the start.
     pub(crate) fn watermark(&self, source: usize, split: &str) -> Option<i64> {
         let state = self.manifest.sources.get(source).filter(|_| !self.is_fresh[source])?;
         let before = state.splits.iter().find(|before| before.name == split);

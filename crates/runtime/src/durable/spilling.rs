@@ -1,10 +1,11 @@
 //! Spilling: what memory is short for is written to files of the run, and read back when it is needed.
 //!
-//! Whoever finds more state than [`Spilling::high`] after a task wakes the *spilling thread*, and goes on. That thread makes a
-//! cut, unless one is on its way; when it has come by an aggregation, the tables from before it are frozen, and nobody
-//! writes to them any more. The thread seals them, those of the latest windows first, writes their partitions as blocks, and gives
-//! their memory back, until the state is below [`Spilling::low`]. Meanwhile readers wait that would go on with more than 80 % of
-//! the budget (see `flow`). When the windows are complete, such tables are merged block by block (see `window::block_merges`).
+//! Whoever finds more state than [`Spilling::high`] after a task wakes the *spilling thread* and continues. That thread
+//! makes a cut, unless one is on its way; when it has passed an aggregation, the tables from before it are frozen, and
+//! nobody writes to them any more. The thread seals them, those of the latest windows first, writes their partitions as
+//! blocks, and gives their memory back, until the state is below [`Spilling::low`]. Meanwhile readers wait while more
+//! than 80 % of the budget is taken (backpressure, see `flow`). When the windows are complete, such tables are merged
+//! block by block (see `window::block_merges`).
 //!
 //! Slices of overlapping windows are spilled when that does not suffice, and so are the waiting rows and the partitions of keyed
 //! operators (`keyed::spilling`). What cannot be spilled: tables that are being merged, and lookup tables.
@@ -20,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Output of a task that is not consumed may have one in so many bytes of the budget.
+/// Output of a task that is not consumed may take 1/`UNCONSUMED` of the budget.
 pub(crate) const UNCONSUMED: u64 = 16;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Spilling {
     config: SpillConfig,
     budget: Arc<MemoryBudget>,
@@ -79,13 +80,14 @@ impl Spilling {
         self.config.mode == When::Always
     }
 
-    /// Bytes of state from which on it is spilled: tables may double before a cut comes by, and are sealed to another copy.
+    /// Bytes of state from which on it is spilled: tables may double before a cut passes, and are sealed to another
+    /// copy.
     pub(crate) fn high(&self) -> u64 {
         self.budget.limit() / 5 * 2
     }
 
-    /// Reserves memory for a state of so many bytes that is to be worked on, of which there may be a fifth of the budget at a time,
-    /// or one; else the task waits until others are done with theirs.
+    /// Reserves memory for a state of `bytes` bytes that is to be worked on: a fifth of the budget at a time, or one
+    /// state. If it does not fit, the task waits until others are done with theirs.
     pub(crate) fn load(&self, bytes: u64, task: impl FnOnce() -> Task) -> bool {
         let mut loaded = self.loaded.lock();
         let fits = loaded.0 == 0 || loaded.0 + bytes <= self.low();
@@ -96,7 +98,7 @@ impl Spilling {
         fits
     }
 
-    /// A state of so many bytes is not worked on any more; the tasks that have waited for that.
+    /// A state of `bytes` bytes is not worked on any more; the tasks that have waited for that.
     pub(crate) fn unload(&self, bytes: u64) -> Vec<Task> {
         let mut loaded = self.loaded.lock();
         loaded.0 -= bytes;
@@ -108,13 +110,13 @@ impl Spilling {
         self.config.mode == When::Auto && self.budget.state() > self.high()
     }
 
-    /// Whether there are at most so many bytes of state.
+    /// Whether there are at most `bytes` bytes of state.
     pub(crate) fn has_at_most(&self, bytes: u64) -> bool {
         self.budget.state() <= bytes
     }
 
-    /// Whether memory is short and one of so many partitions of an operator, of so many bytes, is worth a file: it has more than a
-    /// partition has when the operator has an eighth of the budget.
+    /// Whether memory is short and one of `partitions` partitions of an operator, of `bytes` bytes, is worth a file: it
+    /// has more than a partition has when the operator has an eighth of the budget.
     pub(crate) fn is_too_much(&self, bytes: usize, partitions: usize) -> bool {
         self.is_short() && bytes as u64 > self.budget.limit() / (8 * partitions as u64)
     }

@@ -6,9 +6,9 @@
 
 use super::Expansion;
 use crate::columns::all_selected;
-use crate::input::PipelineCode;
+use crate::executable_plan::PipelineCode;
 use crate::lookup::table::LookupRows;
-use crate::staged::{Arrive, Staged, Tools, Wanted, emit_once};
+use crate::pipeline_stages::{Arrive, Staged, Tools, Wanted, emit_once};
 use arrow_array::UInt32Array;
 use millstream_plan::logical::JoinKind;
 use millstream_types::Diagnostic;

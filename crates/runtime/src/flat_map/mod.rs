@@ -1,6 +1,6 @@
 //! Flat maps: what makes any number of rows of each, between two programs of a pipeline.
 //!
-//! The program before a flat map emits the columns that go on, then the flat map's arguments. A flat map drops the
+//! The program before a flat map emits the columns that are kept, then the flat map's arguments. A flat map drops the
 //! arguments, repeats the rows and appends its columns. It makes rows in slices of a buffer's size, in the order of the
 //! rows that they are made of.
 
@@ -9,9 +9,9 @@ mod repeat;
 mod unnest;
 mod windows;
 
-use crate::input::FlatMapCode;
+use crate::executable_plan::FlatMapCode;
 use crate::lookup::table::LookupTable;
-use crate::staged::{Arrive, Staged, Tools, Wanted};
+use crate::pipeline_stages::{Arrive, Staged, Tools, Wanted};
 use arrow_array::{ArrayRef, UInt32Array};
 use millstream_plan::pipeline::FlatMap;
 use millstream_types::Diagnostic;
@@ -66,7 +66,7 @@ impl<'a> Expansion<'_, 'a> {
         }
     }
 
-    /// Columns that go on.
+    /// Columns that are kept.
     fn kept(&self) -> usize {
         self.rows.columns.len() - self.flat_map.arguments().len()
     }

@@ -1,7 +1,7 @@
 //! A row several times: inputs of a UNION ALL that are made of the same rows.
 
 use super::Expansion;
-use crate::staged::{Arrive, Tools, Wanted};
+use crate::pipeline_stages::{Arrive, Tools, Wanted};
 use arrow_array::Int64Array;
 use std::sync::Arc;
 

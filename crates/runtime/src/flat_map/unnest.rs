@@ -2,7 +2,7 @@
 
 use super::Expansion;
 use crate::columns::all_selected;
-use crate::staged::{Arrive, Tools, Wanted};
+use crate::pipeline_stages::{Arrive, Tools, Wanted};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, StructArray, UInt32Array, make_array};
 use arrow_buffer::NullBuffer;

@@ -1,7 +1,7 @@
 //! A row once for each of its windows.
 
 use super::Expansion;
-use crate::staged::{Arrive, Tools, Wanted};
+use crate::pipeline_stages::{Arrive, Tools, Wanted};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, PrimitiveArray};

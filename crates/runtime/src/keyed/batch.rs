@@ -74,8 +74,8 @@ impl Batch {
         Ok(Batch { columns, ordinals })
     }
 
-    /// Routes rows to their partitions, which so many bits of the hashes of their keys choose. Strings are copied out of the
-    /// input.
+    /// Routes rows to their partitions, which `bits` bits of the hashes of their keys choose. Strings are copied out of
+    /// the input.
     pub(crate) fn split(self, hashes: &[i64], bits: u32) -> Result<Vec<(usize, Batch)>, Diagnostic> {
         let parts = Parts::new(hashes, bits);
         let ordinals = match parts.order() {

@@ -7,7 +7,7 @@ use super::groups::Groups;
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore, timestamps};
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::{CountWindows, KeyedOperator, SlotAggregates};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;

@@ -1,9 +1,10 @@
-//! How a cut comes by a keyed operator: what it keeps is saved partition by partition, each as a job among its other jobs.
+//! How a cut passes a keyed operator: what it keeps is saved partition by partition, each as a job among its other
+//! jobs.
 //!
 //! When all inputs have come to the cut, the operator's watermark is the lowest that any of them had there. Rows from
 //! behind the cut have at least that before them, so none has been consumed: in the partition's state are rows from before
 //! the cut only, and those that wait are told apart by their generation. A regular join consumes rows as they come; it
-//! keeps those from behind a cut apart until the cut has come by.
+//! keeps those from behind a cut apart until the cut has passed.
 
 use super::KeyedStation;
 use super::inbox::{PartitionJob, Waiting, together};
@@ -32,7 +33,7 @@ pub(super) struct StoredPartitions {
     operator: Option<OperatorState>,
 }
 
-/// What a partition keeps, when the cut came by.
+/// What a partition keeps, when the cut passed.
 struct SavedPartition {
     /// What it remembers; `None` if that is what it was at the last checkpoint.
     state: Option<Saved>,
@@ -43,7 +44,7 @@ struct SavedPartition {
 }
 
 impl StoredPartitions {
-    /// Of an operator with so many partitions, none of which has been stored.
+    /// Of an operator with `partitions` partitions, none of which has been stored.
     pub(super) fn new(number: usize, partitions: usize) -> Arc<Mutex<StoredPartitions>> {
         let (before, now) = (vec![None; partitions], vec![None; partitions]);
         Arc::new(Mutex::new(StoredPartitions { number, before, now, operator: None }))
@@ -141,8 +142,8 @@ impl KeyedStation {
         Ok(())
     }
 
-    /// A cut has come by a partition of a regular join. When it has come by all, it is passed on, and the rows that have waited
-    /// for that come.
+    /// A cut has passed a partition of a regular join. When it has passed all, it is forwarded, and the rows held for
+    /// it come.
     pub(super) fn cut_partition(
         &self,
         generation: Generation,
@@ -219,7 +220,7 @@ impl KeyedStation {
     }
 }
 
-/// What is kept of rows that wait for an input when a cut to a generation comes by: those in memory together.
+/// What is kept of rows that wait for an input when a cut to a generation passes: those in memory together.
 fn save_waiting(waiting: &[Waiting], generation: Generation) -> Vec<(WaitingRows, Saved)> {
     let (mut saved, mut in_memory, mut out) = (Vec::new(), None, ByteWriter::new());
     for waiting in waiting.iter().filter(|waiting| waiting.generation < generation) {

@@ -24,7 +24,7 @@ pub(crate) struct Element {
     pub(crate) last: i64,
 }
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Fifo {
     front: Vec<Element>,

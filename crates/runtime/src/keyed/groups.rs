@@ -1,8 +1,8 @@
 //! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
 
 use super::state::Work;
+use crate::executable_plan::OperatorCode;
 use crate::groups;
-use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, new_null_array};
 use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
 use millstream_state::GroupTable;
@@ -10,7 +10,7 @@ use millstream_storage::{ByteReader, Damaged};
 use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Groups {
     pub(super) table: GroupTable,
     /// Key columns.

@@ -15,17 +15,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// So many waiting rows are consumed as soon as the watermark allows, although nothing is due.
+/// This many waiting rows are consumed as soon as the watermark allows, although nothing is due.
 const MANY_ROWS: usize = 16 << 10;
-/// State in files is read when the rows that wait for it are one byte for so many of it: so reading and writing it costs each
-/// byte of input a bounded number of bytes.
+/// State in files is read when one byte of rows waits per this many bytes of it, so that a byte of input costs a
+/// bounded number of bytes read and written.
 pub(super) const WORTH_READING: u64 = 2;
 
 /// Rows and jobs that wait for a partition.
 pub(super) struct Inbox {
     /// The rows that wait, by input; not those that are held.
     pub(super) batches: Vec<Vec<Waiting>>,
-    /// Rows from behind a cut that has not come by, of a regular join, with their input.
+    /// Of a regular join: rows from behind a cut that has not passed yet, with their input.
     held: Vec<(usize, Generation, Batch)>,
     /// Of a regular join: the generation that it has come to.
     pub(super) generation: Generation,
@@ -139,7 +139,7 @@ impl Waiting {
 }
 
 impl Inbox {
-    /// Of a partition of an operator with so many inputs.
+    /// Of a partition of an operator with `inputs` inputs.
     pub(super) fn new(inputs: usize, budget: &Arc<MemoryBudget>) -> Inbox {
         Inbox {
             batches: (0..inputs).map(|_| Vec::new()).collect(),

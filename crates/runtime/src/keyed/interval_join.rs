@@ -7,7 +7,7 @@
 //! output's watermark is held back by; others bring the watermark along that they come behind.
 
 use super::stream_join::{Reach, Rule, StreamJoin};
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::{IntervalJoin, KeyedOperator};
 use millstream_types::Diagnostic;

@@ -4,14 +4,14 @@
 use super::operators::state_of;
 use super::state::State;
 use crate::durable::blobs::{Place, Saved, StateBlob};
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-/// See the file's description.
+/// See the module.
 pub(super) struct Kept {
     place: Place<Box<dyn State>>,
     charge: Charge,
@@ -21,8 +21,8 @@ pub(super) struct Kept {
     now_ms: i64,
 }
 
-/// So many times as large as its encoding state is at most in memory, about: tables have empty places, and order is kept beside
-/// what is ordered.
+/// State in memory is about this many times as large as its encoding at most: tables have empty places, and order is
+/// kept beside what is ordered.
 const DECODED: usize = 3;
 
 impl Kept {

@@ -57,9 +57,9 @@ mod tests;
 use crate::buffer::Generation;
 use crate::config::When;
 use crate::durable::restored::Restored;
+use crate::executable_plan::OperatorCode;
 use crate::host::Host;
 use crate::ids::{StationId, StreamId};
-use crate::input::OperatorCode;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::progress::Progress;
 use crate::station::{Consequences, Job, Spillable, Station, Task};
@@ -71,7 +71,7 @@ use inbox::{Inbox, PartitionJob};
 use kept::Kept;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::Manifest;
-use millstream_sync::epochs::End;
+use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
 pub(crate) use operators::most_behind;
 use operators::{Behaviour, check};
@@ -123,7 +123,7 @@ pub(crate) struct KeyedStation {
 /// A cut on its way through a regular join.
 #[derive(Default)]
 struct Uncut {
-    /// Partitions that it has not come by; 0 when what was held behind it has been let in.
+    /// Partitions that it has not passed; 0 when what was held behind it has been let in.
     left: usize,
     /// Whether the inputs have ended meanwhile: the last jobs come when rows from behind the cut have been let in.
     then_last: bool,
@@ -138,7 +138,7 @@ struct Partition {
 enum KeyedJob {
     /// The jobs of a partition.
     Work(Turn),
-    /// Goes on delivering what such a job has put out by files.
+    /// Resumes delivering what such a job has put out by files.
     PutOut(Box<SpooledOutput>),
 }
 
@@ -147,8 +147,6 @@ struct Turn {
     partition: usize,
     /// Bytes of memory that were reserved for working on it.
     loaded: Option<u64>,
-    /// Whether a job has been done since the state was spilled, or not worth it.
-    may_spill: bool,
 }
 
 impl KeyedStation {
@@ -231,7 +229,7 @@ impl KeyedStation {
 
     /// The task that does the jobs of a partition.
     fn task(&self, partition: usize) -> Task {
-        Task::awaited(self.id, KeyedJob::Work(Turn { partition, loaded: None, may_spill: true }))
+        Task::awaited(self.id, KeyedJob::Work(Turn { partition, loaded: None }))
     }
 
     /// Has rows wait for a partition.

@@ -10,7 +10,7 @@ use super::stream_join::Reach;
 use super::versioned_join::VersionedJoin;
 use super::window_join::WindowJoin;
 use super::{interval_join, regular_join};
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 use millstream_types::Diagnostic;

@@ -1,8 +1,8 @@
 //! What a job of a partition puts out.
 //!
 //! A job can put out a million times what it takes in: a join of a key that many rows of both sides have. It cannot stop in
-//! between, so what is more than a part of the budget goes to files of the run as it is made; when the job is done, a task of its
-//! own (`spooled`) reads it back and delivers it piece by piece, and stops while what it has delivered is not
+//! between, so output beyond a part of the budget goes to files of the run as it is made. When the job is done, a
+//! separate task (`spooled`) reads it back and delivers it piece by piece; it pauses while what it has delivered is not
 //! consumed. Queries that may not spill keep all of it in memory.
 
 use super::encoding::save_columns;
@@ -19,7 +19,7 @@ pub(crate) struct Output<'a> {
     rows: Vec<(i64, Rows)>,
     /// Bytes of `rows`, about.
     bytes: u64,
-    /// Where it goes when it is more than so many bytes; else all of it is in memory.
+    /// Where it goes beyond this many bytes; without it, all stays in memory.
     spilling: Option<(&'a Spilling, u64)>,
     spooled: Vec<(i64, Item)>,
     writer: Option<SpillWriter>,
@@ -31,7 +31,7 @@ pub(crate) struct Output<'a> {
 pub(crate) enum Item {
     /// In memory.
     Rows(Rows),
-    /// So many rows in files.
+    /// Rows in files, and their number.
     Spooled(BlobRef, usize),
 }
 
@@ -67,12 +67,12 @@ impl Finished {
 }
 
 impl<'a> Output<'a> {
-    /// Nothing yet; what is more than so many bytes goes to files, if any may.
+    /// Nothing yet; what exceeds the bytes of `spilling` goes to files, if any may.
     pub(super) fn new(spilling: Option<(&'a Spilling, u64)>) -> Output<'a> {
         Output { spilling, ..Output::default() }
     }
 
-    /// Adds rows of a window, with about so many bytes.
+    /// Adds rows of a window, with about `bytes` bytes.
     pub(crate) fn push(&mut self, window: i64, rows: Rows, bytes: usize) {
         self.rows.push((window, rows));
         self.bytes += bytes as u64;

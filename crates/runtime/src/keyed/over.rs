@@ -13,14 +13,14 @@ use super::over_order::{ReadyRows, WaitingRanks};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::Doubling;
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{self, KeyedOperator};
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Over {
     frame: Frame,
     waiting: Option<WaitingRanks>,

@@ -110,7 +110,7 @@ impl Triggers {
         out.u32s(&groups);
     }
 
-    /// Has what [`Triggers::save`] has written of so many groups.
+    /// Restores what [`Triggers::save`] has written of `groups` groups.
     fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
         let count = from.count(2)?;
         check_count("keys", count, groups)?;
@@ -232,7 +232,7 @@ impl WaitingRanks {
         Ok(())
     }
 
-    /// Has what [`WaitingRanks::save`] has written, of so many groups; there is nothing so far.
+    /// Restores what [`WaitingRanks::save`] has written, of `groups` groups; there is nothing so far.
     pub(super) fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         self.rows.restore(groups, from)?;
         if let Some(triggers) = &mut self.triggers {

@@ -11,7 +11,7 @@ use super::state::{State, Work};
 use super::store::RowStore;
 use super::window_join::{Windows, groups_of};
 use crate::columns::selected;
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array, UInt32Array};
 use millstream_plan::logical::RankFunction;
 use millstream_plan::pipeline::{self, KeyedOperator};
@@ -20,10 +20,10 @@ use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A window is cut down after so many new rows at least.
+/// A window is cut down after at least this many new rows.
 const MANY_ROWS: usize = 16 << 10;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Rank {
     plan: pipeline::Rank,
     windows: Windows,

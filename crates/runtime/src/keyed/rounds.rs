@@ -1,10 +1,11 @@
-//! Rounds: how an operator whose state is in files goes on.
+//! Rounds: how an operator whose state is in files makes progress.
 //!
-//! An advance of the watermark makes jobs for its partitions, and each of them has to read the partition's state. So while there is
-//! state in files the watermark of the inputs is acted on when it pays: when the jobs of the last round are done, and so many
-//! rows wait that reading all of it costs a bounded number of bytes for each of theirs ([`WORTH_READING`]), or some time has
-//! passed since: [`LONGEST`], or [`PATIENCE`] times what the last round has taken, so that rounds are a small part of all time. What is output is the same: a watermark says what has come, not when it has to be known. Cuts and
-//! ends are acted on at once.
+//! An advance of the watermark makes jobs for its partitions, and each of them has to read the partition's state. So
+//! while there is state in files, the watermark of the inputs is acted on only when that pays: the jobs of the last
+//! round are done, and enough rows wait that reading all of it costs a bounded number of bytes for each of theirs
+//! ([`WORTH_READING`]), or some time has passed. That time is [`LONGEST`], or [`PATIENCE`] times what the last round
+//! has taken, so that rounds are a small part of all time. What is output is the same: a watermark says what has come,
+//! not when it has to be known. Cuts and ends are acted on at once.
 
 use super::inbox::WORTH_READING;
 use parking_lot::Mutex;
@@ -16,7 +17,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// For how many times as long as the last round has taken rows wait, if that is longer.
 const PATIENCE: u32 = 4;
 
-/// See the file's description. The numbers guide decisions and guard no memory; only `jobs` and `is_deferred` are
+/// See the module. The numbers guide decisions and guard no memory; only `jobs` and `is_deferred` are
 /// sequentially consistent, so that a round that waits for the last job of the one before is not missed.
 #[derive(Debug)]
 pub(super) struct Rounds {
@@ -59,17 +60,17 @@ impl Rounds {
         }
     }
 
-    /// Rows of so many bytes wait.
+    /// Rows of `bytes` bytes wait.
     pub(super) fn came(&self, bytes: u64) {
         self.waiting.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Rows of so many bytes do not wait any more.
+    /// Rows of `bytes` bytes do not wait any more.
     pub(super) fn consumed(&self, bytes: u64) {
         self.waiting.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The state of a partition, of so many bytes, is in files.
+    /// The state of a partition, of `bytes` bytes, is in files.
     pub(super) fn spilled(&self, bytes: u64) {
         self.spilled.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -99,7 +100,7 @@ impl Rounds {
     }
 
     /// Whether a round begins at a moment, if the inputs have come further; if not, when to ask again at the latest. Notes
-    /// that it has begun. What `can_wait` is no cut and no end.
+    /// that it has begun. What `can_wait` is neither a cut nor an end.
     pub(super) fn begin(&self, now: Instant, can_wait: bool) -> Result<(), Instant> {
         let mut last = self.last.lock();
         if can_wait && self.spilled.load(Ordering::Relaxed) > 0 {

@@ -10,7 +10,7 @@ use super::groups::Groups;
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, timestamps};
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use arrow_array::ArrayRef;
 use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
 use millstream_plan::window::Timeline;
@@ -88,7 +88,7 @@ impl Sessions {
         })
     }
 
-    /// The numbers of all open sessions: in their order [`Sessions::restore`] numbers them anew.
+    /// The numbers of all open sessions: in their order [`Sessions::restore`] renumbers them.
     pub(crate) fn open(&self) -> impl Iterator<Item = u32> + use<'_> {
         self.chains().flatten()
     }

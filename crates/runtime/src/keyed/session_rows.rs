@@ -5,7 +5,7 @@ use super::encoding::Owned;
 use super::session::Sessions;
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;

@@ -69,7 +69,7 @@ impl KeyedStation {
         let job = match forward {
             Some(Forward { cut: Some(generation), .. }) => {
                 self.uncut.lock().left = self.partitions.len();
-                // The next cut must not come before this one has come by all partitions, so it is not counted here.
+                // The next cut must not come before this one has passed all partitions, so it is not counted here.
                 self.hand_over(generation, Some(i64::MIN));
                 PartitionJob::Cut(generation)
             }

@@ -2,7 +2,7 @@
 
 use super::encoding::{Owned, check_count};
 use super::state::Work;
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array};
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str};
 use millstream_codegen::execute::{TableHooks, update};
@@ -12,7 +12,7 @@ use millstream_storage::{ByteReader, Damaged};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct SlotTable {
     layout: Arc<EntryLayout>,
     /// The entries.

@@ -17,7 +17,7 @@ use millstream_storage::{ByteWriter, SpilledBlob};
 use millstream_types::Diagnostic;
 
 impl KeyedStation {
-    /// Whether a partition of so many bytes is written to a file when its jobs are done.
+    /// Whether a partition of `bytes` bytes is written to a file when its jobs are done.
     fn is_to_spill(&self, bytes: usize) -> bool {
         let spilling = &self.host.spilling;
         bytes > 0 && (spilling.is_eager() || spilling.is_too_much(bytes, self.partitions.len()))
@@ -44,7 +44,7 @@ impl KeyedStation {
         Ok(true)
     }
 
-    /// Spills states of partitions that nobody works on, until there are at most so many bytes of state; how many of them.
+    /// Spills states of partitions that nobody works on, until there are at most `enough` bytes of state; how many.
     pub(super) fn spill_states(&self, enough: u64, consequences: &mut Consequences) -> Result<usize, Diagnostic> {
         let mut spilled = 0;
         for partition in 0..self.partitions.len() {

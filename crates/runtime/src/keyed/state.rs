@@ -4,7 +4,7 @@ use super::batch::Batch;
 use super::output::Output;
 use crate::buffer::Rows;
 use crate::columns::{bytes_of, sliced};
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::ArrayRef;

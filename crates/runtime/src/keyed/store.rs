@@ -1,9 +1,10 @@
 //! Rows that an operator keeps, by number.
 //!
 //! Rows come in chunks and are numbered from 0 in the order in which they come. Small chunks are put together as in a
-//! binary counter, so that rows that come one at a time cost a logarithmic number of copies and no chunk of their own.
-//! [`RowStore::keep`] forgets rows and numbers the others anew; operators call it when the number of rows has doubled
-//! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is alive.
+//! binary counter, so that rows that come one at a time cost a logarithmic number of copies and no chunk each.
+//! [`RowStore::keep`] forgets rows and renumbers the others; operators call it when the number of rows has doubled
+//! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is
+//! alive.
 
 use super::encoding::{restore_columns, save_columns};
 use crate::columns::{bytes_of, compact, joined, selected, tidy, unselectable};
@@ -18,7 +19,7 @@ pub(crate) const NO_ROW: u32 = u32::MAX;
 /// Chunks of more rows are not put together with others.
 const LARGE_CHUNK: usize = 32 << 10;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct RowStore {
     chunks: Vec<Chunk>,
     rows: usize,
@@ -186,7 +187,7 @@ impl Doubling {
         }
     }
 
-    /// So many are alive now.
+    /// `alive` rows are alive now.
     pub(crate) fn done(&mut self, alive: usize) {
         self.alive = alive;
     }

@@ -13,7 +13,7 @@ use super::pairs::{Matched, Pairs, Sides, emit_padded};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
 use super::window_join::groups_of;
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -166,8 +166,8 @@ impl Side {
         }
     }
 
-    /// Has the rows that [`Side::save`] has written, of so many groups, with times that are relative to `now`; there are none
-    /// so far.
+    /// Restores the rows that [`Side::save`] has written, of `groups` groups, with times that are relative to `now`;
+    /// there are none so far.
     fn restore(&mut self, groups: usize, now: i64, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         self.store.restore(from)?;
         (self.times, self.groups) = (from.i64s()?, from.u32s()?);

@@ -7,7 +7,7 @@ use super::state::{State, Work};
 use super::*;
 use crate::ErrorPolicy;
 use crate::adaptive::Dice;
-use crate::input::PipelineCode;
+use crate::executable_plan::PipelineCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};

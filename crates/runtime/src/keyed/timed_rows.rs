@@ -13,7 +13,7 @@ use millstream_types::{Diagnostic, Schema};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// See the file's description.
+/// See the module.
 pub(super) struct TimedRows {
     schema: Schema,
     /// Position of the time.
@@ -104,7 +104,7 @@ impl TimedRows {
         Ok(())
     }
 
-    /// Has the rows that [`TimedRows::save`] has written, of so many groups; there are none so far.
+    /// Restores the rows that [`TimedRows::save`] has written, of `groups` groups; there are none so far.
     pub(super) fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         let batch = Batch::restore(&self.schema, from)?;
         self.groups = from.u32s()?;

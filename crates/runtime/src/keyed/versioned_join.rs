@@ -17,14 +17,14 @@ use super::pairs::residual_of;
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
 use super::timed_rows::TimedRows;
-use crate::input::OperatorCode;
+use crate::executable_plan::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{Diagnostic, Schema};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct VersionedJoin {
     /// Whether rows of the left without a version are put out.
     is_outer: bool,

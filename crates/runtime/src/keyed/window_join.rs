@@ -8,8 +8,8 @@ use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_padded};
 use super::state::{State, Work};
 use super::store::RowStore;
+use crate::executable_plan::OperatorCode;
 use crate::groups::ByGroup;
-use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -143,7 +143,7 @@ pub(crate) fn groups_of(
     Ok(all)
 }
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct WindowJoin {
     kind: JoinKind,
     windows: Windows,

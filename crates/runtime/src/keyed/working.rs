@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 impl KeyedStation {
-    /// Does the next job of a partition. The turn goes on until there is none; it ends sooner when the partition has to wait, and
-    /// then the partition stays busy, so that nobody else works on it.
+    /// Does the next job of a partition. The turn continues until there is none; it ends sooner when the partition has to wait,
+    /// and then the partition stays busy, so that nobody else works on it.
     pub(super) fn work_on(&self, mut turn: Turn, functions: &mut FunctionContext) -> Result<Consequences, Diagnostic> {
         let (spilling, partition) = (&self.host.spilling, turn.partition);
         let mut consequences = Consequences::default();
@@ -50,20 +50,7 @@ impl KeyedStation {
                 turn.loaded = Some(needs as u64);
             }
         }
-        let Some(job) = inbox.jobs.pop_front() else {
-            if turn.may_spill && inbox.state_in_files() == 0 {
-                drop(inbox);
-                // Once: whether jobs have come meanwhile is to be seen.
-                turn.may_spill = false;
-                self.spill_state(partition)?;
-                consequences.then = Some(Job::new(KeyedJob::Work(turn)));
-                return Ok(consequences);
-            }
-            inbox.is_busy = false;
-            drop(inbox);
-            self.unload(&mut turn, &mut consequences);
-            return Ok(consequences);
-        };
+        let job = inbox.jobs.pop_front().ok_or_else(|| Diagnostic::bug("a partition without jobs has a task"))?;
         if let PartitionJob::Cut(generation) = job {
             drop(inbox);
             consequences.held.clear();
@@ -72,7 +59,6 @@ impl KeyedStation {
                 self.cut_partition(generation, &mut consequences)?;
             }
         } else {
-            turn.may_spill = true;
             let watermark = if let PartitionJob::Advance { watermark, .. } = job { watermark } else { i64::MAX };
             let (waiting, bytes) = inbox.take(watermark);
             self.rounds.read(inbox.take_state());
@@ -88,11 +74,32 @@ impl KeyedStation {
         if self.rounds.job_done() {
             self.settle_into(&mut consequences);
         }
-        consequences.then = Some(Job::new(KeyedJob::Work(turn)));
+        if self.is_more_to_do(partition, &mut consequences)? {
+            consequences.then = Some(Job::new(KeyedJob::Work(turn)));
+        } else {
+            self.unload(&mut turn, &mut consequences);
+        }
         Ok(consequences)
     }
 
-    /// Gives back the memory that was reserved for working on a partition, and goes on with what has waited for it.
+    /// Whether a partition has another job; if not, others may work on it from now on. Its state is spilled before that, if it is
+    /// worth it.
+    fn is_more_to_do(&self, partition: usize, consequences: &mut Consequences) -> Result<bool, Diagnostic> {
+        let mut inbox = self.inbox(partition);
+        if inbox.jobs.is_empty() && inbox.state_in_files() == 0 && self.kept(partition)?.bytes_in_memory() > 0 {
+            drop(inbox);
+            self.spill_state(partition)?;
+            inbox = self.inbox(partition);
+        }
+        if !inbox.jobs.is_empty() {
+            return Ok(true);
+        }
+        inbox.is_busy = false;
+        consequences.held.append(&mut inbox.permits);
+        Ok(false)
+    }
+
+    /// Gives back the memory that was reserved for working on a partition, and resumes what has waited for it.
     fn unload(&self, turn: &mut Turn, consequences: &mut Consequences) {
         if let Some(bytes) = turn.loaded.take() {
             consequences.tasks.extend(self.host.spilling.unload(bytes));
@@ -199,8 +206,8 @@ impl KeyedStation {
         consequences.deliver(self.output.id, self.next_unit(), unit);
     }
 
-    /// Delivers units of the output of a partition. Those that are in files are put out by a task of their own. (The output of a
-    /// regular join is in no order, so its rows are numbered as they come.)
+    /// Delivers units of the output of a partition. Those that are in files are put out by a separate task. (The output
+    /// of a regular join is in no order, so its rows are numbered as they come.)
     fn deliver_items(
         &self,
         partition: Option<usize>,

@@ -2,18 +2,18 @@
 //!
 //! Pipelines that end in a table bring columns, in any order of buffers. When the last of its lanes has ended, one task
 //! puts the columns one after the other in the order of their streams, so that rows of a key come in the same order in
-//! every run, numbers the keys, and lists the rows of each.
+//! every run. Then it numbers the keys and lists the rows of each.
 
 pub(crate) mod table;
 
 use crate::columns::bytes_of;
+use crate::executable_plan::PipelineCode;
 use crate::host::Host;
 use crate::ids::{Port, StationId};
-use crate::input::PipelineCode;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::{Consequences, Job, Station, Task};
 use millstream_state::{Charge, MemoryClass};
-use millstream_sync::epochs::Release;
+use millstream_sync::epoch_ring::Release;
 use millstream_types::{Diagnostic, Schema};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The rows of a lookup table by key, when they are there: nothing changes any more, and all workers read.
 
 use crate::columns::{bytes_of, compact};
+use crate::executable_plan::PipelineCode;
 use crate::groups::{self, ByGroup};
-use crate::input::PipelineCode;
 use arrow_array::{Array, ArrayRef, new_empty_array};
 use millstream_functions::FunctionContext;
 use millstream_state::GroupTable;

@@ -5,7 +5,7 @@ use crate::adaptive::decisions::buffer_rows::{FIRST, adapted};
 use crate::config::RunConfig;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct BufferSize {
     is_fixed: bool,

@@ -1,4 +1,4 @@
-//! Flow control: when a reader may bring its next chunk.
+//! Flow control (backpressure): when a reader may bring its next chunk.
 //!
 //! A chunk is *in flight* from when its reader hands it over until the last buffer made of it has been put into tables
 //! or written to sinks: its [`Permit`] travels with the rows. Readers ask for a permit *after* reading, so that a
@@ -6,7 +6,7 @@
 //! triggers and keyed operators output have permits too, which are never waited for, so that they count as well.
 //!
 //! A reader waits
-//! 1. for a permit, of which there is a number, so many of them for each split;
+//! 1. for a permit, whose number is limited, in all and for each split;
 //! 2. while what is in flight is more than a quarter of what state leaves of the memory budget, or more than [`WEIGHT`]
 //!    for each permit: a sink that does not write, and windows that put out more than is consumed, stop the input;
 //! 3. over 80 % of the budget, unless its split is one of those with the lowest watermark among the splits that advance
@@ -14,36 +14,37 @@
 //!    their memory. While state is being spilled (see `durable::spilling`) all splits wait there, and what is in flight counts
 //!    as what it may grow to. Of queries that may spill only a sixteenth of what state leaves is in flight.
 //!
-//! If the budget is exceeded by state alone, nothing is being spilled, nothing is in flight, and no worker has anything to do, then only the slowest
-//! splits can make it fit, and they go on with one chunk at a time. When that has made the state grow by a fifth of the
-//! budget, the query ends with an error. (At the first such moment the state may be too large because of what was in
-//! flight of splits that were ahead; that is no reason to give up.) A query that may spill first looks once more whether anything
-//! can be spilled: what the spilling thread found nothing in a moment ago may have become tables since.
+//! If state alone exceeds the budget, nothing is being spilled or in flight, and no worker has anything to do, only the
+//! slowest splits can make it fit. They continue with one chunk at a time. When that has made the state grow by a fifth
+//! of the budget, the query ends with an error. (At the first such moment the state may be too large because of what
+//! was in flight of splits that were ahead; that is no reason to give up.) A query that may spill first looks once more
+//! whether anything can be spilled: what the spilling thread found nothing in a moment ago may have become tables
+//! since.
 //!
 //! What a few chunks become has no such bound: a row can be a million after a join or UNNEST. So the query also ends at
 //! once when its state is far over the budget: twice, and [`OVERRUN`] more, or near to what the machine or container has.
 //!
-//! # Why nobody waits for ever
+//! # Why nobody waits forever
 //!
 //! What rules 1 and 2 wait for comes without further input. A chunk that is decoded waits only for chunks of its split
-//! that were read before it and have their permits already. Buffers wait for nothing; triggers and the jobs of keyed
+//! that were read before it and have their permits already. Buffers wait for nothing. Triggers and the jobs of keyed
 //! operators wait at most for output that is not consumed, and the next of each stream never does (see `parking`);
 //! their numbers are given when they are ready to run. A piece of output waits for those before
 //! it in its lane, which are made of such buffers, and for its sink. Rows that an operator keeps until a watermark are
 //! state: they hold no permit. So by and by all of them are given back, except while a sink stands still, and then
-//! waiting is what the reader shall do. With nothing in flight both rules let everyone go on.
+//! waiting is what the reader shall do. With nothing in flight both rules let everyone continue.
 //!
-//! Rule 3 lets at least one split of those that are compared go on: that of the lowest watermark. Splits that do not
+//! Rule 3 lets at least one of the splits that are compared continue: that of the lowest watermark. Splits that do not
 //! speak are not waited for: those that no thread reads yet (fewer readers than splits, or a later phase, whose readers
 //! wait for this one), those that have ended, and those that are idle by their source's timeout. A split that was idle
-//! and has a chunk now goes on if it is behind all others. A split whose connector has nothing for it holds the others
-//! back, as it holds back their windows; without an idle timeout the query waits for it within its memory. Splits
-//! without event time, or whose time is that of processing, complete no window by being read before others; nor do
-//! splits that no operator brings together. So these are not compared, and go on.
+//! and has a chunk now continues if it is behind all others. A split whose connector has nothing for it holds the
+//! others back, as it holds back their windows; without an idle timeout the query waits for it within its memory.
+//! Splits without event time, or whose time is that of processing, complete no window by being read before others; nor
+//! do splits that no operator brings together. So these are not compared, and continue.
 //!
-//! While state is being spilled, that comes to an end without input: a cut needs none to come by what has been read, frozen
-//! tables are written by a thread that waits for nothing else, and when it finds no more of them it says so, whatever the
-//! state is then. A merge of spilled tables stops while its own output is not consumed, and that is consumed without input, too.
+//! Spilling ends without input. A cut needs none to pass what has been read. Frozen tables are written by a thread that
+//! waits for nothing else; when it finds no more of them it says so, whatever the state is then. A merge of spilled
+//! tables stops while its own output is not consumed, and that is consumed without input, too.
 //!
 //! The error needs a reader that asks; without one the input has ended, or is silent, and memory does not grow.
 
@@ -61,14 +62,14 @@ const WEIGHT: u64 = 4 << 20;
 /// Bytes of a table for each byte in flight, at worst about: a row of one number becomes an entry of 32 bytes, in a hash part
 /// of which a third is in use.
 const GROWTH: u64 = 12;
-/// What is in flight may be one in so many bytes of what state leaves when that can be spilled: it grows while it becomes
+/// What is in flight may be 1/`SPILLABLE` of what state leaves when that can be spilled: it grows while it becomes
 /// state, and may still do so when spilling has begun.
 const SPILLABLE: u64 = 16;
 /// What tables grow by for each byte that is consumed, before it has been seen.
 const UNSEEN_GROWTH: u64 = 64;
 /// Bytes that have to be consumed before it is looked at again.
 const SEEN_BYTES: u64 = 64 << 10;
-/// A chunk may become one in so many bytes of what state leaves.
+/// A chunk may become 1/`CHUNK_SHARE` of what state leaves.
 const CHUNK_SHARE: u64 = 8;
 /// Bytes over twice the budget at which the query ends without waiting for rest: what a few chunks may become.
 const OVERRUN: u64 = 256 << 20;
@@ -168,7 +169,7 @@ pub(crate) trait Others {
     fn spill(&self);
 }
 
-/// May a reader go on?
+/// May a reader continue?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Yes,
@@ -248,7 +249,7 @@ impl Flow {
     }
 
     /// Waits until something has been given back, if there still is too much; see the protocol of the budget. Whether the
-    /// reader may go on although there is too much.
+    /// reader may continue although there is too much.
     fn wait_for_memory(
         &self,
         state: &mut MutexGuard<'_, InFlight>,
@@ -373,7 +374,7 @@ impl Flow {
         }
     }
 
-    /// Lets every waiting reader go on, because no more is read.
+    /// Lets every waiting reader continue, because no more is read.
     pub(crate) fn open(&self) {
         self.state.lock().open = true;
         self.freed.notify_all();
@@ -409,7 +410,7 @@ impl Flow {
     }
 }
 
-/// See the file's description. All but the last are bytes.
+/// See the module. All but the last are bytes.
 fn verdict(limit: u64, state: u64, in_flight: u64, in_flight_limit: u64, is_slowest: impl FnOnce() -> bool) -> Verdict {
     let room = limit.saturating_sub(state);
     if in_flight > in_flight_limit.min(room / 4) {

@@ -2,7 +2,7 @@
 //!
 //! Some things happen by time: a sink is flushed some time after rows were written to it, a silent split is left out of
 //! the watermark, rows of regular joins expire, windows of processing time end while no row comes, a checkpoint is due. Each of them knows when
-//! it is due next; the supervisor sleeps until the first of these moments, or for ever when there is none.
+//! it is due next; the supervisor sleeps until the first of these moments, or forever when there is none.
 //!
 //! Whoever makes something due first writes it down where the supervisor looks for it and then calls [`Timers::is_news`]
 //! with the moment. The supervisor calls [`Timers::begin`] *before* it looks, and [`Timers::arm`] with what it has found.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Never, as nanoseconds.
 const NEVER: u64 = u64::MAX;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Timers {
     started: Instant,
     /// When the supervisor wakes, in nanoseconds since `started`.
@@ -110,7 +110,7 @@ pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant>
     a.into_iter().chain(b).min()
 }
 
-/// The moment so many milliseconds after another; `None` when that is too far away to be waited for.
+/// The moment `ms` milliseconds after `now`; `None` when that is too far away to be waited for.
 pub(crate) fn after(now: Instant, ms: u64) -> Option<Instant> {
     now.checked_add(Duration::from_millis(ms))
 }

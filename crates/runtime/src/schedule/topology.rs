@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     /// Node of each worker, from 0.
@@ -17,7 +17,7 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// Of so many workers on this machine, or on an imagined one of so many nodes.
+    /// Of `workers` workers on this machine, or on an imagined one of `simulated_nodes` nodes (unless 0).
     pub(crate) fn new(workers: usize, simulated_nodes: usize) -> Topology {
         match simulated_nodes {
             0 => Topology::of(workers, &nodes_of_machine(Path::new("/sys/devices/system/node"))),
@@ -25,7 +25,7 @@ impl Topology {
         }
     }
 
-    /// Of so many workers, given the cores of each node.
+    /// Of `workers` workers, given the cores of each node.
     fn of(workers: usize, nodes: &[Vec<usize>]) -> Topology {
         let count = nodes.len().max(1);
         let core = |worker: usize| {

@@ -1,12 +1,12 @@
 //! One set of workers for queries that run beside each other: as many tasks at a time as one query would have.
 //!
-//! Each query has threads of its own, because tasks of one may wait for its own outside (a sink that takes no more), and because what
-//! a worker keeps belongs to its query. A thread takes a place of the set before it performs a task and gives it back behind
-//! it. So queries that run together use as many cores as one, an idle query leaves its part to the others, and a task of each
-//! gets its turn.
+//! Each query has its own threads, because its tasks may wait for something outside (a sink that takes no more), and
+//! because what a worker keeps belongs to its query. A thread takes a place of the set before it performs a task and
+//! gives it back behind it. So queries that run together use as many cores as one, an idle query leaves its part to the
+//! others, and a task of each gets its turn.
 //!
-//! A place whose task waits for the outside must not stop the others: whoever has waited [`PATIENCE`] for a place takes one more, and
-//! the task that has held one for as long is not counted until it ends.
+//! A place whose task waits for the outside must not stop the others. Whoever has waited [`PATIENCE`] for a place takes
+//! one more, and the task that has held one for as long is not counted until it ends.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct WorkPlace<'a> {
 }
 
 impl WorkerSet {
-    /// With so many places; at least 1.
+    /// With `places` places; at least 1.
     pub fn new(places: usize) -> Arc<WorkerSet> {
         Arc::new(WorkerSet::with_patience(places, PATIENCE))
     }

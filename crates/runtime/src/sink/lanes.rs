@@ -1,6 +1,6 @@
 //! The lanes of a sink: which piece is written next.
 //!
-//! Lanes that a cut has come by wait for the others, with the pieces that they have.
+//! Lanes that a cut has passed wait for the others, with the pieces that they have.
 
 use crate::buffer::Generation;
 use crate::ids::Port;
@@ -8,7 +8,7 @@ use crate::schedule::flow::Permit;
 use arrow_array::ArrayRef;
 use millstream_connectors::{Encoded, Sink};
 use millstream_state::Charge;
-use millstream_sync::epochs::Release;
+use millstream_sync::epoch_ring::Release;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,7 +141,7 @@ impl Lanes {
         }
     }
 
-    /// Goes on to the next generation if all lanes have come there.
+    /// Advances to the next generation if all lanes have reached it.
     fn align(&mut self) {
         let reached = self.lanes.iter().filter(|lane| !lane.has_ended).map(|lane| lane.reached).min();
         let Some(generation) = reached.or(self.awaited).filter(|&reached| reached > self.generation) else { return };

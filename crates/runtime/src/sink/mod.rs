@@ -1,11 +1,11 @@
 //! Sinks: the way of rows out, in order.
 //!
 //! Every (stream, pipeline) that ends in the sink has a *lane*. Workers encode the output of their task and push the
-//! piece under its buffer's number; those that are next in their lane become ready (of a buffer that becomes many rows, also
-//! before it is done), and whoever finds the sink free writes them. So each lane is in order, lanes interleave, nobody waits for
-//! a piece to be written, and the sink is used by one thread at a time. A piece holds its chunk's permit until it is written: a
-//! slow sink slows the readers down. Before it makes another piece of a buffer, a worker waits for a moment while much is to be
-//! written that others write, or that comes behind what they make.
+//! piece under its buffer's number. Those that are next in their lane become ready (of a buffer that becomes many rows,
+//! also before it is done), and whoever finds the sink free writes them. So each lane is in order, lanes interleave,
+//! nobody waits for a piece to be written, and the sink is used by one thread at a time. A piece holds its chunk's
+//! permit until it is written: a slow sink slows the readers down. Before it makes another piece of a buffer, a worker
+//! waits for a moment while much is to be written that others write, or that comes behind what they make.
 //!
 //! Under cuts a sink writes all pieces of one generation before the first of the next (`lanes`). Then the sink is told
 //! ([`Sink::cut`]), if the cut is a checkpoint.
@@ -29,7 +29,7 @@ use lanes::{Lanes, PieceContent, Ready, SinkPiece};
 use millstream_connectors::{Commit, Encoded, Encoder, Sink};
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{Manifest, SinkState};
-use millstream_sync::epochs::Release;
+use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::{Condvar, Mutex};
 use std::ops::ControlFlow;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What waits for its sink is much if it is one in so many bytes of the budget.
+/// What waits for its sink is much if it is 1/`UNWRITTEN` of the budget.
 const UNWRITTEN: u64 = 8;
 /// How long a worker waits at most before it makes more.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use crate::bounds::{bounds, widen};
 use crate::buffer::Piece;
 use crate::columns::all_selected;
-use crate::input::{EventTimeColumns, PipelineCode, event_time_columns};
+use crate::executable_plan::{EventTimeColumns, PipelineCode, event_time_columns};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrayRef, UInt32Array};

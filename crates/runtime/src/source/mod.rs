@@ -20,7 +20,7 @@ use event_time::{EventTime, RowTimes};
 use millstream_connectors::{Acknowledger, Decoded, Decoder, SplitReader};
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{SourceColumn, SourcePlan};
-use millstream_sync::epochs::End;
+use millstream_sync::epoch_ring::End;
 use millstream_types::{Diagnostic, RecordPlace};
 use parking_lot::Mutex;
 use skipping::Skipping;

@@ -23,7 +23,7 @@ struct PhaseState {
 }
 
 impl Phases {
-    /// Phases with so many things to finish each, none of them open.
+    /// Phases with `left` things to finish each, none of them open.
     pub(crate) fn new(left: Vec<usize>) -> Phases {
         Phases { state: Mutex::new(PhaseState { open: 0, left }), opened: Condvar::new() }
     }

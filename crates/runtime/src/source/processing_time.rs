@@ -84,7 +84,11 @@ mod tests {
         TIME.set(200);
         sequencer.tick(&mut note);
         sequencer.arrive(2, unit(), &mut note);
-        sequencer.arrive(3, Unit { end: Some(millstream_sync::epochs::End::Complete), ..Unit::default() }, &mut note);
+        sequencer.arrive(
+            3,
+            Unit { end: Some(millstream_sync::epoch_ring::End::Complete), ..Unit::default() },
+            &mut note,
+        );
         TIME.set(300);
         sequencer.tick(&mut note);
         let expected =

@@ -7,14 +7,14 @@ use crate::schedule::timers::{after, earlier};
 use crate::station::{Consequences, DecodeTask, Task};
 use crate::stream::sequencer::Unit;
 use millstream_connectors::{Chunk, SplitReader};
-use millstream_sync::epochs::End;
+use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// A record that a reader has to hold as a whole may have one in so many bytes of the budget: its columns and what becomes of them
-/// are as large again.
+/// A record that a reader has to hold as a whole may take 1/`RECORD_SHARE` of the budget: its columns and what becomes
+/// of them are as large again.
 const RECORD_SHARE: u64 = 4;
 
 /// A split that a thread reads, or that something else is done with.

@@ -13,7 +13,7 @@
 use crate::adaptive::decisions::skipping;
 use crate::adaptive::{Decision, Policy};
 use crate::config::{Adaptivity, When};
-use crate::input::HeadCode;
+use crate::executable_plan::HeadCode;
 use crate::stats::QueryStats;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
@@ -36,7 +36,7 @@ const MOST_DOUBLINGS: u32 = 4;
 /// A change of the share of rows that survive after which it is tried again at once.
 const OTHER_SHARE: f64 = 0.15;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Skipping {
     source: usize,
     /// Its columns are decoded of every row.
@@ -149,7 +149,7 @@ impl Trials {
         self.skips
     }
 
-    /// A chunk was decoded like that, for so many nanoseconds per row; `surviving` is `None` where nothing was left out.
+    /// A chunk was decoded like that, at `nanos` nanoseconds per row; `surviving` is `None` where nothing was left out.
     fn note(&mut self, skipped: bool, nanos: f64, surviving: Option<f64>) -> Option<Decision> {
         if self.left > 0 {
             let is_other = surviving.is_some_and(|share| (share - self.share).abs() > OTHER_SHARE);

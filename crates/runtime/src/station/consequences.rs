@@ -9,7 +9,7 @@ use crate::ids::StreamId;
 use crate::schedule::flow::Permit;
 use crate::schedule::timers::earlier;
 use crate::stream::sequencer::Unit;
-use millstream_sync::epochs::Release;
+use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -31,7 +31,7 @@ pub(crate) struct Consequences {
     pub(crate) due: Option<Instant>,
     /// Watermarks that a station waits for, which the clock may have to bring.
     pub(crate) awaited: Vec<i64>,
-    /// Stations that the cut has come by.
+    /// Stations that the cut has passed.
     pub(crate) cuts: usize,
     /// Phases of which something is finished.
     pub(crate) phases: Vec<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Consequences {
     pub(crate) sinks_done: usize,
     /// Kept in flight until all of this has been acted on.
     pub(crate) held: Vec<Arc<Permit>>,
-    /// The job goes on with this, at once and on the same worker, when all of this has been acted on.
+    /// The job continues with this, at once and on the same worker, when all of this has been acted on.
     pub(crate) then: Option<Job>,
     /// Ends the query.
     pub(crate) error: Option<Diagnostic>,

@@ -23,7 +23,7 @@ use crate::durable::restored::Restored;
 use crate::ids::{Port, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
 use millstream_storage::Manifest;
-use millstream_sync::epochs::Release;
+use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::MutexGuard;
 use progress::Progress;
@@ -81,7 +81,7 @@ pub(crate) trait Station: Send + Sync {
         }
     }
 
-    /// Hands over what belongs before a cut that will not come by; see [`Awaited::Passed`].
+    /// Hands over what belongs before a cut that will not pass; see [`Awaited::Passed`].
     fn cut_passed(&self, _generation: Generation) -> Result<(), Diagnostic> {
         Ok(())
     }
@@ -94,7 +94,7 @@ pub(crate) trait Station: Send + Sync {
         Ok(())
     }
 
-    /// Writes state to files of the run, until there are at most so many bytes of it; how many pieces.
+    /// Writes state to files of the run, until there are at most `enough` bytes of it; how many pieces.
     fn spill(&self, _what: Spillable, _enough: u64) -> Result<(usize, Consequences), Diagnostic> {
         Ok((0, Consequences::default()))
     }
@@ -123,9 +123,9 @@ pub(crate) trait Station: Send + Sync {
 pub(crate) enum Awaited {
     /// Nothing: it keeps nothing, or no longer.
     No,
-    /// The cut comes by.
+    /// The cut passes.
     Yes,
-    /// The cut does not come by any more, but something belongs before it ([`Station::cut_passed`]).
+    /// The cut does not pass any more, but something belongs before it ([`Station::cut_passed`]).
     Passed,
 }
 

@@ -6,14 +6,14 @@
 //! output stream that follow from it; so these are in one order, whichever thread is first.
 //!
 //! A generation begins at another place of each input. An operator passes from one to the next when all that its inputs
-//! brought before the cut is processed, at the lowest watermark that any of them had there: what is complete at that
-//! watermark follows from the rows before the cut alone (a row after it would be late), and so belongs before the cut of
-//! the output. Until then an input that has come by its cut holds the watermark where it was there: what is complete at a
-//! higher one includes rows from behind the cut, which a recovery reads again.
+//! brought before the cut is processed, at the lowest watermark that any of them had there. What is complete at that
+//! watermark follows from the rows before the cut alone (a row after it would be late), and so belongs before the cut
+//! of the output. Until then an input that has passed its cut holds the watermark where it was there: what is complete
+//! at a higher one includes rows from behind the cut, which a recovery reads again.
 
 use crate::buffer::Generation;
 use crate::ids::Port;
-use millstream_sync::epochs::{End, Release};
+use millstream_sync::epoch_ring::{End, Release};
 
 /// The inputs of an operator; changed under its lock.
 pub(crate) struct Progress {
@@ -122,7 +122,7 @@ impl Progress {
     }
 
     /// The generation that all inputs have come to, if it is new, and the lowest watermark at which one did. Inputs that
-    /// have ended before the cut have nothing to say; those that have ended behind it had come by.
+    /// have ended before the cut have nothing to say; those that have ended behind it had passed it.
     fn cut(&self) -> Option<(Generation, i64)> {
         let speaking = || self.inputs.iter().filter(|i| !i.ended || i.generation > self.generation);
         let generation = speaking().map(|i| i.generation).min().filter(|&g| g > self.generation)?;
@@ -130,9 +130,9 @@ impl Progress {
     }
 
     /// Minimum over the inputs that are not idle; when all that have not ended are, the maximum over those, because then
-    /// nobody holds it back (as Flink decides). Inputs that have come by a cut before the others hold it where they were there,
-    /// idle or not. Splits are opened in order, so that the ones at the end are those that
-    /// hold the minimum at its lowest: looking at them first makes this O(1) until all splits are open.
+    /// nobody holds it back (as Flink decides). Inputs that have passed a cut before the others hold it where they were
+    /// there, idle or not. Splits are opened in order, so that the ones at the end are those that hold the minimum at
+    /// its lowest: looking at them first makes this O(1) until all splits are open.
     fn minimum(&self) -> i64 {
         let (mut minimum, mut idle) = (i64::MAX, None);
         let mut someone_speaks = false;

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use std::time::Duration;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointStats {
     /// All but the times.

@@ -14,7 +14,7 @@ const FINE: usize = 1 << FINE_BITS;
 /// Up to 2^44 ns, which is about five hours; longer times count as that.
 const BUCKETS: usize = (44 - FINE_BITS as usize + 1) * FINE;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     buckets: Box<[AtomicU64]>,

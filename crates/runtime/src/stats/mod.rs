@@ -26,8 +26,8 @@ pub use snapshot::{
 };
 pub use spill::SpillSnapshot;
 
-pub use crate::adaptive::signals::counters::HardwareSnapshot;
-use crate::adaptive::signals::counters::HardwareTotals;
+pub use crate::adaptive::signals::hardware_counters::HardwareSnapshot;
+use crate::adaptive::signals::hardware_counters::HardwareTotals;
 use crate::adaptive::{Decision, EventLog};
 use crate::ids::SplitId;
 use crate::schedule::scheduler::Scheduler;
@@ -175,7 +175,7 @@ impl SinkStats {
         SinkStats { name: format!("sink {index}: {target}"), ..SinkStats::default() }
     }
 
-    /// So many rows were written in so much time.
+    /// `rows` rows were written in `time`.
     pub(crate) fn wrote(&self, rows: u64, time: Duration) {
         self.rows.fetch_add(rows, Relaxed);
         self.busy_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
@@ -190,7 +190,7 @@ impl SinkStats {
     }
 }
 
-/// Counters of a worker, in cache lines of its own.
+/// Counters of a worker, in their own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerStats {

@@ -5,7 +5,7 @@
 use super::forms::{range, seconds_of_nanos, text};
 use crate::adaptive::Variant;
 use crate::adaptive::signals::Profile;
-use crate::input::PipelineCode;
+use crate::executable_plan::PipelineCode;
 use millstream_codegen::kernel::Tier;
 use millstream_codegen::program::Program;
 use millstream_codegen::specialise::Choices;
@@ -219,7 +219,7 @@ impl ProgramStats {
         state.codes.clear();
     }
 
-    /// The programs of now that have processed rows, or of the end of the run, with a clock of so many cycles.
+    /// The programs of now that have processed rows, or of the end of the run, with a clock of `cycles_per_nano`.
     pub(crate) fn snapshot(&self, cycles_per_nano: Option<f64>) -> Vec<ProgramSnapshot> {
         let state = self.0.lock();
         let mut programs = if state.codes.is_empty() { state.last.clone() } else { state.snapshot() };

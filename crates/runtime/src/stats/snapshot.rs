@@ -9,7 +9,7 @@ use super::histogram::Times;
 use super::programs::ProgramSnapshot;
 use super::spill::SpillSnapshot;
 use crate::adaptive::Event;
-use crate::adaptive::signals::counters::HardwareSnapshot;
+use crate::adaptive::signals::hardware_counters::HardwareSnapshot;
 use millstream_state::MemorySnapshot;
 use serde::Serialize;
 use std::time::Duration;
@@ -126,7 +126,7 @@ pub struct SplitSnapshot {
     pub queued: u64,
     /// Up to where all its rows have been processed, in milliseconds; `None` before the first watermark and after the end.
     pub watermark_ms: Option<i64>,
-    /// Whether it has been silent for so long that it does not hold the watermark back.
+    /// Whether it has been silent for this long that it does not hold the watermark back.
     #[serde(rename = "idle")]
     pub is_idle: bool,
     /// Whether it has been read to its end.

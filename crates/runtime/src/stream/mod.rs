@@ -10,7 +10,7 @@ use crate::buffer::{Buffer, Generation};
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::station::{BufferPlace, Consequences, ProcessTask, Task};
 use millstream_storage::SplitState;
-use millstream_sync::epochs::{EpochRing, EpochWriter, Outcome, Release};
+use millstream_sync::epoch_ring::{EpochRing, EpochWriter, Outcome, Release};
 use parking_lot::Mutex;
 use sequencer::{Sequenced, Sequencer, Unit};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) enum Feed {
     Station(StationId),
 }
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Stream {
     /// Its place among the streams of the query.
     pub(crate) id: StreamId,

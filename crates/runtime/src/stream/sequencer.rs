@@ -8,7 +8,7 @@ use crate::buffer::{Buffer, Generation, Rows, Stamp};
 use crate::source::processing_time::ProcessingTime;
 use millstream_connectors::Position;
 use millstream_storage::SplitState;
-use millstream_sync::epochs::End;
+use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,7 +31,7 @@ pub(crate) struct Unit {
     pub(crate) watermark: Option<i64>,
     /// The generation that begins after the rows and the watermark, if one does.
     pub(crate) cut: Option<Generation>,
-    /// Where reading goes on behind it, for units of splits that have positions.
+    /// Where reading resumes behind it, for units of splits that have positions.
     pub(crate) after: Option<Position>,
     /// Whether more of the unit comes under its number: this part has rows only.
     pub(crate) continues: bool,
@@ -52,7 +52,7 @@ pub(crate) enum Sequenced {
     Cut(Generation),
     /// The stream has ended.
     End(End),
-    /// The stream cannot go on.
+    /// The stream cannot continue.
     Error(Diagnostic),
 }
 
@@ -95,16 +95,11 @@ impl Sequencer {
     /// Takes unit `number`, or the next part of it; what is in order now goes to `sink`.
     pub(crate) fn arrive(&mut self, number: u64, unit: Unit, mut sink: impl FnMut(Sequenced)) {
         debug_assert!(number >= self.next_unit, "every unit arrives once");
-        match self.waiting.entry(number) {
-            Entry::Vacant(place) => {
-                place.insert(unit);
-            }
-            Entry::Occupied(mut parts) => {
-                let rows = std::mem::take(&mut parts.get_mut().rows);
-                parts.insert(Unit { rows: rows.into_iter().chain(unit.rows).collect(), ..unit });
-            }
+        if number != self.next_unit {
+            return self.wait(number, unit);
         }
-        while let Some(unit) = self.waiting.remove(&self.next_unit) {
+        let mut ready = Some(unit);
+        while let Some(unit) = ready {
             self.next_unit += u64::from(!unit.continues);
             if let (Some(place), false) = (unit.place, self.is_continued) {
                 self.next_row = (place as u64) << ROWS_OF_UNIT_BITS;
@@ -138,6 +133,20 @@ impl Sequencer {
             if let Some(end) = unit.end {
                 self.ended = true;
                 sink(Sequenced::End(end));
+            }
+            ready = self.waiting.remove(&self.next_unit);
+        }
+    }
+
+    /// Keeps a unit, or another part of it, until it is the next.
+    fn wait(&mut self, number: u64, unit: Unit) {
+        match self.waiting.entry(number) {
+            Entry::Vacant(place) => {
+                place.insert(unit);
+            }
+            Entry::Occupied(mut parts) => {
+                let rows = std::mem::take(&mut parts.get_mut().rows);
+                parts.insert(Unit { rows: rows.into_iter().chain(unit.rows).collect(), ..unit });
             }
         }
     }

@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct Aggregation {
     pub(crate) assigner: WindowAssigner,
     /// What the times of its windows are: the numbers of its tables, and whatever is about windows. Its progress is of
-    /// watermarks as they are.
+    /// raw watermarks.
     pub(crate) timeline: Timeline,
     pub(crate) layout: Arc<EntryLayout>,
     /// The tables of slices that are not complete.
@@ -143,7 +143,7 @@ mod tests {
     use crate::window::tables::Owners;
     use millstream_plan::window::Slicing;
     use millstream_state::{MemoryBudget, OutputTypes};
-    use millstream_sync::epochs::{End, Release};
+    use millstream_sync::epoch_ring::{End, Release};
 
     fn tumbling(inputs: usize) -> Aggregation {
         let layout = Arc::new(EntryLayout::new(&[], &[]));

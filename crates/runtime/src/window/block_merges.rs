@@ -3,10 +3,10 @@
 //! Each range of partitions of a window is a [`StoredMerge`]: the blocks of its tables that are being merged. Its rows are
 //! delivered as parts of its unit (`sequencer::Unit::continues`). A few merges of an aggregation are under way at a time, in
 //! the order of their units, so what they hold in memory is bounded however many windows are complete: their blocks, and the
-//! output that has not been consumed. A merge that has output enough is *parked*: the supervisor goes on with it when that
+//! output that has not been consumed. A merge that has output enough is *parked*: the supervisor resumes it when that
 //! output is gone. No worker waits.
 //!
-//! # Why nobody waits for ever
+//! # Why nobody waits forever
 //!
 //! The merge of the lowest unit may always run, whatever others are under way: it may be begun although the places are taken.
 //! Its parked output waits for nothing but workers and sinks, for all units before it are complete. So it ends; then another
@@ -27,18 +27,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most merges of an aggregation that are under way at a time, with fewer workers so many.
+/// Most merges of an aggregation that are under way at a time; with fewer workers, one for each.
 const MERGES: usize = 4;
 
-/// The entries of one group may have one in so many bytes of the budget: their columns and what a sink makes of them are as large
-/// again.
+/// The entries of one group may take 1/`GROUP_SHARE` of the budget: their columns and what a sink makes of them are as
+/// large again.
 const GROUP_SHARE: u64 = 3;
 /// Blocks of each table that a merge may have in memory, whatever they are of the budget.
 const BLOCKS_OF_EACH: usize = 4;
 /// Bytes of a block of a checkpoint, about.
 const CHECKPOINT_BLOCK: usize = 1 << 20;
-/// Windows in memory with values of variable length are merged by blocks when they take more than one in so many bytes of the
-/// budget.
+/// Windows in memory with values of variable length are merged by blocks when they take more than 1/`HEAVY_SHARE` of
+/// the budget.
 const HEAVY_SHARE: u64 = 16;
 
 /// The merges of an aggregation.
@@ -50,7 +50,7 @@ pub(super) struct MergeQueue {
     running: BTreeSet<u64>,
 }
 
-/// A range of partitions of a window. See the file's description.
+/// A range of partitions of a window. See the module.
 pub(crate) struct StoredMerge {
     firing: Arc<Firing>,
     group: usize,
@@ -148,7 +148,8 @@ impl WindowStation {
             && partials.iter().map(|partial| partial.bytes() as u64).sum::<u64>() > most
     }
 
-    /// The tasks that a window whose tables are sealed is merged by, if it is by blocks, in so many ranges of partitions.
+    /// The tasks that merge a window whose tables are sealed, if it is merged by blocks, in `groups` ranges of
+    /// partitions.
     pub(super) fn merges_of(&self, firing: &Arc<Firing>, groups: usize) -> Vec<Task> {
         let mut queue = self.merges.lock();
         for group in 0..groups {
@@ -169,7 +170,7 @@ impl WindowStation {
         self.task(merge.firing.end(), WindowJob::MergeStored(merge, Unconsumed::default()))
     }
 
-    /// Goes on with a merge, unless enough of what it has put out is not consumed.
+    /// Continues a merge, unless enough of what it has put out is not consumed.
     pub(super) fn merge_stored(
         &self,
         mut merge: Box<StoredMerge>,

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// Windows that are judged together.
 const PERIOD: u64 = 16;
-/// With chance, one window in so many is made in another way than the one before, at most.
+/// When choices are random, at most one window in this many is made in another way than the one before.
 const CHANGES: u64 = 3;
 
 /// How the windows of an aggregation with such components are made of slices at first: as was asked for, if that is exact, or
@@ -33,7 +33,7 @@ pub fn combination(adaptivity: &Adaptivity, components: &[Accumulator], planned:
     }
 }
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Combining {
     policy: Policy,
@@ -87,7 +87,7 @@ impl Report {
 }
 
 impl Combining {
-    /// Of windows that were `planned` to be made in some way, by so many ranges of partitions.
+    /// Of windows that were `planned` to be made in some way, by `ranges` ranges of partitions.
     pub(crate) fn new(adaptivity: &Adaptivity, layout: &EntryLayout, planned: Combination, ranges: usize) -> Combining {
         let components: Vec<Accumulator> = layout.accumulators.iter().map(|(a, _)| *a).collect();
         let policy = Policy::new(adaptivity.combination.is_none(), adaptivity);
@@ -136,7 +136,7 @@ impl Combining {
 fn decision(seen: &Situation, chosen: Combination) -> Decision {
     let Situation { slices, keys_of_slice, keys_of_window, .. } = seen;
     let decided = match chosen {
-        Combination::Recompute => "slices are merged anew for each window",
+        Combination::Recompute => "slices are merged again for each window",
         Combination::Subtract => "slices are added when they enter a window, and subtracted when they leave",
         Combination::TwoStacks => "slices are kept in two stacks",
     };

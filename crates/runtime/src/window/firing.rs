@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-/// Windows of at most so many entries (before the merge) are sealed and merged by one task: more would cost more than
-/// they share. Larger ones are merged by about a task for each so many.
+/// Windows of at most this many entries (before the merge) are sealed and merged by one task: more would cost more than
+/// they share. Larger ones are merged by about one task per this many.
 const SMALL_WINDOW_ENTRIES: usize = 4096;
 
 /// A window being written.
@@ -24,8 +24,8 @@ pub(crate) struct Firing {
     pub(super) is_small: bool,
     /// Tables to be sealed, with the slice of `slices` that they are of.
     pub(super) tables: Mutex<Vec<(usize, Taken)>>,
-    /// Tables that are not sealed yet; the task that brings it to 0 goes on to the merge. Acquire-release, although the
-    /// lock of `slices` already orders what is in them.
+    /// Tables that are not sealed yet; the task that brings it to 0 continues with the merge. Acquire-release, although
+    /// the lock of `slices` already orders what is in them.
     pub(super) unsealed: AtomicUsize,
     /// When its watermark came, and the units whose rows are not delivered yet: for the statistics.
     pub(super) completed: Instant,
@@ -39,7 +39,7 @@ pub(crate) struct Firing {
 
 /// What happens to sealed tables.
 pub(super) enum Then {
-    /// They are the window: merged in so many ranges of partitions, a unit each.
+    /// They are the window: merged in this many ranges of partitions, a unit each.
     Merge(usize),
     /// They enter the combiners of overlapping windows.
     Combine {
@@ -56,7 +56,7 @@ pub(super) enum Then {
 }
 
 impl Firing {
-    /// Of tables by slice, and of so many units of the output stream.
+    /// Of tables by slice, and of `outputs` units of the output stream.
     fn new(
         window: Option<(i64, i64)>,
         tables: impl IntoIterator<Item = (i64, Vec<Taken>)>,
@@ -103,7 +103,7 @@ impl Firing {
         Firing::new(None, [], (Then::Forget { number }, 0), Instant::now(), &mut 0)
     }
 
-    /// A window from `start` on that so many lanes make of slices, as their job `number`.
+    /// A window from `start` on that `lanes` lanes make of slices, as their job `number`.
     pub(crate) fn of_slices(
         (start, lanes): (i64, usize),
         due: DueWindow,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Tables of one slice and about one size that become one.
 const TIER: usize = 8;
-/// Files with tables of several windows have about so many bytes at most.
+/// Files with tables of several windows have at most about this many bytes.
 const FILE_BYTES: u64 = 8 << 20;
 
 /// What an aggregation keeps.
@@ -40,8 +40,8 @@ impl WindowStation {
         AggregationState { number, watermark, ..AggregationState::default() }
     }
 
-    /// A cut has come by: what is kept is handed over. Under the lock of the progress, when the windows that belong before the cut
-    /// have been fired.
+    /// A cut has passed: what is kept is handed over. Under the lock of the progress, when the windows that belong
+    /// before the cut have been fired.
     pub(super) fn hand_over(&self, generation: Generation, forward: Forward) {
         let watch = Watch::start();
         let windows = &self.windows;
@@ -91,7 +91,7 @@ impl WindowStation {
         Ok(())
     }
 
-    /// Spills tables, those of the latest windows first, until there are at most so many bytes of state; how many.
+    /// Spills tables, those of the latest windows first, until there are at most `enough` bytes of state; how many.
     pub(super) fn spill_all(&self, tables: FrozenByNumber, enough: u64) -> Result<usize, Diagnostic> {
         let spilling = &self.host.spilling;
         let mut tables = tables.into_values().rev().flatten().filter(|table| table.stored().is_none()).peekable();
@@ -158,7 +158,7 @@ impl KeptWindows {
 fn compacted(open: &OpenTables, mut tables: FrozenByNumber) -> Result<FrozenByNumber, Diagnostic> {
     for (&id, tables) in &mut tables {
         let mut tiers: BTreeMap<u32, Vec<Arc<Frozen>>> = BTreeMap::new();
-        // What is not in memory stays as it is.
+        // What is not in memory stays unchanged.
         for table in tables.iter().filter(|table| table.stored().is_none()) {
             tiers.entry(table.entries.max(1).ilog2() / 2).or_default().push(Arc::clone(table));
         }

@@ -16,10 +16,10 @@
 
 use crate::buffer::Generation;
 use crate::columns::{Parts, sliced};
-use crate::input::PipelineCode;
+use crate::executable_plan::PipelineCode;
 use crate::pipeline::Arrived;
+use crate::pipeline_stages::Origin;
 use crate::schedule::flow::Permit;
-use crate::staged::Origin;
 use crate::station::BufferPlace;
 use arrow_array::ArrayRef;
 use millstream_state::{PARTITION_BITS, PARTITIONS};
@@ -65,7 +65,7 @@ pub(crate) struct Scattered {
 }
 
 impl KeyLanes {
-    /// Without rows, whose tables follow those of so many owners.
+    /// Without rows, whose tables follow those of `first_owner` owners.
     pub(crate) fn new(first_owner: usize) -> KeyLanes {
         KeyLanes { lanes: Default::default(), first_owner }
     }

@@ -16,13 +16,13 @@
 mod aggregation;
 mod block_merges;
 pub(crate) mod combining;
+mod exchange;
 mod firing;
 mod keeping;
 mod lanes;
 mod ordered;
 mod overlap;
-mod overlapping;
-mod partitioned;
+mod overlap_firing;
 pub(crate) mod strategy;
 mod sweep;
 mod table_ids;
@@ -37,7 +37,7 @@ use crate::durable::restored::Restored;
 use crate::host::Host;
 use crate::ids::{StationId, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
-use crate::staged::{Staged, Tools};
+use crate::pipeline_stages::{Staged, Tools};
 use crate::station::progress::Progress;
 use crate::station::{Consequences, Job, Spillable, Station, Unconsumed};
 use crate::stats::TriggerStats;
@@ -84,7 +84,7 @@ enum WindowJob {
     Seal(Arc<Firing>),
     /// Merges one range of partitions of a fired window.
     Merge(Arc<Firing>, usize),
-    /// Goes on merging one range of partitions of a fired window with tables in files, after what it has put out.
+    /// Resumes merging one range of partitions of a fired window with tables in files, after what it has put out.
     MergeStored(Box<StoredMerge>, Unconsumed),
     /// Makes overlapping windows in a range of partitions. After the first one, with what has been put out.
     Combine(usize, Option<Unconsumed>),

@@ -7,7 +7,7 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Ordered<S, J> {
     queue: Mutex<Queue<J>>,

@@ -4,10 +4,11 @@
 //! makes the windows in the order of their ends: a job for each window ([`Ordered`]), which any worker performs. Only
 //! windows that hold a slice with rows are jobs, however far the watermark has jumped, and a bounded number of them at a time.
 //!
-//! When memory is short, the slices are spilled. Then combiners forget what they have, and windows are merged anew from the
-//! tables of all of their slices, as windows of one slice are (`block_merges`): that reads a slice once for each of its
-//! windows, but needs a bounded amount of memory. The same happens when slices that were spilled before they were complete are too large to
-//! be read as a whole. When no slice is in files any more, all of them enter the combiners again.
+//! When memory is short, the slices are spilled. Then combiners forget what they have, and windows are recomputed from
+//! the tables of all of their slices, as windows of one slice are (`block_merges`). That reads a slice once for each of
+//! its windows, but needs a bounded amount of memory. The same happens when slices that were spilled before they were
+//! complete are too large to be read as a whole. When no slice is in files any more, all of them enter the combiners
+//! again.
 
 use super::combining::{Combining, Report};
 use super::firing::Firing;
@@ -25,11 +26,11 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Windows that are fired at a time. A watermark may complete a million, each of which is a job with an output of its own; more
-/// are fired when half of them have been delivered.
+/// Windows that are fired at a time. A watermark may complete a million, each of which is a job with its own output;
+/// more are fired when half of them have been delivered.
 pub(super) const MOST_WINDOWS: usize = 256;
 
-/// Tables in files enter combiners while they take less than one in so many bytes of the budget.
+/// Tables in files enter combiners while they take less than 1/`READ_SHARE` of the budget.
 pub(super) const READ_SHARE: u64 = 16;
 
 /// The windows of an aggregation that share slices.

@@ -89,15 +89,15 @@ impl Strategy {
         if is_global { Sharing::Global } else { Sharing::Local }
     }
 
-    /// A task has put so many rows into tables.
+    /// A task has put `rows` rows into tables.
     pub(crate) fn note_task(&self, rows: usize) {
         if self.merge == MergeStrategy::Auto || self.appending.policy.is_chosen() {
             self.rows.fetch_add(rows as u64, Relaxed);
         }
     }
 
-    /// So many slices fire, with these tables, while so many bytes of memory are left; says what was seen if that changes the
-    /// strategy.
+    /// `slices` slices fire, with these tables, while `memory_left` bytes of memory are left; says what was seen if
+    /// that changes the strategy.
     pub(crate) fn note_slices<'a>(
         &self,
         slices: usize,
@@ -180,8 +180,8 @@ impl Strategy {
         filled.into_iter().for_each(|table| self.appending.sealed.lock().add(table));
     }
 
-    /// All tables of so many slices were sealed, while so many bytes of memory are left; says what was seen if that changes
-    /// the strategy.
+    /// All tables of `slices` slices were sealed, while `memory_left` bytes of memory are left; says what was seen if
+    /// that changes the strategy.
     pub(crate) fn note_slices_sealed(&self, slices: usize, memory_left: u64) -> Option<Decision> {
         self.judge_appending(self.appending.take_sealed(slices as f64)?, memory_left)
     }

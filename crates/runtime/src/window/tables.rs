@@ -6,7 +6,7 @@
 //! the lock of the aggregation's progress). Tables that were sealed are used again for slices to come, with the capacity that
 //! they have grown to, so that in the steady state slices need no new memory and nothing grows.
 //!
-//! A table of its own belongs to one *owner*, a worker or a lane: only the task of that owner that is running finds, makes
+//! A private table belongs to one *owner*, a worker or a lane: only the task of that owner that is running finds, makes
 //! and writes it. The owner's pointer in the ring is set by the owner (release) and taken by the trigger (acquire). When memory gets
 //! short, a task that finds its table full freezes it and begins another, so that there is something to be spilled, and
 //! no table that doubles takes the budget by surprise.
@@ -17,8 +17,8 @@
 //! Arrays of an owner are a list, one for each range that code was specialised for while the slice was open. The owner
 //! puts them in front of the list as it puts its table into the ring, and the trigger takes the whole list.
 //!
-//! A table of its own aggregates or appends (`strategy::appending`), as is in force when it is made. It may cease to append at the
-//! end of a task: then generated code does not run, and no key is between its search and its insertion.
+//! A private table aggregates or appends (`strategy::appending`), as is in force when it is made. It may cease to
+//! append at the end of a task: then generated code does not run, and no key is between its search and its insertion.
 //!
 //! A slice may have tables of all kinds, because strategy and code may change while it is open: all become partials of it.
 //!
@@ -37,7 +37,7 @@
 //! that is not. That table is completed by a watermark above the row's, so above *W*: it has not been taken.
 //!
 //! Overlapping windows fire in the order of their ends, each when *W* has reached it, and a row of a table counts from
-//! the table's first window on: so a row that comes when some windows of its slice have been fired meets none of those.
+//! the table's first window on. So a row that comes when some windows of its slice have been fired meets none of those.
 //!
 //! So a table that was taken has no writer, and nobody looks for it again: [`TaskTables`](super::task_tables::TaskTables) checks the latter on every
 //! lookup of a slice. What its writers did is seen by the trigger, because each has finished its task in the epoch ring
@@ -64,14 +64,14 @@ use std::sync::{Arc, OnceLock};
 /// Slices that are found without a lock. Thousands of windows may be open, but most queries have a few.
 const RING_SLICES: usize = 1024;
 
-/// Open tables append while they take less than one in so many bytes of the budget.
+/// Open tables append while they take less than 1/`APPENDED_SHARE` of the budget.
 const APPENDED_SHARE: u64 = 4;
 
-/// State with more than one in so many bytes of the budget may have to be spilled soon.
+/// State with more than 1/`NEAR_SHARE` of the budget may have to be spilled soon.
 const NEAR_SHARE: u64 = 5;
 
-/// Tables with more than one in so many bytes of the budget are not used again: the memory of one that has next to nothing in
-/// it is wanted for others.
+/// Tables with more than 1/`REUSED_SHARE` of the budget are not used again: the memory of one that has next to nothing
+/// in it is wanted for others.
 const REUSED_SHARE: u64 = 64;
 
 /// Most tables of an aggregation that are kept for slices to come.
@@ -150,7 +150,7 @@ impl Taken {
 /// Who may have tables of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owners {
-    /// Owners of tables of their own: workers, then lanes.
+    /// Owners of private tables: workers, then lanes.
     pub(crate) own: usize,
     /// NUMA nodes whose workers may share a table; 0 if they never do.
     pub(crate) nodes: usize,
@@ -207,7 +207,7 @@ impl SliceTables {
         table
     }
 
-    /// Puts another table in the place of the owner's, which is there.
+    /// Replaces the owner's table, which must exist.
     fn replace(&self, owner: usize, table: Box<Table>) -> Box<Table> {
         // The trigger takes it after the task of the owner that is running.
         let before = self.own[owner].swap(Box::into_raw(table), Ordering::AcqRel);
@@ -322,7 +322,7 @@ pub(crate) type TablesByNumber = BTreeMap<i64, Vec<Taken>>;
 /// The same, of earlier generations.
 pub(crate) type FrozenByNumber = BTreeMap<i64, Vec<Arc<Frozen>>>;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct OpenTables {
     pub(crate) layout: Arc<EntryLayout>,

@@ -3,7 +3,7 @@
 use super::aggregation::Aggregation;
 use super::tables::OpenTables;
 use crate::buffer::Generation;
-use crate::staged::{Origin, Staged};
+use crate::pipeline_stages::{Origin, Staged};
 use millstream_abi::{ExecContext, KeyRange, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
 use millstream_state::{ArrayShape, ArrayTable, Ordinal, SharedTable, Table};
@@ -39,12 +39,12 @@ impl Found {
     }
 }
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct TaskTables<'a> {
     runtime: &'a Aggregation,
     owner: usize,
     /// The NUMA node whose tables the task uses, for a program that shares tables with the other workers of a node
-    /// ([`Access::Shared`](millstream_codegen::program::Access::Shared)); `None`: it uses those of its own.
+    /// ([`Access::Shared`](millstream_codegen::program::Access::Shared)); `None`: it uses its own.
     pub(crate) node: Option<usize>,
     generation: Generation,
     origin: Origin,

@@ -4,7 +4,7 @@
 //! `tables` for why nobody writes to them any more) and become a [`Firing`] for each window. Its tables are sealed by
 //! tasks that any worker runs ahead of other work. Then its partitions are merged, if a window is one slice, or they are
 //! combined with the slices of other windows (`overlap`). The units of the output stream are numbered when the tables are
-//! taken, in window order; so the stream's sequencer puts the results in that order, whichever merge is done first, and
+//! taken, in window order. So the stream's sequencer puts the results in that order, whichever merge is done first, and
 //! then releases the aggregation's watermark to whatever reads its output. (Rows of a window carry `window_end - 1` as
 //! their time, which is at or before that watermark, and after the watermark before them: chains of windows neither lose
 //! rows nor find them late.)
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Rows that are put out at a time have strings and objects of one in so many bytes of the budget.
+/// Rows that are put out at a time have strings and objects of 1/`ROWS_SHARE` of the budget.
 const ROWS_SHARE: u64 = 64;
 
 impl WindowStation {
@@ -112,7 +112,7 @@ impl WindowStation {
         }
     }
 
-    /// Seals one table of a window, or all of a small one; whoever seals the last one goes on.
+    /// Seals one table of a window, or all of a small one; whoever seals the last one continues.
     pub(super) fn seal(&self, firing: Arc<Firing>) -> Result<Consequences, Diagnostic> {
         let windows = &self.windows;
         let mut consequences = Consequences::default();

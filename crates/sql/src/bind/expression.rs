@@ -326,7 +326,7 @@ impl<'a> Binder<'a> {
         functions::bind_call(name, arguments, span)
     }
 
-    /// A function that has a syntax of its own, with the arguments that are there.
+    /// A function with special syntax, with the arguments that are there.
     fn builtin(&mut self, name: &str, arguments: &[Option<&ast::Expr>], span: Span) -> Result<Expr, Diagnostic> {
         let bound = arguments.iter().flatten().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
         functions::bind_call(name, bound, span)

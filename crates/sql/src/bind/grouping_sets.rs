@@ -1,7 +1,7 @@
 //! GROUPING SETS, ROLLUP and CUBE: which sets of keys a GROUP BY stands for.
 //!
 //! The elements of GROUP BY combine: `GROUP BY w, ROLLUP (a, b)` is the sets `(w, a, b)`, `(w, a)` and `(w)`. Each set
-//! becomes an aggregation of its own over the same input, and their union is the result.
+//! becomes a separate aggregation over the same input, and their union is the result.
 
 use super::place::{error, span_of, unsupported};
 use millstream_plan::expr::Span;

@@ -12,7 +12,7 @@
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
 //! | `over`, `rank` | OVER and window Top-N |
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
-//! | `late` | where late rows go |
+//! | `late_rows` | where late rows go |
 //! | `insert` | INSERT INTO |
 //! | `relation`, `scope` | bound relations; names, and the roles of columns in time |
 //! | `expression`, `call`, `arguments`, `literal`, `operators` | scalar expressions |
@@ -33,7 +33,7 @@ mod group_window;
 mod grouping_sets;
 mod insert;
 mod join;
-mod late;
+mod late_rows;
 mod literal;
 mod markers;
 mod operators;

@@ -19,12 +19,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A statement may have so many operators: planning takes time and memory for each.
+/// Most operators of a statement: planning takes time and memory for each.
 const MAX_OPERATORS: usize = 50_000;
-/// Each place that names a view or a query of WITH of so many operators has a copy, which is planned with what is around it. Larger ones
-/// are shared by the places.
+/// A view or a query of WITH with at most this many operators is copied for each place that names it. Each copy is
+/// planned with what is around it. Larger ones are shared.
 const MAX_COPIED: usize = 500;
-/// With so many operators a statement has no more copies.
+/// No more copies are made once a statement has this many operators.
 const MAX_COPIED_IN_ALL: usize = 20_000;
 /// Views may stand within views this deep.
 const MAX_VIEW_DEPTH: usize = 32;
@@ -44,7 +44,7 @@ impl Named {
         Named { relation, operators, common: OnceCell::new() }
     }
 
-    /// The relation for a place that names it; `copied`: one of its own.
+    /// The relation for a place that names it: a copy if `copied`, else the shared one.
     fn relation(&self, copied: bool) -> Relation {
         if copied {
             return self.relation.clone();
@@ -132,7 +132,7 @@ impl<'a> QueryBinder<'a> {
             return Ok(());
         }
         let message = format!("the query has more than {MAX_OPERATORS} operators");
-        let advice = "write a part of it to a table of its own (INSERT INTO), and go on from there";
+        let advice = "write a part of it to a separate table (INSERT INTO), and query that";
         Err(error(code::QUERY_TOO_LARGE, span, message).advise(advice))
     }
 

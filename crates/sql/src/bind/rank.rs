@@ -22,7 +22,7 @@ pub(super) fn absorb(input: &mut Rel, predicate: Expr) -> Option<Expr> {
 
 fn absorb_one(input: &mut Rel, conjunct: Expr) -> Option<Expr> {
     if let ExprKind::And(_) = conjunct.kind {
-        // BETWEEN is a conjunction of its own.
+        // BETWEEN is itself a conjunction.
         return absorb(input, conjunct);
     }
     match comparison(&conjunct) {
@@ -71,7 +71,8 @@ fn constant_of(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// Narrows the range of the rank that is column `column` of `rel`; `false` when it is no rank, or nothing would be left.
+/// Narrows the range of the rank that is column `column` of `rel`; `false` when it is not a rank, or nothing would be
+/// left.
 fn limit(rel: &mut Rel, column: usize, range: (u64, u64)) -> bool {
     match rel {
         Rel::Project { input, columns } => match columns.get(column).map(|(e, _)| &e.kind) {

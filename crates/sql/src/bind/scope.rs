@@ -28,7 +28,7 @@ impl Windows {
         matches!(self.time_type, DataType::TimestampLtz(_))
     }
 
-    /// Whether these are windows of so many rows.
+    /// Whether these are count windows.
     pub fn counts_rows(&self) -> bool {
         matches!(self.assigner, WindowAssigner::Count { .. })
     }

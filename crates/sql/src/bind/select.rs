@@ -207,7 +207,7 @@ fn distinct_of(select: &ast::Select) -> Result<Option<Span>, Diagnostic> {
     }
 }
 
-/// Fails on clauses that Flink has not, or that are not there yet.
+/// Fails on clauses that Flink does not have, or that are not there yet.
 pub(super) fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
     if let Some(qualify) = &select.qualify {
         return Err(unsupported("QUALIFY", span_of(qualify), "filter in a query around this one"));

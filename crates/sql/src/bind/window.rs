@@ -85,9 +85,9 @@ pub(super) fn in_milliseconds(time: Expr) -> Expr {
 
 /// The window of an aggregation whose rows have their windows as columns of `scope`, the start among them.
 ///
-/// Tumbling windows are found anew from any column that lies in them. Of other windows the rows say which they belong
-/// to: the time is `window_time`, or `window_end - 1 ms` (cast to the type of the time first) where the query has not
-/// kept that column.
+/// Tumbling windows are computed again from any column that lies in them. For other windows the rows say which they
+/// belong to: the time is `window_time`, or `window_end - 1 ms` (cast to the type of the time first) where the query
+/// did not keep that column.
 pub(crate) fn attached(scope: &Scope, windows: &Windows) -> Window {
     let column = |attribute: Attribute| column_of(scope, attribute);
     let start = column(Attribute::WindowStart(windows.clone())).expect("the caller has found the start of the window");

@@ -15,8 +15,8 @@ pub(super) enum WindowKind {
     CountHop,
 }
 
-/// The kinds, with the names of the functions; names of the measures, in order, of which the offset may be left out; and these as an
-/// example, as the arguments after the time.
+/// The kinds. For each: the function's name; the names of the measures, in order; an example of these, as the arguments
+/// after the time. The offset may be left out.
 const KINDS: [(WindowKind, &str, &[&str], &str); 6] = [
     (WindowKind::Tumble, "TUMBLE", &["SIZE", "OFFSET"], "INTERVAL '10' SECOND"),
     (WindowKind::Hop, "HOP", &["SLIDE", "SIZE", "OFFSET"], "INTERVAL '2' SECOND, INTERVAL '10' SECOND"),
@@ -37,7 +37,7 @@ impl WindowKind {
         KINDS[self as usize].1
     }
 
-    /// Names of the measures, in order, of which the offset may be left out.
+    /// Names of the measures, in order. The offset may be left out.
     pub fn measures(self) -> &'static [&'static str] {
         KINDS[self as usize].2
     }

@@ -4,11 +4,11 @@
 //! native function, an expression made of cheaper parts (CASE, arithmetic), or a vectorised call of a DataFusion
 //! function where there is no native one. Flink's names and semantics win where both exist.
 //!
-//! Typing: arguments that have not the type of the parameter are cast where the cast is implicit (numbers, strings of
-//! other lengths, NULL); everything else is a TYPE_MISMATCH that shows the signatures. Results are nullable iff an
+//! Typing: arguments that do not have the type of the parameter are cast where the cast is implicit (numbers, strings
+//! of other lengths, NULL); everything else is a TYPE_MISMATCH that shows the signatures. Results are nullable iff an
 //! argument is, or the function can give NULL by itself.
 //!
-//! Functions with a syntax of their own are bound under these names, with these arguments:
+//! Functions with special syntax are bound under these names, with these arguments:
 //!
 //! | SQL | name | arguments |
 //! | --- | --- | --- |
@@ -57,7 +57,7 @@ use millstream_types::{Diagnostic, code};
 /// Functions of Flink that are not there yet: named as such instead of "unknown".
 const MISSING: &[&str] = &["JSON_ARRAYAGG", "JSON_OBJECTAGG", "PARSE_JSON", "SOURCE_WATERMARK", "TRY_PARSE_JSON"];
 
-/// Whether [`bind_call`] knows a scalar function of this name, be it only as one that Flink has and we have not yet.
+/// Whether [`bind_call`] knows a scalar function of this name, even if only as one that Flink has and we lack.
 pub fn is_scalar(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     ours::find(&name).is_some() || fallback::find(&name).is_some() || MISSING.contains(&&*name)

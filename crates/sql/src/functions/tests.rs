@@ -226,7 +226,7 @@ fn times() {
 fn types_of_values_by_name() {
     let name = |expr: Expr| match bind("TYPEOF", &[expr]).kind {
         ExprKind::Literal(Value::String(name)) => name,
-        other => panic!("{other:?} is no name"),
+        other => panic!("{other:?} is not a name"),
     };
     assert_eq!(name(column(DataType::Int, true)), "INT");
     assert_eq!(name(column(DataType::Timestamp(3), false)), "TIMESTAMP(3) NOT NULL");

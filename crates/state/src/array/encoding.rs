@@ -1,5 +1,5 @@
-//! Arrays as bytes, as they are: a run of keys that follow each other has one key and its entries, which have neither hash nor
-//! key. Where most keys of a range are there, that is a third of what they take with those.
+//! Arrays as bytes, unconverted: a run of keys that follow each other has one key and its entries, which have neither
+//! hash nor key. Where most keys of a range are there, that is a third of what they take with those.
 //!
 //! ```text
 //! ┌────────────────────────────────┬───────────┬─────────────────────────┬────────────────────────┐
@@ -16,15 +16,15 @@ use std::ops::Range;
 const RUN_BYTES: usize = 8 + 4;
 
 impl ArrayRun {
-    /// Whether a partition, of which so many keys are there, takes less as runs than as entries with keys.
+    /// Whether a partition with `there` keys present takes less as runs than as entries with keys.
     pub(crate) fn takes_less_as_runs(&self, partition: usize, there: usize) -> bool {
         let runs = self.shape.runs.of(&(partition..partition + 1));
         let keys: usize = runs.iter().map(|run| run.len).sum();
         keys * self.shape.array.stride + runs.len() * RUN_BYTES < there * self.layout().stride
     }
 
-    /// Writes runs of a partition from number `at` on, of about so many bytes, at least one; the number of the next one, `None` if none
-    /// is left. Runs of which no key is there are left out.
+    /// Writes runs of a partition from number `at` on, of about `bytes` bytes, at least one; the number of the next
+    /// one, `None` if none is left. Runs of which no key is there are left out.
     pub(crate) fn write_runs(&self, partition: usize, at: usize, bytes: usize, out: &mut ByteWriter) -> Option<usize> {
         let (shape, stride) = (&self.shape, self.shape.array.stride);
         let mut runs = shape.runs.of(&(partition..partition + 1)).iter().enumerate().skip(at).peekable();
@@ -56,8 +56,8 @@ impl ArrayRun {
     }
 }
 
-/// The layouts that arrays of a layout may have: by the number of the accumulator that is their mark, behind which comes the
-/// one with a mark of its own.
+/// The layouts that arrays of a layout may have: by the number of the accumulator that is their mark, behind which
+/// comes the one with its own mark.
 fn array_of(layout: &EntryLayout, number: u32) -> Option<ArrayLayout> {
     let number = number as usize;
     match number.cmp(&layout.accumulators.len()) {

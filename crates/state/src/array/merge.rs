@@ -70,7 +70,7 @@ pub(crate) fn compact_arrays(arrays: &[&ArrayRun], budget: &Arc<MemoryBudget>) -
 /// Merges entries that follow each other into others: those of keys that are not there are fresh, which changes nothing.
 ///
 /// # Safety
-/// Both are so many entries of arrays of the shape; nobody else uses `into`.
+/// Both are `count` entries of arrays of the shape; nobody else uses `into`.
 unsafe fn add(shape: &ArrayShape, into: *mut u8, from: *const u8, count: usize) {
     let entries = Strided { stride: shape.array.stride, count };
     // SAFETY: promised by the caller; accumulators are numbers, and the mark is a word.
@@ -91,7 +91,7 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// For at most so many rows.
+    /// For at most `most` rows.
     fn new(shape: &ArrayShape, most: usize) -> Collector<'_> {
         // One more, because every entry is written before it is known whether it is there.
         let rows = Rows { entries: Vec::with_capacity(most + 1), keys: Some(Vec::with_capacity(most + 1)) };
@@ -116,7 +116,7 @@ impl Collector<'_> {
             found += (unsafe { read::<u64>(entry, mark) } != 0) as usize;
         }
         let len = entries.len() + found;
-        // SAFETY: so many were written behind the old ends.
+        // SAFETY: the entries up to `len` have been written.
         unsafe {
             entries.set_len(len);
             keys.set_len(len);

@@ -6,8 +6,8 @@
 //! inserted, and a key outside of the range never comes. All that tables of one range have in common is their
 //! [`ArrayShape`], which also keeps the memory of tables that are done for those to come.
 //!
-//! A table is sealed by handing its memory over: the partial is an [`ArrayRun`]. Partials of one shape are merged as they are
-//! (`merge.rs`); whoever wants entries with keys gets them, made once.
+//! A table is sealed by handing its memory over: the partial is an [`ArrayRun`]. Partials of one shape are merged
+//! directly (`merge.rs`); whoever wants entries with keys gets them, made once.
 
 mod encoding;
 mod merge;
@@ -26,7 +26,7 @@ use runs::{Run, Runs};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-/// Memory of so many tables is kept for those to come.
+/// Memory of this many tables is kept for those to come.
 const FREE_TABLES: usize = 64;
 
 /// What the array tables of a range have in common.
@@ -96,7 +96,7 @@ impl ArrayShape {
     fn memory(&self, budget: &Arc<MemoryBudget>) -> ArrayMemory {
         let memory = match self.free.take() {
             Some(used) => {
-                // SAFETY: a block of so many bytes that nobody else has.
+                // SAFETY: a block of `entries.bytes()` bytes that nobody else has.
                 unsafe { used.entries.start().write_bytes(0, used.entries.bytes()) };
                 *used
             }
@@ -113,7 +113,7 @@ impl ArrayShape {
     /// Makes the entries of zeroed memory fresh.
     fn make_fresh(&self, entries: &EntryMemory) {
         let (Some(fresh), count) = (&self.fresh, self.keys()) else { return };
-        // SAFETY: there are so many entries behind `start`; each step copies what is there to what is behind it.
+        // SAFETY: there are `count` entries behind `start`; each step copies what is there to what is behind it.
         unsafe {
             let first = entries.start().add(self.array.start);
             first.copy_from_nonoverlapping(fresh.as_ptr(), fresh.len());
@@ -203,7 +203,7 @@ impl ArrayTable {
 /// Whether the key of entry `index` is there.
 ///
 /// # Safety
-/// The table has so many entries.
+/// The table has more than `index` entries.
 #[inline]
 unsafe fn is_there(memory: &EntryMemory, array: &ArrayLayout, index: usize) -> bool {
     // SAFETY: promised by the caller.
@@ -239,12 +239,13 @@ impl ArrayRun {
         &self.shape.layout
     }
 
-    /// Whether both can be merged as they are.
+    /// Whether both can be merged directly.
     pub(crate) fn has_shape_of(&self, other: &ArrayRun) -> bool {
         self.shape == other.shape
     }
 
-    /// Partition *p* has so many keys that are there as there are from number *p* to the next. Linear in the length of the range.
+    /// Partition *p* has as many keys that are there as lie from number *p* to the next. Linear in the length of the
+    /// range.
     pub(crate) fn starts(&self) -> [usize; PARTITIONS + 1] {
         let (memory, array) = (&self.memory().entries, &self.shape.array);
         // SAFETY: runs are within the range, and so there is an entry.
@@ -257,12 +258,12 @@ impl ArrayRun {
         self.memory().entries.bytes() + self.entries.get().map_or(0, |(entries, _)| entries.bytes())
     }
 
-    /// The same entries, of which there are so many, with hash and keys, in order.
+    /// The same `count` entries with hash and keys, in order.
     pub(crate) fn entries(&self, count: usize) -> &OwnedEntries {
         let (entries, _) = self.entries.get_or_init(|| {
             let keys = (0..PARTITIONS).flat_map(|partition| self.keys_from(partition, 0));
             let memory = self.with_keys(count, keys.map(|(_, index)| index));
-            // SAFETY: so many entries, which are numbers.
+            // SAFETY: `count` entries, which are numbers.
             let entries = unsafe { OwnedEntries::new(self.layout(), memory, count) };
             let charge = self.memory().charge.another(MemoryClass::Partials, entries.bytes());
             (entries, charge)

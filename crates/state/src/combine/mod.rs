@@ -4,7 +4,7 @@
 //! begin no earlier than the window before. How much of the work of one window serves the next is a matter of the
 //! [`Combination`]: none (recompute), all but what enters and leaves (subtract), or, for accumulators without inverse, the
 //! merges of two stacks of slices. All give the same rows, and one may take the place of another between any two windows:
-//! the slices that are kept enter it anew.
+//! the slices that are kept enter it again.
 
 mod running;
 mod stacks;

@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_long_front_is_that_of_its_slices() {
         let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::MaxI64]));
-        // Each slice has one key of its own and one that all have.
+        // Each slice has its own key and one that all have.
         let partial = |own: i64| {
             let mut table = Table::new(Arc::clone(&layout));
             for key in [own, -1] {

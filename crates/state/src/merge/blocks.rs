@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub enum MergeFault {
     /// They are not what was written.
     Damaged(Damaged),
-    /// The entries of one key have more bytes than there may be in memory: at least so many.
+    /// The entries of one key have more bytes than there may be in memory: at least this many.
     TooLarge(usize),
 }
 
@@ -30,8 +30,9 @@ impl From<Damaged> for MergeFault {
 }
 
 /// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`], [`Partial::restore`]), to
-/// pieces of rows that are about as large as a block of each; put one after the other, they are the rows of [`merge`](super::merge)
-/// of the whole partials in the same order. Errors are those of the sources, and when blocks do not follow each other.
+/// pieces of rows that are about as large as a block of each. Put one after the other, they are the rows of
+/// [`merge`](super::merge) of the whole partials in the same order. Errors are those of the sources, and when blocks do
+/// not follow each other.
 ///
 /// A piece ends with the lowest of the last entries that are loaded: up to there, there is all of each source in memory. With
 /// hundreds of sources few have entries in a piece, and those are found by two heaps, so that an entry costs the
@@ -112,7 +113,7 @@ impl<I> fmt::Debug for BlockMerge<I> {
 }
 
 impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
-    /// Of such sources, with at most about so many bytes of blocks in memory, which have to be several times as many as
+    /// Of such sources, with at most about `most_bytes` bytes of blocks in memory, which has to be several times what
     /// one block of each source has. Nothing is read yet.
     pub fn new(layout: &Arc<EntryLayout>, most_bytes: usize, sources: impl IntoIterator<Item = I>) -> BlockMerge<I> {
         let sources: Vec<_> = sources.into_iter().map(|blocks| Source::new(Arc::clone(layout), blocks)).collect();

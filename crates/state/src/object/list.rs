@@ -70,7 +70,7 @@ impl List {
         self.null_count += list.null_count;
         self.part_bytes += list.bytes();
         if list.depth + 1 > MAX_DEPTH {
-            // The lists without parts of their own, and of the others the values that are not in parts.
+            // The lists without parts, and of the others the values that are not in parts.
             self.depth = self.depth.max(2);
             self.parts.extend(flatten(&other));
         } else {

@@ -21,8 +21,8 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 pub(crate) use values::{Values, key_of_number, number_of_key, positive_zero};
 
-/// Place of a row in the input of a query, in the order in which keyed operators consume rows: it depends on the input alone,
-/// neither on workers nor on when a watermark came, so neither do results that depend on the order of rows.
+/// Place of a row in the input of a query, in the order in which keyed operators consume rows. It depends on the input
+/// alone, neither on workers nor on when a watermark came. The same holds for results that depend on the order of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal {
     /// Watermark of the row's stream before it, in milliseconds. Of rows that a station has put out it is the highest one under

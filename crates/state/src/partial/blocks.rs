@@ -62,7 +62,7 @@ impl Partial {
     /// iterator.
     pub fn block_at(&self, partition: usize, at: usize, block_bytes: usize) -> Option<(Vec<u8>, usize)> {
         let fields = EntryFields::new(self.layout());
-        // So many entries are a block, if they are of one size.
+        // Most entries of a block, if they are of one size.
         let most = (block_bytes / self.layout().stride).max(1);
         let mut out = ByteWriter::new();
         out.u8(partition as u8);
@@ -79,7 +79,7 @@ impl Partial {
                     false => unsafe { fields.fitting(left, block_bytes) },
                 };
                 out.u8(if self.is_distinct { Content::Distinct } else { Content::Entries } as u8);
-                // SAFETY: so many entries of the layout, whose strings the partial has.
+                // SAFETY: `count` entries of the layout, whose strings the partial has.
                 unsafe { fields.write(entries.place(range.start), count, &mut out) };
                 return Some((out.into_bytes(), at + count));
             }
@@ -92,7 +92,7 @@ impl Partial {
         let (places, keys): (Vec<usize>, Vec<usize>) = array.keys_from(partition, at).take(most).unzip();
         let memory = array.with_keys(keys.len(), keys.iter().copied());
         out.u8(Content::Distinct as u8);
-        // SAFETY: so many entries of the layout, which are numbers.
+        // SAFETY: `keys.len()` entries of the layout, which are numbers.
         unsafe { fields.write(memory.start(), keys.len(), &mut out) };
         places.last().map(|last| (out.into_bytes(), last + 1))
     }

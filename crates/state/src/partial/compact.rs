@@ -1,4 +1,4 @@
-//! Several partials as one, for slices that stay open over many generations: each of those leaves a partial of its own, with
+//! Several partials as one, for slices that stay open over many generations: each of those leaves its own partial, with
 //! an entry for every key that was met meanwhile.
 
 use super::{Entries, Partial};

@@ -1,5 +1,5 @@
-//! Tables that append: every row has an entry of its own, in a log, and no key is searched for (`runtime::window::strategy` says when
-//! that pays).
+//! Tables that append: every row has its own entry, in a log, and no key is searched for (`runtime::window::strategy`
+//! says when that pays).
 
 use super::{FIRST_CAPACITY, Table};
 use crate::accumulator;
@@ -25,7 +25,7 @@ pub(super) struct EntryLog {
 }
 
 impl EntryLog {
-    /// Without entries of so many bytes, and without memory.
+    /// For entries of `stride` bytes; without entries and memory.
     pub(super) fn new(stride: usize) -> EntryLog {
         EntryLog { stride, chunks: Vec::new(), filling: 0, used: 0, bytes: 0 }
     }

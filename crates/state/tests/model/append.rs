@@ -10,7 +10,7 @@ use std::sync::Arc;
 struct Slice {
     rows: Vec<Row>,
     appends: bool,
-    /// So many rows are appended before the table begins to aggregate.
+    /// This many rows are appended before the table begins to aggregate.
     until: usize,
 }
 

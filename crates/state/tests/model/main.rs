@@ -1,5 +1,5 @@
 //! Everything that the state crate keeps against brute-force models.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod append;
 mod combine;

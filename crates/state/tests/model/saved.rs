@@ -52,7 +52,7 @@ fn columns(partials: &[Arc<Partial>], partitions: std::ops::Range<usize>, types:
     merged.columns(0..merged.len(), types, &[])
 }
 
-/// Of partials in blocks of so many bytes.
+/// Of partials in blocks of `bytes` bytes.
 fn columns_of_blocks(partials: &[Arc<Partial>], types: &OutputTypes, bytes: usize) -> Vec<Vec<ArrayRef>> {
     let layout = Arc::clone(partials[0].layout());
     let budget = MemoryBudget::new(1 << 30);

@@ -13,7 +13,7 @@ struct Unavailable {
 }
 
 const UNREACHABLE: &str = "check that the store can be reached (AWS_ENDPOINT_URL, AWS_REGION, the network), and run the job \
-     again: it goes on from its last checkpoint";
+     again: it resumes from its last checkpoint";
 const NO_BUCKET: &str = "make the bucket, or check its name, AWS_REGION and AWS_ENDPOINT_URL";
 const DENIED: &str = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the role of the machine): they must be allowed to \
      list the bucket, and to get, put and delete its objects";

@@ -20,7 +20,7 @@ pub struct Civil {
     pub day: u32,
 }
 
-/// Days since 1970-01-01 of a valid date. A day past the month's end runs on into the next month.
+/// Days since 1970-01-01 of a valid date. A day past the month's end overflows into the next month.
 #[inline]
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };

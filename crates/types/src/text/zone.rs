@@ -115,7 +115,7 @@ impl Zone {
         }
     }
 
-    /// The second in which the offset becomes another, of which there is one after `before` and not after `after`.
+    /// The second in which the offset changes: the only one after `before` and not after `after`.
     fn change_between(self, before: i64, after: i64) -> i64 {
         let old = self.offset_at(before);
         let (mut before, mut after) = (before, after);

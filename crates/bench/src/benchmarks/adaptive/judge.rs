@@ -12,9 +12,9 @@ const PLOT_BIN_S: f64 = 0.05;
 pub(super) const OF_BEST: f64 = 0.9;
 /// How soon after a change, in seconds.
 pub(super) const REACH_S: f64 = 2.0;
-/// Under so much of the generic plan a run is slow,
+/// A run is slow below this share of the generic plan's rate,
 pub(super) const SLOW: f64 = 0.5;
-/// which it may be for so long, in seconds, or as long as the generic plan is: it stops for the ends of windows, too.
+/// which it may be for this many seconds, or as long as the generic plan is: that stops for the ends of windows, too.
 pub(super) const SLOW_S: f64 = 0.2;
 
 /// Rows per second of the last half of the phase's rows, when the plan is used to them. A mean, as it takes in the ends of

@@ -39,7 +39,7 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
     run,
 };
 
-/// Every plan runs so often at most; the best of its runs counts.
+/// Most runs of a plan, of which the best counts.
 const MOST_ROUNDS: usize = 2;
 
 /// What measures a scenario; it returns the targets that were missed.

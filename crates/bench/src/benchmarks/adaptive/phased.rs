@@ -1,9 +1,9 @@
-//! A stream in memory whose rows change from phase to phase: each phase is some blocks of rows again and again, in which
-//! only event time advances.
+//! A stream in memory whose rows change from phase to phase: each phase repeats some blocks of rows, in which only
+//! event time advances.
 //!
-//! A phase lasts either some seconds of the reader's clock or so many blocks. The first run of a scenario goes by the
-//! clock and notes its blocks; all others read as many, so that every plan sees the same rows. Or rows come at a rate: then
-//! those of a millisecond are handed over at its end.
+//! A phase lasts either some seconds of the reader's clock or a number of blocks. The first run of a scenario goes by
+//! the clock and notes its blocks; all others read as many, so that every plan sees the same rows. Or rows come at a
+//! rate: then those of a millisecond are handed over at its end.
 //!
 //! Event time advances by a millisecond with every [`BLOCKS_PER_MS`] blocks, about as the clock does at the rates of these
 //! benchmarks; blocks of a millisecond share one column of times, so that making it costs little beside the query.
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 pub(super) const BLOCK: usize = 64 << 10;
 /// Blocks of a millisecond of event time.
 pub(super) const BLOCKS_PER_MS: u64 = 8;
-/// Blocks of a phase that differ: so many that they do not stay in the processor's cache.
+/// Blocks of a phase that differ: too many to stay in the processor's cache.
 const BLOCKS: usize = 64;
 /// By how many rows blocks are shifted at most when they come again, and from round to round.
 const SHIFT: usize = 32 << 10;
@@ -52,7 +52,7 @@ impl Phase {
         Phase { name: name.into(), columns: columns(&mut Random::new(83), rows), delays: None }
     }
 
-    /// So many rows that follow each other. Each round begins with another row, so that samples of the first rows of some
+    /// `rows` consecutive rows. Each round begins with another row, so that samples of the first rows of some
     /// buffers are not the same rows again.
     fn slice(&self, column: &ArrayRef, at: u64, rows: usize) -> ArrayRef {
         let blocks = ((column.len() - SHIFT) / rows) as u64;
@@ -64,11 +64,11 @@ impl Phase {
 /// How long phases last.
 #[derive(Debug, Clone)]
 pub(super) enum Lengths {
-    /// Each so long by the clock; the blocks that were read are noted.
+    /// Each has this duration by the clock; the blocks that were read are noted.
     Clock(Duration, Arc<Mutex<Vec<u64>>>),
-    /// So many blocks each.
+    /// The blocks of each.
     Blocks(Vec<u64>),
-    /// So many milliseconds each, with so many rows in each millisecond; and when the first one began.
+    /// The milliseconds of every phase, the rows per millisecond of each, and when the first one began.
     Paced(u64, Vec<usize>, Arc<OnceLock<Instant>>),
 }
 

@@ -19,11 +19,11 @@ const ROWS: [usize; 3] = [100, 10_000, 100];
 /// How long each phase lasts, in milliseconds.
 const PHASE_MS: u64 = 4000;
 const WINDOW_MS: u64 = 20;
-/// The watermark stays behind event time by so much.
+/// How far the watermark stays behind event time.
 const DELAY_MS: u64 = 1;
-/// Windows of so much time after a change are not measured: the first code is compiled meanwhile.
+/// Windows within this time after a change are not measured: the first code is compiled meanwhile.
 const WARM_UP_MS: u64 = 1000;
-/// What is no difference, in milliseconds of latency and in seconds of the processor's time.
+/// Differences that do not count, in milliseconds of latency and in seconds of the processor's time.
 const SLACK_MS: f64 = 0.2;
 const SLACK_S: f64 = 0.05;
 

@@ -112,7 +112,7 @@ impl Timeline {
         events.map(|(at, text)| (at - begin, text.as_str())).collect()
     }
 
-    /// When so many rows had been taken.
+    /// When `rows` rows had been taken.
     pub(super) fn at_s(&self, rows: f64) -> f64 {
         let after = self.samples.partition_point(|sample| sample.rows < rows);
         let Some(after_it) = self.samples.get(after) else { return self.samples.last().map_or(0.0, |s| s.at_s) };
@@ -144,8 +144,8 @@ pub(super) struct Watched {
     pub(super) stats: StatsSnapshot,
 }
 
-/// Executes a query in a thread of its own and reads its progress again and again; `also` is called
-/// with the seconds since the start each time.
+/// Executes a query in its own thread and polls its progress; `also` is called with the seconds since the start each
+/// time.
 pub(super) fn watch(
     session: &mut Session,
     sql: &str,

@@ -10,9 +10,9 @@ use millstream::{DataType, Field, Schema};
 use std::sync::Arc;
 
 pub(super) const BATCH: usize = 64 << 10;
-/// Reports of a car come so often.
+/// Time between the reports of a car.
 pub(super) const SLOT_MS: i64 = 30_000;
-/// The reports last so many slots: 12 minutes.
+/// Slots for which reports come: 12 minutes.
 pub(super) const SLOTS: i64 = 24;
 const WAYS: i64 = 4;
 const SEGMENTS: i64 = 100;
@@ -20,7 +20,7 @@ const SEGMENT_FEET: i64 = 5280;
 const WAY_FEET: i64 = SEGMENTS * SEGMENT_FEET;
 /// Feet that a car drives in a slot at a mile an hour.
 const FEET_PER_MPH: i64 = 44;
-/// One car in so many stops for a while, one in so many stops where the next car does.
+/// One car in `STOPS` stops for a while, one in `ACCIDENTS` stops where the next car does.
 const STOPS: i64 = 211;
 const ACCIDENTS: i64 = 1009;
 const STOPPED_SLOTS: i64 = 6;
@@ -97,7 +97,7 @@ struct Car {
 }
 
 impl Data {
-    /// About so many reports.
+    /// About `rows` reports.
     pub(super) fn new(rows: u64) -> Result<Data, Failure> {
         let cars = (rows as i64 / SLOTS).max(1);
         let mut random = Random::new(43);

@@ -80,7 +80,7 @@ impl Format {
 }
 
 impl Events {
-    /// Generates so many events, in whole rounds.
+    /// Generates at least `events` events, in whole rounds.
     pub(crate) fn generate(events: u64, threads: usize) -> Result<Events, Failure> {
         let events = events.next_multiple_of(EVENTS_OF_ROUND);
         let mut session = session(threads)?;
@@ -108,7 +108,7 @@ impl Events {
         self.tables.iter().filter(|t| tables.contains(&t.name)).map(|t| t.rows.num_rows() as u64).sum()
     }
 
-    /// Makes so many rounds the tables of the session.
+    /// Makes `rounds` rounds the tables of the session.
     pub(crate) fn register(&self, session: &mut Session, rounds: u64) -> Result<(), Failure> {
         self.tables.iter().try_for_each(|table| table.register(session, rounds))
     }
@@ -158,7 +158,7 @@ pub(crate) struct Combined {
 }
 
 impl Combined {
-    /// Generates so many events.
+    /// Generates `events` events.
     pub(crate) fn generate(events: u64, threads: usize) -> Result<Combined, Failure> {
         let mut session = session(threads)?;
         session.run(&format!("{GENERATOR}) WITH ('connector' = 'nexmark', 'events.num' = '{events}')"))?;

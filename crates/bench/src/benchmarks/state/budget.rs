@@ -46,7 +46,7 @@ pub(super) fn measure(suite: &mut Suite, missed: &mut Missed) -> Result<(), Fail
     Ok(())
 }
 
-/// So many keys in one window.
+/// One window with `keys` keys.
 pub(super) fn window(suite: &Suite, keys: u64, rows_per_key: u64) -> Window {
     let directory = suite.options.directory.join("state-spill");
     let blocks = (keys * rows_per_key).div_ceil(BLOCK);

@@ -22,7 +22,7 @@ const FIRST_ROWS: u64 = 60_000_000;
 /// What throughput with checkpoints is to be of that without, and how long a worker may be held.
 const RATIO: f64 = 0.95;
 const HELD: Duration = Duration::from_millis(1);
-/// Keys that change where little does: one in so many.
+/// Where little changes, one key in this many does.
 const CHANGING: u64 = 100;
 /// What checkpoints may write of a state in which little changes, as a part of it.
 const WRITTEN: f64 = 0.1;
@@ -45,7 +45,7 @@ pub(super) fn measure(suite: &mut Suite, missed: &mut Missed) -> Result<(), Fail
     changing(suite, missed, keys)
 }
 
-/// The count of views with so many keys over so many blocks, for a session that is given a directory for checkpoints.
+/// The count of views with `keys` keys over `blocks` blocks, for a session that is given a directory for checkpoints.
 pub(crate) fn counted(keys: u64, blocks: u64, threads: usize) -> Result<Prepared, Failure> {
     let stream = Stream::new(Keys::Random(keys), blocks, blocks * BLOCK / COUNTED_MS).kept();
     Ok((over(&stream, threads, None)?, QUERY.into(), stream.rows()))

@@ -1,8 +1,9 @@
 //! Recovery: how long a job with gigabytes of state takes until it has processed its first new row.
 //!
-//! A long window, or a long session of each key, gets rows until the state is as large as it is to be, and the job is stopped,
-//! which takes a checkpoint. Then a session begins anew with that directory, again and again: each time it is ended at once after its
-//! first rows, as by a crash, so that the checkpoint stays the same. The files of the checkpoint are put out of the page cache before.
+//! A long window, or a long session of each key, gets rows until the state has its size, and the job is stopped, which
+//! takes a checkpoint. Then new sessions start with that directory, one after the other. Each is ended right after its
+//! first rows, as by a crash, so that the checkpoint stays the same. The files of the checkpoint are evicted from the
+//! page cache before.
 
 use super::stream::{BLOCK, Keys, Stream};
 use super::watched::{Emptied, run};

@@ -27,9 +27,10 @@ const COLUMNS: [&str; 4] = ["event_type", "k", "v", "event_time"];
 pub(crate) enum Keys {
     /// At random below a number.
     Random(u64),
-    /// At random, so many different ones, scattered over 64 bits.
+    /// At random from this many different ones, scattered over 64 bits.
     Scattered(u64),
-    /// First each of so many once, in turn; then only those of the second number at random. All are scattered over 64 bits.
+    /// First each of the first number of keys once, in turn; then at random from the second number of them. All are
+    /// scattered over 64 bits.
     Once(u64, u64),
 }
 
@@ -72,7 +73,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// So many blocks.
+    /// A stream of `blocks` blocks.
     pub(crate) fn new(keys: Keys, blocks: u64, rows_per_ms: u64) -> Stream {
         let mut random = Random::new(29);
         let types: ArrayRef = Arc::new(Int8Array::from_iter_values((0..BLOCK).map(|_| random.below(3) as i8)));

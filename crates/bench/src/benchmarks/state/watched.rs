@@ -18,8 +18,8 @@ pub(super) struct Ran {
     pub(super) stats: StatsSnapshot,
 }
 
-/// Executes a statement in a thread of its own; `look` is called again and again with the statistics of then, and may
-/// end it. A query that was asked to end has not failed.
+/// Executes a statement in its own thread; `look` is called repeatedly with the current statistics, and may end it. A
+/// query that was asked to end has not failed.
 pub(super) fn run(
     session: &mut Session,
     sql: &str,

@@ -1,4 +1,4 @@
-//! One window that holds all rows, aggregated within a memory budget, by a process of its own: so its memory is that of the query.
+//! One window that holds all rows, aggregated within a memory budget, in its own process: its memory is the query's.
 
 use super::stream::{BLOCK, Keys, Stream, TABLE};
 use super::watched::{Emptied, run};
@@ -49,12 +49,12 @@ impl Window {
         self.blocks * BLOCK
     }
 
-    /// The same within a budget of so many bytes.
+    /// The same within a budget of `memory` bytes.
     pub(super) fn within(&self, memory: u64) -> Window {
         Window { memory: Some(memory), ..self.clone() }
     }
 
-    /// Runs it in a process of its own, in turn with other systems.
+    /// Runs it in its own process, in turn with other systems.
     pub(super) fn system(&self, name: &str) -> System<'static> {
         let window = self.clone();
         System::measured(name, self.threads, move || window.measure())

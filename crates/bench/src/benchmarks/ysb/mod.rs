@@ -91,7 +91,7 @@ fn engine(batches: &[RecordBatch], threads: usize, sql: &str) -> Result<System<'
     Ok(System::measured("millstream", threads, move || query(&mut session, &sql)))
 }
 
-/// The count over so many rows, or several times as many, having made both.
+/// The count over `rows * times` rows, having made `rows` and twice as many.
 pub(super) fn views(rows: u64, times: u64, threads: usize) -> Result<Prepared, Failure> {
     let shape = Shape { rows, keys: CAMPAIGNS, rows_per_ms: ROWS_PER_MS };
     let few = Data::new(shape).small()?;
@@ -197,7 +197,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// So many rows over that much event time.
+    /// `rows` rows over `span_ms` of event time.
     pub(super) fn new(rows: u64, span_ms: u64) -> Counted {
         let data = Data::new(Shape { rows, keys: COUNTED_CAMPAIGNS, rows_per_ms: (rows / span_ms).max(1) });
         let records = data.records();
@@ -335,7 +335,7 @@ fn sliding(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Windows of so many views of a campaign (Grizzly, figure 10). By hand each thread takes the campaigns of its own.
+/// Windows of a number of views of a campaign (Grizzly, figure 10). By hand, each thread takes its own campaigns.
 fn count_windows(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
     let threads = suite.threads();
     let small = data.small()?;
@@ -354,7 +354,7 @@ fn count_windows(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Complete windows of so many views.
+/// Complete windows of `size` views.
 fn counted(data: &Data, size: u64, threads: usize) -> Checksum {
     let part = |thread: usize| {
         let mut open = vec![CountSum::default(); data.shape.keys as usize];

@@ -215,7 +215,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A time of day, in milliseconds, with so many digits of its fraction left.
+    /// A time of day, in milliseconds, with `to` digits of its fraction left.
     fn cut_time(&mut self, scalar: Scalar, from: u8, to: u8) -> Scalar {
         if to >= from.min(3) {
             return scalar;

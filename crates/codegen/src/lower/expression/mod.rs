@@ -142,7 +142,7 @@ impl Lowering<'_> {
         Ok(self.branch(condition, (inner, then), (Scalar { value, valid }, otherwise)))
     }
 
-    /// Lowers something into a scope of its own.
+    /// Lowers something into a new scope.
     fn scoped<T>(&mut self, lower: impl FnOnce(&mut Self) -> Computed<T>) -> Computed<(T, Scope<Note, Scalar>)> {
         self.builder.open();
         let inner = lower(self);

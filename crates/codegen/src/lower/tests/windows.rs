@@ -49,7 +49,7 @@ fn counted(assigner: WindowAssigner) -> Lowered {
     aggregation(assigner, vec![Accumulator::Count], vec![update_of(None)]).unwrap()
 }
 
-/// Rows for which some windows are complete go to a table of their own, numbered in a branch that hardly any row takes.
+/// Rows for which some windows are complete go to a separate table, numbered in a branch that hardly any row takes.
 #[test]
 fn hops_that_share_slices() {
     let hop = Overlap::Hop { size_ms: 10, slide_ms: 4, offset_ms: 1 };
@@ -247,7 +247,7 @@ fn objects() {
     );
 }
 
-/// Sessions and count windows are operators of their own.
+/// Sessions and count windows are separate operators.
 #[test]
 fn keyed_windows_are_refused() {
     for assigner in [WindowAssigner::Session { gap_ms: 5 }, WindowAssigner::Count { size: 2, slide: 1 }] {

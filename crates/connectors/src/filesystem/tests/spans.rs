@@ -218,7 +218,7 @@ fn an_older_checkpoint_takes_back_what_later_ones_have_shown() {
         drop(run.run(Some((2, Crash::BeforeCommit))));
         run.run(None);
         assert!(snapshot(directory.path()) == expected, "{name} {format}: {:?}", names(directory.path()));
-        // To start anew is to go back to the beginning.
+        // Starting over means going back to the beginning.
         run.manifest = None;
         if name.is_empty() {
             drop(run.open());

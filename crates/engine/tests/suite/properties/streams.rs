@@ -71,11 +71,11 @@ pub(super) fn interval(ms: i64) -> String {
 /// How disorderly a stream is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Disorder {
-    /// Rows come up to so many milliseconds before or after their time.
+    /// Rows come up to this many milliseconds before or after their time.
     pub(super) jitter_ms: i64,
     /// What the watermark stays behind the largest time.
     pub(super) delay_ms: i64,
-    /// One row in so many comes very late; 0: none does.
+    /// One row in this many comes very late; 0: none does.
     pub(super) stragglers: i64,
 }
 

@@ -21,7 +21,7 @@ const LEAST_GAIN: f64 = 0.05;
 /// What becomes of an assumption, and of what is compared before anything is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revision<T> {
-    /// It stays as it is.
+    /// It stays unchanged.
     Keep,
     /// It is this from now on.
     Use(T),
@@ -29,7 +29,7 @@ pub(crate) enum Revision<T> {
     GiveUp,
 }
 
-/// Whether to assume that there will be no exception, after so many sampled rows without one, if that gains so many
+/// Whether to assume that there will be no exception, after `rows` sampled rows without one, if that gains `gain`
 /// nanoseconds per row.
 pub(crate) fn assume(rows: u64, gain: f64, trust: &Trust, now: Duration) -> bool {
     gain >= LEAST_GAIN && trust.rows_needed(now, rows_at_first(gain)).is_some_and(|needed| rows >= needed)

@@ -10,8 +10,8 @@ pub(crate) const LEAST: usize = 1 << 10;
 /// Rows at the start.
 pub(crate) const FIRST: usize = 16 << 10;
 
-/// Twice the rows when two tasks or more wait for each worker, half of them when fewer than one in two workers has a task
-/// waiting; between the two they stay, so that the size does not swing.
+/// Twice the rows when two or more tasks wait for each worker; half of them when fewer than one worker in two has a
+/// task waiting. In between they stay, so that the size does not oscillate.
 pub(crate) fn adapted(rows: usize, waiting: usize, workers: usize) -> usize {
     if waiting >= 2 * workers {
         (rows * 2).min(RunConfig::MAX_BUFFER_ROWS)

@@ -51,7 +51,7 @@ impl Situation {
         match combination {
             Combination::Recompute => slices * slice * MERGE,
             Combination::Subtract => {
-                // Each slice but the first has brought so many keys that were not there.
+                // New keys per slice, after the first.
                 let fresh = if slices > 1.0 { (window - slice) / (slices - 1.0) } else { slice };
                 let sorted = if fresh < FEW * window { 0.0 } else { window * MERGE };
                 2.0 * slice * (PROBE + MERGE) + fresh * INSERT + window * SEAL + sorted

@@ -81,8 +81,8 @@ impl Caches {
         Caches { second, last: size(3).unwrap_or(16 << 20).max(second) }
     }
 
-    /// To reach one of the places in so many bytes, each as often as the others, when `tables` of that size share the last
-    /// cache.
+    /// To reach one of the places in `bytes` bytes, each as often as the others, when `tables` of that size share the
+    /// last cache.
     pub(crate) fn touch(&self, bytes: f64, tables: f64) -> f64 {
         let bytes = bytes.max(1.0);
         let near = (self.second as f64 / bytes).min(1.0);

@@ -1,11 +1,11 @@
 //! How many different keys some rows have, and the other way round, if keys are drawn alike.
 
-/// How many different keys of `keys` come up in so many draws.
+/// How many different keys of `keys` come up in `draws` draws.
 pub(crate) fn different(keys: f64, draws: f64) -> f64 {
     keys * -(-draws / keys).exp_m1()
 }
 
-/// Of how many keys so many draws have brought up `different_ones`.
+/// How many keys there are if `draws` draws have brought up `different_ones`.
 pub(crate) fn drawn_from(draws: f64, different_ones: f64) -> f64 {
     /// Many times more keys than draws can tell.
     const MOST: f64 = 100.0;

@@ -4,7 +4,7 @@
 //!
 //! The filters run in *groups*. The conditions of a group are and-ed, evaluated for all rows that reach it, which is
 //! [`FilterShape::Mask`] for all of them but the last. The last one applies them all: as a *branch*, after which only the
-//! survivors go on in the same loop; or as a *selection*, which writes the survivors' numbers down for a loop of their own.
+//! survivors continue in the same loop; or as a *selection*, which lists the survivors' numbers for a separate loop.
 //!
 //! With *r* the share of rows that reach a group and *q* that of those that leave it, per row of the buffer, in nanoseconds:
 //!
@@ -14,8 +14,8 @@
 //! | branch | *r* · *p* (1 − *p*) · 2 [`MISPREDICTION`], where *p* = *q* / *r*: a branch is predicted to go the way that it mostly goes |
 //! | selection | *r* · [`PACK`], and *q* · [`SELECTED`] for the loop after it |
 //!
-//! So costly conditions go behind cheap and selective ones; a filter that drops half of the rows makes a selection; one that
-//! drops nearly all or nearly none a branch; and cheap conditions that cannot be predicted one by one are and-ed.
+//! So costly conditions go behind cheap and selective ones. A filter that drops half of the rows makes a selection; one
+//! that drops nearly all or nearly none a branch. Cheap conditions that cannot be predicted one by one are and-ed.
 //!
 //! The best groups follow by dynamic programming over sets of filters: the cost of what comes after a set depends only on
 //! the set and on the kind of loop, not on the order within it. *q* of each set comes from the joint counts, so dependent
@@ -76,7 +76,7 @@ pub(crate) fn plan(profile: &FilterProfile, costs: &[FilterCost]) -> Option<Filt
     })
 }
 
-/// What the filters cost as they are applied now, in nanoseconds per row of the buffer; of filters that [`plan`] takes.
+/// What the filters cost as currently applied, in nanoseconds per row of the buffer; of filters that [`plan`] takes.
 pub(crate) fn cost_of(profile: &FilterProfile, costs: &[FilterCost], filters: &[FilterChoice]) -> f64 {
     let (mut total, mut done, mut within, mut group) = (ROW, 0u64, Loop::Dense, Vec::new());
     for (place, &FilterChoice { filter, shape }) in filters.iter().enumerate() {

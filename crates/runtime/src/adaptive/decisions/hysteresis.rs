@@ -65,7 +65,7 @@ impl Hysteresis {
 
 /// Breaks after which an assumption is given up.
 const MOST_BREAKS: u32 = 5;
-/// Each break takes so many times the rows until the assumption is made again.
+/// Each break multiplies the rows needed before the assumption is made again by this.
 const PER_BREAK: u64 = 8;
 /// Time without the assumption after which its breaks are forgiven, one by one.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(30);

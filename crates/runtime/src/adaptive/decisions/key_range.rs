@@ -14,8 +14,8 @@
 //!
 //! The range has room for growth at both ends. A key outside of it is met by widening, not by counting: one in a buffer is
 //! enough to run half of it in generic code. It is widened by at least half of its length, so that keys that keep growing
-//! meet their bounds ever less often; and given up when that is not worth its memory any more, or when it breaks again and
-//! again: see [`Trust`](super::hysteresis::Trust).
+//! meet their bounds ever less often. It is given up when that is not worth its memory any more, or when it breaks
+//! again and again: see [`Trust`](super::hysteresis::Trust).
 
 use super::assumptions::Revision;
 use super::costs::{Caches, INDEX, PROBE, SEAL, SLOTS_PER_ENTRY, WALK};

@@ -1,4 +1,4 @@
-//! Whether rows are aggregated in a table before they are merged, or appended as they are.
+//! Whether rows are aggregated in a table before they are merged, or just appended.
 //!
 //! # Model
 //!
@@ -12,7 +12,7 @@
 //! where merged is [`MERGE`] + touch(*k* entries), by one worker at a time. Where workers may share a table, rows are appended
 //! only if that is better than sharing, too (`sharing`).
 //!
-//! A table pays unless nearly every row has a key of its own: then it is missed in, grown, and merged row by row anyway.
+//! A table pays unless nearly every row has a different key: then it is missed in, grown, and merged row by row anyway.
 //! Appended rows take memory each; where that could go beyond its share, rows are aggregated.
 
 use super::costs::{APPEND, Caches, INSERT, MERGE, PROBE, SEAL, SLOTS_PER_ENTRY};

@@ -11,9 +11,9 @@
 //! | global | touch(*K* entries) + an atomic update of each accumulator | *K* / *R* entries sealed and merged, for a key may be in it twice |
 //!
 //! `touch` is what it costs to reach an entry in memory of a size: that of the cache it fits into, in proportion where it
-//! fits only in part. So private tables are best while keys are few (all in the second-level cache, next to nothing to
-//! merge, no word that several workers write), and the shared one when there are so many that entries are merged about as
-//! often as they are updated.
+//! fits only in part. So private tables are best while keys are few: all in the second-level cache, next to nothing to
+//! merge, no word that several workers write. The shared one is best when keys are so many that entries are merged
+//! about as often as they are updated.
 //!
 //! Of the rows of a few heavy keys, a share *h* of all, each finds its entry near; in a shared table, a core has to fetch the
 //! line from another one for (*W* − 1) / *W* of them. The other keys are drawn alike from the other rows. So skew speaks for
@@ -21,7 +21,7 @@
 //!
 //! Partitioning is never chosen: it hashes every row twice and moves it through memory once more than the others do. That
 //! pays from about a million scattered keys on, where its tables fit the caches (`make bench-runtime` shows it); but by the
-//! time that a slice has shown so many keys, most of its private tables are there.
+//! time that a slice has shown that many keys, most of its private tables exist.
 
 use super::costs::{ATOMIC, CONTENDED, Caches, INSERT, MERGE, PROBE, SEAL, SLOTS_PER_ENTRY, TOUCH};
 use super::draws::{different, drawn_from};
@@ -87,7 +87,7 @@ impl SharingCase {
         }
     }
 
-    /// Nanoseconds per row with private tables of so many entries each.
+    /// Nanoseconds per row with private tables of `entries` entries each.
     fn local(&self, rows: f64, entries: f64, heavy: f64) -> f64 {
         let workers = self.workers as f64;
         let merged = self.touch(entries, 1.0, 0.0) + SEAL + MERGE;
@@ -101,7 +101,7 @@ impl SharingCase {
         self.global(rows, entries, heavy) + PROBE + INSERT * entries / rows
     }
 
-    /// Nanoseconds per row with a shared table of so many entries.
+    /// Nanoseconds per row with a shared table of `entries` entries.
     fn global(&self, rows: f64, entries: f64, heavy: f64) -> f64 {
         let workers = self.workers as f64;
         let contended = CONTENDED * heavy * (workers - 1.0) / workers;
@@ -109,8 +109,8 @@ impl SharingCase {
         update + (SEAL + MERGE) * entries / rows
     }
 
-    /// Nanoseconds to reach one of so many entries, when `tables` of their size share the last cache and a share of the
-    /// rows is of keys whose entries are near anyway.
+    /// Nanoseconds to reach one of `entries` entries, when `tables` of their size share the last cache and a share of
+    /// the rows is of keys whose entries are near anyway.
     fn touch(&self, entries: f64, tables: f64, heavy: f64) -> f64 {
         let bytes = entries * SLOTS_PER_ENTRY * self.stride as f64;
         heavy * TOUCH[0] + (1.0 - heavy) * self.caches.touch(bytes, tables)
@@ -127,7 +127,7 @@ mod tests {
         SharingCase { workers, stride: 40, accumulators: 2, caches: CACHES }
     }
 
-    /// What private tables show of so many keys.
+    /// What private tables show of `keys` keys.
     fn private(workers: usize, rows: f64, keys: f64) -> Seen {
         Seen { tables: Sharing::Local, rows, entries: workers as f64 * different(keys, rows / workers as f64) }
     }

@@ -4,14 +4,14 @@
 //!
 //! The filter's own columns are decoded either way. Of the others, decoding for survivors saves what the rest would have cost,
 //! and adds the filter, the picking of rows, and columns that have to be spread. What of that dominates depends on encodings,
-//! compression, the lengths of runs of survivors and the number of columns, so both ways are measured, in nanoseconds per row
-//! of chunks; the decision is only that the other way must be better by a margin, since the measured differ by chance.
+//! compression, the lengths of runs of survivors and the number of columns. So both ways are measured, in nanoseconds
+//! per row of chunks. The decision is only that the other way must be better by a margin, since measurements vary.
 
 /// What the other way may cost at most, relative to the one in use, to replace it.
 const MARGIN: f64 = 0.9;
 
-/// Whether to decode for survivors only from now on, when a row costs so many nanoseconds with all columns decoded, and with
-/// columns picked for survivors.
+/// Whether to decode for survivors only from now on, when a row costs `whole` nanoseconds with all columns decoded, and
+/// `picked` with columns picked for survivors.
 pub(crate) fn choose(skips: bool, whole: f64, picked: f64) -> bool {
     match skips {
         false => picked < MARGIN * whole,

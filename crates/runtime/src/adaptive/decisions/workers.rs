@@ -3,7 +3,7 @@
 //! they need together, and one that falls behind gets those that the others leave.
 //!
 //! Rows that wait are a loss at once; a worker too many costs a private table to be merged, some wake-ups, and cache. So
-//! workers are added as soon as tasks wait for longer than it takes to hand them over, as many as there are tasks; and one
+//! workers are added as soon as tasks wait for longer than it takes to hand them over, as many as there are tasks. One
 //! is sent to rest when the others would have had time for its work too, over some time. The time doubles when that
 //! turns out to be wrong. Between two looks, many tasks that wait call all workers at once ([`is_rush`]).
 
@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Most doublings of it.
 const MOST_DOUBLINGS: u32 = 7;
 
-/// Whether so many tasks wait for so few workers that the next look would be too late.
+/// Whether the backlog of tasks per active worker is so large that the next look would be too late.
 pub(crate) fn is_rush(active: usize, waiting: usize) -> bool {
     waiting > 2 * active
 }

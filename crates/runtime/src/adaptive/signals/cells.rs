@@ -6,12 +6,12 @@ use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use millstream_abi::hash_bytes;
 
-/// Strings of up to so many bytes are held in place.
+/// Strings of up to this many bytes are stored inline.
 const INLINE_BYTES: u32 = 12;
 
 /// The values of a column.
 pub(crate) enum Cells<'a> {
-    /// Of so many bytes each, at most 16.
+    /// Fixed width, in bytes; at most 16.
     Fixed(Buffer, usize),
     Booleans(&'a BooleanArray),
     Strings(&'a StringViewArray),

@@ -16,7 +16,7 @@ pub(crate) const FEW: usize = 8;
 /// Most values of a column that counts as dictionary-like: more are not told apart.
 pub(crate) const DICTIONARY: usize = 64;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnProfile {
     rows: u64,

@@ -10,7 +10,7 @@ use arrow_buffer::BooleanBuffer;
 /// Most filters that are counted jointly.
 const MAX_JOINT: usize = 8;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct FilterProfile {
     /// That the shares are about.

@@ -21,7 +21,7 @@ const RANGE_SAMPLES: usize = 16;
 /// The most frequent keys that count as heavy hitters together.
 const HEAVY: usize = 8;
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct KeyProfile {
     counting: Counts,
@@ -134,7 +134,7 @@ impl Counts {
         })
     }
 
-    /// How many keys there are: the heavy ones, and as many others as would show so many different ones if drawn alike.
+    /// How many keys there are: the heavy ones, and as many others as would show those seen if drawn alike.
     fn estimate(&self, heavies: usize, heavy: u32) -> f64 {
         let (rows, distinct) = (self.rows - heavy as usize, self.counts.len() - heavies);
         match distinct {

@@ -7,8 +7,8 @@
 //!
 //! Two cumulative sums (Page's CUSUM) over the logarithm of the cost per row, one for dearer and one for cheaper rows. What
 //! the first [`LEARNED`] readings cost is the reference. A sum grows by what a reading lies beyond the reference and
-//! [`SLACK`], and reports a change when it reaches [`ALARM`]: a cost that doubles is reported at the second reading, one that
-//! rises by half after four, one that wavers by a tenth never. After a report the reference is learned anew.
+//! [`SLACK`], and reports a change when it reaches [`ALARM`]. A cost that doubles is reported at the second reading,
+//! one that rises by half after four, one that wavers by a tenth never. After a report the reference is learned again.
 
 use super::WINDOW;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -20,7 +20,7 @@ const LEARNED: u32 = 4;
 const SLACK: f64 = 0.15;
 /// A sum of deviations that is a change.
 const ALARM: f64 = 1.0;
-/// What one reading can add to a sum: one that was slow because the machine was busy is no change.
+/// What one reading can add to a sum: one that was slow because the machine was busy is not a change.
 const MOST: f64 = 0.6;
 /// Rows that make a reading; fewer say little.
 const LEAST_ROWS: u64 = WINDOW;
@@ -92,7 +92,7 @@ impl Metered {
     }
 }
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeDetector {
     /// Mean logarithm of the cost per row.

@@ -6,7 +6,7 @@
 //! of halves; they keep two of them: see `keys`.
 //!
 //! Next to it: the cost of each buffer ([`VariantMeter`](meter::VariantMeter)) and the detector of changes in it ([`ChangeDetector`](meter::ChangeDetector)), which are
-//! always on, and hardware counters where the machine gives them ([`HardwareCounters`](counters::HardwareCounters)).
+//! always on, and hardware counters where the machine gives them ([`HardwareCounters`](hardware_counters::HardwareCounters)).
 //!
 //! Invariants:
 //! - A profile says what the samples were like. That the next row is alike is an assumption, and the business of guards.
@@ -14,8 +14,8 @@
 
 mod cells;
 pub(crate) mod columns;
-pub(crate) mod counters;
 mod filters;
+pub(crate) mod hardware_counters;
 pub(crate) mod keys;
 pub(crate) mod meter;
 mod times;

@@ -4,7 +4,7 @@
 
 use arrow_array::{Array, Int64Array};
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct TimeProfile {
     rows: u64,

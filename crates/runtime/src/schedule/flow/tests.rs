@@ -1,4 +1,4 @@
-//! Readers that wait, go on, and give up.
+//! Readers that wait, continue, and give up.
 
 use super::*;
 use std::thread;
@@ -105,7 +105,7 @@ fn a_state_that_grows_over_the_budget_is_an_error_once_the_workers_rest() {
     let rounds = std::cell::Cell::new(0);
     let at_rest = || rounds.replace(rounds.get() + 1) == 2;
     flow.acquire(StreamId::new(0), 0, &Resting(at_rest)).unwrap();
-    assert_eq!(rounds.get(), 3, "nobody goes on while workers may give memory back");
+    assert_eq!(rounds.get(), 3, "nobody continues while workers may give memory back");
     tables.set(1700);
     flow.acquire(StreamId::new(0), 0, &Resting(|| true)).unwrap();
     tables.set(1701);

@@ -73,7 +73,7 @@ fn nothing_to_leave_out_is_tried_rarely() {
 
 #[test]
 fn rows_are_left_if_any_pipeline_lets_them_through() {
-    use crate::input::{HeadCondition, PipelineCode};
+    use crate::executable_plan::{HeadCondition, PipelineCode};
     use arrow_array::Int64Array;
     use millstream_codegen::lower::lower_condition;
     use millstream_plan::expr::{Expr, ExprKind, Span};

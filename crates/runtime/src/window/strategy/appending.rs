@@ -8,13 +8,13 @@
 //!
 //! Without COUNT(*), the rows of tables that aggregate are taken to be those of the buffers. Of these, filters may
 //! have dropped some, and others are of slices that are still open. Summed up over some slices the latter hardly count; the
-//! former make it look as if keys came again more often than they do. So such tables are left as they are for too long
+//! former make it look as if keys came again more often than they do. So such tables are left unchanged for too long
 //! rather than too short a time.
 //!
 //! The kind of a table is that of when it was made: a slice may have tables of both, and all become partials. Not every table
 //! may append. Without keys there is nothing to search for; shared tables are written by many at once; arrays have no keys to
-//! compare. Objects (DISTINCT, lists, sketches) can be merged, but each row would have one of its own, so only `never` asks for
-//! that.
+//! compare. Objects (DISTINCT, lists, sketches) can be merged, but each row would have its own, so only `never` asks
+//! for that.
 
 use crate::adaptive::decisions::draws::drawn_from;
 use crate::adaptive::decisions::pre_aggregation::AppendingCase;
@@ -33,7 +33,7 @@ const REMEMBERED: f64 = 32.0;
 /// Least rows of sealed tables that are judged together.
 const LEAST_ROWS: f64 = 1024.0;
 
-/// See the file's description. The atomic is relaxed: a table may be of either kind.
+/// See the module. The atomic is relaxed: a table may be of either kind.
 #[derive(Debug)]
 pub(crate) struct Appending {
     pub(super) policy: Policy,
@@ -114,7 +114,8 @@ impl Appending {
         Some(Filled { slices: 0.0, tables: 1.0, rows: rows as f64, keys: partial.keys_of(&all) as f64 })
     }
 
-    /// All tables of so many slices have been sealed. Gives those since the last time, if they are enough to be judged.
+    /// All tables of `slices` slices have been sealed. Gives those since the last time, if they are enough to be
+    /// judged.
     pub(super) fn take_sealed(&self, slices: f64) -> Option<Filled> {
         let mut sealed = self.sealed.lock();
         sealed.slices += slices;

@@ -6,7 +6,7 @@ use millstream_state::{Partial, Table};
 use std::sync::Arc;
 
 impl Strategy {
-    /// A slice fires, with so many entries in the tables of all workers and in shared ones.
+    /// A slice fires, with `private` entries in the tables of all workers and `shared` ones in shared tables.
     fn note_entries(&self, private: usize, shared: usize) -> Option<Decision> {
         let own = if private > 0 { self.situation.workers } else { 0 };
         self.note_fired(Fired { slices: 1.0, own, private, appended: 0, shared }, 64 << 30)
@@ -38,7 +38,7 @@ fn slices_are_judged_when_they_fire() {
     assert_eq!(strategy.sharing(false), Sharing::Local, "heavy keys stay private");
 }
 
-/// A table of so many rows, `each` of every key, that appends or does not.
+/// A table of `rows` rows, `each` of every key, that appends or does not.
 fn sealed(layout: &Arc<EntryLayout>, rows: i64, each: i64, appends: bool) -> Partial {
     let mut table = Table::new(Arc::clone(layout));
     table.set_appending(appends);

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// See the file's description.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Frozen {
     /// Of its rows.

@@ -216,7 +216,7 @@ fn first_present(left: Expr, right: Expr) -> Result<Expr, Diagnostic> {
     operators::case(vec![(present, left)], right, Span::default())
 }
 
-/// The columns of a join in parentheses that has an alias of its own.
+/// The columns of a parenthesized join that has an alias.
 fn with_alias(tree: Tree, alias: &ast::TableAlias) -> Result<Tree, Diagnostic> {
     let columns = tree.columns();
     let scope = Scope::of(columns.clone());

@@ -30,7 +30,7 @@ pub(in super::super) enum AsOf {
 ///
 /// # Errors
 /// NEEDS_UPDATES when no strategy can give rows that are final; UNSUPPORTED for `FOR SYSTEM_TIME AS OF` a processing time of
-/// an endless table; INVALID_WINDOW for versions of what is no versioned table.
+/// an endless table; INVALID_WINDOW for versions of a table that is not versioned.
 pub(super) fn join(
     left: Relation,
     right: Relation,
@@ -210,7 +210,7 @@ fn full_lookup(left: Relation, right: Relation, pairing: Pairing) -> Relation {
 
 fn needs_updates(kind: JoinKind, left: &Relation, right: &Relation, pairing: &Pairing, place: Span) -> Diagnostic {
     let (what, would) = match kind {
-        JoinKind::Semi => ("IN and EXISTS over", "keep all rows for ever"),
+        JoinKind::Semi => ("IN and EXISTS over", "keep all rows forever"),
         JoinKind::Anti => ("NOT IN and NOT EXISTS over", "take back rows when a partner comes"),
         JoinKind::Left => ("a LEFT JOIN of", "take back rows without a partner when one comes"),
         JoinKind::Right => ("a RIGHT JOIN of", "take back rows without a partner when one comes"),

@@ -2,7 +2,7 @@
 //!
 //! Each row of a table with PRIMARY KEY and WATERMARK is a version of its key. The right side is such a table, or a view that
 //! selects columns of it: a filter would leave out versions, and the ones before them would count for longer than they are there.
-//! So a condition on the right side is no filter of it either, but tested of the version that was found.
+//! So a condition on the right side is not a filter of it either: it is tested on the version that was found.
 
 use super::super::place::{error, type_name};
 use super::super::relation::Relation;
@@ -93,7 +93,7 @@ impl Versions<'_> {
     fn of_table(table: &Table, place: Span) -> Result<Versions<'_>, Diagnostic> {
         let refused = |lacks: &str, what: &str, add: &str| {
             let message = format!(
-                "`{}` is no versioned table: it has no {lacks}, which says {what} (FOR SYSTEM_TIME AS OF an event time)",
+                "`{}` is not a versioned table: it has no {lacks}, which says {what} (FOR SYSTEM_TIME AS OF an event time)",
                 table.name
             );
             let advice = format!("add {add} to it, or join AS OF a processing time to look rows up in a bounded table");

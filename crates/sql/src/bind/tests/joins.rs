@@ -170,7 +170,7 @@ fn bounded_tables_are_looked_up() {
             "Scan side",
         ]
     );
-    // A bounded left input is looked up all the same; the columns keep their order.
+    // A bounded left input is looked up, too; the columns keep their order.
     let swapped = "SELECT * FROM side AS s JOIN l ON l.id = s.k AND s.name < l.v";
     assert_eq!(
         lines(&session, swapped)[1..3],

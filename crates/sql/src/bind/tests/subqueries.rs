@@ -16,7 +16,7 @@ fn window_semi_and_anti_joins() {
             "semi window on [id = id] and (v < w)\n",
         ),
         (format!("NOT EXISTS (SELECT 1 FROM {R} b WHERE a.id = b.id AND {SAME})"), "anti window on [id = id]\n"),
-        // NULLs: what may be NULL is no key of NOT IN.
+        // NULLs: what may be NULL is not a key of NOT IN.
         (
             format!("a.k NOT IN (SELECT b.k FROM {R} b WHERE {SAME})"),
             "anti window on [window_start = window_start] and NOT (CAST(k AS BIGINT) = k) IS FALSE",

@@ -100,12 +100,12 @@ fn what_has_no_versions_is_refused_with_the_reason() {
         &[
             (
                 &of("keyless", "o.k = x.k"),
-                "MS2009 1:41+52 `keyless` is no versioned table: it has no PRIMARY KEY",
+                "MS2009 1:41+52 `keyless` is not a versioned table: it has no PRIMARY KEY",
                 "NOT ENFORCED",
             ),
             (
                 &of("timeless", "o.k = x.k"),
-                "MS2009 1:41+53 `timeless` is no versioned table: it has no WATERMARK",
+                "MS2009 1:41+53 `timeless` is not a versioned table: it has no WATERMARK",
                 "WATERMARK FOR",
             ),
             (

@@ -52,7 +52,7 @@ impl Variant {
         self.special.as_ref().map(|special| special.choices().clone()).unwrap_or_default()
     }
 
-    /// Runs its kernel over so many rows and counts what that costs.
+    /// Runs its kernel over `rows` rows and counts what that costs.
     pub(crate) fn run<T>(&self, rows: usize, run: impl FnOnce(&dyn Kernel) -> T) -> T {
         let started = Instant::now();
         let result = run(&*self.kernel);

@@ -1,4 +1,4 @@
-//! Late rows: a branch of their own into the table that `'late.table'` names.
+//! Late rows: a separate branch into the table that `'late.table'` names.
 //!
 //! The branch repeats the operators up to the windows, keeps the rows that are late under the watermark before them, which
 //! is what the windows drop, and shows them as the source's table does. Rows of sessions cannot be told to be late

@@ -2,8 +2,8 @@
 //!
 //! They say at once why rows have become dearer, but containers and virtual machines rarely allow them. So nothing depends
 //! on them: without them there are just none, and the cost per row must suffice. Each read is a system call; so they are
-//! read once in [`TASKS_PER_READ`] tasks. What is missing is a count of contended cache lines, for
-//! which every processor has events of its own.
+//! read once in [`TASKS_PER_READ`] tasks. What is missing is a count of contended cache lines, for which every
+//! processor has its own events.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -61,7 +61,7 @@ impl HardwareCounters {
         HardwareCounters { pair: machine::Pair::open(), last: [0; 2], rows: 0, tasks: 0 }
     }
 
-    /// A task is done that has taken so many rows through a pipeline.
+    /// A task is done that has taken `rows` rows through a pipeline.
     pub(crate) fn note(&mut self, rows: usize, totals: &HardwareTotals) {
         let Some(pair) = &mut self.pair else { return };
         self.rows += rows as u64;

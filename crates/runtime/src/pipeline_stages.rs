@@ -10,9 +10,9 @@
 
 use crate::buffer::{Buffer, Piece};
 use crate::columns::{selected, sliced};
+use crate::executable_plan::PipelineCode;
 use crate::host::Host;
 use crate::ids::StreamNumber;
-use crate::input::PipelineCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::{ArrayRef, UInt32Array};
@@ -24,8 +24,8 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bits of a position that number the rows made of one row. The other 40 are the number of that row: so many rows of a split are
-/// 35 years of a thousand a second.
+/// Bits of a position that number the rows made of one row. The other 40 are the number of that row: enough for 35
+/// years of a thousand rows a second in a split.
 const PLACE_BITS: u32 = 24;
 
 /// Where rows come from, in their places ([`Ordinal`]): the same after a restart, whatever files are new.

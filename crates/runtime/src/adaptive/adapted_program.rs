@@ -8,23 +8,23 @@
 //!
 //! A variant that only arranges or assumes differently is compared with the one before over the same data before it takes its
 //! place ([`VariantSlot::try_out`]): a cost model that is wrong costs half of the buffers of a trial. A variant whose
-//! assumptions break in more than a few buffers is replaced by the generic one at once; and when the cost of a row has changed
-//! and nothing else follows from it, the generic one is tried, in case it suits the new data better.
+//! assumptions break in more than a few buffers is replaced by the generic one at once. The generic one is also tried
+//! when the cost of a row has changed and nothing else follows from it: it may suit the new data better.
 //!
-//! [`VariantSlot::try_out`]: super::variant::VariantSlot::try_out
+//! [`VariantSlot::try_out`]: super::variant_switch::VariantSlot::try_out
 
-use super::choice::Decision;
 use super::choosing::{Choosing, Chosen, Known, Surroundings};
 use super::decisions::hysteresis::{COMPILED, Hysteresis};
 use super::events::EventId;
 use super::facts::Facts;
+use super::policy::Decision;
 use super::signals::meter::{Change, ChangeDetector, Metered};
 use super::signals::{KeyProfile, Profile};
 use super::slice_facts::SliceFacts;
-use super::variant::{Sample, Variant};
+use super::variant_switch::{Sample, Variant};
 use super::watch::SampleWatch;
 use crate::config::Adaptivity;
-use crate::input::{Adaptable, PipelineCode};
+use crate::executable_plan::{Adaptable, PipelineCode};
 use crate::stats::ProgramStats;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
@@ -57,7 +57,7 @@ const MOST_BROKEN: f64 = 0.02;
 /// Makes kernels of programs.
 pub(crate) type MakeKernel<'a> = dyn FnMut(&Program) -> Option<Arc<dyn Kernel>> + 'a;
 
-/// See the file's description.
+/// See the module.
 pub(crate) struct AdaptedProgram {
     code: PipelineCode,
     /// The aggregation whose tables it updates, if any.
@@ -282,7 +282,7 @@ impl AdaptedProgram {
         self.last = variant.meter.read();
         self.deoptimisations = variant.specialised().map_or(0, Specialised::deoptimisations);
         self.code.slot.swap(variant);
-        // The cost of the other code is learned anew.
+        // The cost of the other code is learned again.
         self.detector = ChangeDetector::default();
     }
 

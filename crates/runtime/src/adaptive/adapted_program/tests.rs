@@ -2,7 +2,7 @@ use super::*;
 use crate::adaptive::EventLog;
 use crate::buffer::{Buffer, Rows, Stamp};
 use crate::config::When;
-use crate::staged::Staged;
+use crate::pipeline_stages::Staged;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use millstream_abi::{ExecContext, Phys, RuntimeFn, Status};
 use millstream_codegen::execute::{Flow, emit};

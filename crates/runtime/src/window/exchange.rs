@@ -3,9 +3,9 @@
 use super::lanes::{KeyLanes, KeyPiece, Scattered};
 use super::task_tables::TaskTables;
 use super::{WindowJob, WindowStation};
-use crate::input::PartitionedCode;
+use crate::executable_plan::PartitionedCode;
 use crate::pipeline::{Arrived, WorkerContext};
-use crate::staged::{Staged, Tools, emit_stage};
+use crate::pipeline_stages::{Staged, Tools, emit_stage};
 use crate::station::{Consequences, Job};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;

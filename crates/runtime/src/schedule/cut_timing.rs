@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) struct Cuts {
     /// Buffers of sources from one cut to the next; 0 if there are none but those of checkpoints.
     every: u64,
-    /// Buffers of sources so far. Relaxed: who counts which is all the same.
+    /// Buffers of sources so far. Relaxed: it does not matter who counts which.
     buffers: AtomicU64,
     /// Aggregations, operators and sinks that the last cut waits for, and one while it is being made. Only who has seen 0
     /// here makes the next (acquire), after all have been reached (release).
@@ -20,7 +20,7 @@ pub(crate) struct Cuts {
 }
 
 impl Cuts {
-    /// A cut after every so many buffers of sources.
+    /// A cut after each `every` buffers of sources.
     pub(crate) fn new(every: u64) -> Cuts {
         let (buffers, awaited, checkpoint_waits) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         Cuts { every, buffers, awaited, checkpoint_waits, last: Mutex::new(Generation::default()) }
@@ -60,7 +60,7 @@ impl Cuts {
         Some((*last, BeginningCut { cuts: self, _last: last }))
     }
 
-    /// So many stations that a cut has waited for have been reached.
+    /// `stations` stations that a cut has waited for have been reached.
     pub(crate) fn reached(&self, stations: usize) {
         self.awaited.fetch_sub(stations, Ordering::Release);
     }

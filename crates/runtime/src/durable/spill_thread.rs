@@ -8,7 +8,7 @@ use millstream_types::Diagnostic;
 use std::thread;
 use std::time::Duration;
 
-/// How soon the thread looks again whether a cut has come by.
+/// How soon the thread looks again whether a cut has passed.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long it does nothing when there was nothing to be gained.
 const PAUSE: Duration = Duration::from_millis(20);

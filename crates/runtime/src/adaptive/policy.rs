@@ -1,4 +1,4 @@
-//! The one form of a choice that is made anew while a query runs: who makes it, and what is told of it.
+//! The one form of a choice that is made again while a query runs: who makes it, and what is reported about it.
 
 use crate::config::Adaptivity;
 use millstream_codegen::specialise::random::{STEP, scrambled};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Who makes a choice.
 #[derive(Debug)]
 pub(crate) enum Policy {
-    /// Nobody: it stays as it is.
+    /// Nobody: it never changes.
     Fixed,
     /// A function of `decisions`, by what is seen.
     Chosen,

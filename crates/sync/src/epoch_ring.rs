@@ -26,11 +26,12 @@
 //! - `EpochRing::head`: number of the oldest epoch that is not released. Written (release) by the owner, after it has set
 //!   the slot back, before it hands `HEAD` to the next slot; so there is one owner at a time. Read (acquire) by the writer,
 //!   who takes a slot again only when it has seen `head` pass it.
-//! - After a release the owner sets `HEAD` in the next slot, and goes on with that if it is complete now. If its last buffer
-//!   is finished or it is closed at the same time, one of the two changes comes second and sees the other.
-//! - When the ring is full, the writer does not wait: the open epoch goes on, and its end is *held* until a slot is free.
-//!   That only delays watermarks. The end cannot be forgotten: the change that leaves a `HELD` epoch `HEAD` and without
-//!   unfinished buffers, of which there is one at least, asks its caller to have [`EpochWriter::catch_up`] called.
+//! - After a release the owner sets `HEAD` in the next slot, and releases that too if it is complete now. If its last
+//!   buffer is finished or it is closed at the same time, one of the two changes comes second and sees the other.
+//! - When the ring is full, the writer does not wait: the open epoch continues, and its end is *held* until a slot is
+//!   free. That only delays watermarks. The end cannot be forgotten: the change that leaves a `HELD` epoch `HEAD` and
+//!   without unfinished buffers, of which there is one at least, asks its caller to have [`EpochWriter::catch_up`]
+//!   called.
 
 use crate::primitives::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -74,7 +75,7 @@ pub struct Outcome {
     pub catch_up: bool,
 }
 
-/// An epoch; on a cache line of its own, because buffers of several epochs are finished at the same time.
+/// An epoch; on its own cache line, because buffers of several epochs are finished at the same time.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Slot {
@@ -84,7 +85,7 @@ struct Slot {
     cut: AtomicI64,
 }
 
-/// The epochs of one stream for one pipeline; see the file's description.
+/// The epochs of one stream for one pipeline; see the module.
 #[derive(Debug)]
 pub struct EpochRing {
     slots: Box<[Slot]>,
@@ -126,7 +127,7 @@ impl EpochRing {
         self.settle(epoch, before - 1)
     }
 
-    /// Goes on from a change that has left an epoch in this state.
+    /// What follows from a change that has left an epoch in this state.
     fn settle(&self, epoch: u64, state: u64) -> Outcome {
         match is_complete(state) {
             true => self.release(epoch, state),
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(writer.close(2), Outcome::default(), "no slot for another epoch");
         let c = writer.begin();
         assert_eq!(writer.close(3), Outcome::default());
-        assert_eq!((b, c), (1, 1), "the open epoch goes on");
+        assert_eq!((b, c), (1, 1), "the open epoch continues");
         assert_eq!(ring.finish(c), Outcome::default());
         assert_eq!(ring.finish(b), Outcome::default());
         assert_eq!(ring.finish(a), Outcome { release: at(1), catch_up: true });

@@ -168,7 +168,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Looks into the dense region: goes to `found` when it has the key, to `insert` when it covers the key but does not
-    /// have it, and on behind when it does not cover the key.
+    /// have it, and falls through when it does not cover the key.
     fn look_up_dense(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Miss<'c>)> {
         let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
         let (look, missing, other) =
