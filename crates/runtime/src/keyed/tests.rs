@@ -113,23 +113,11 @@ fn kinds() -> Vec<KeyedKind> {
 
 /// An operator of a kind, and its programs.
 fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
-    let inputs = match kind {
-        KeyedKind::WindowJoin { .. }
-        | KeyedKind::IntervalJoin { .. }
-        | KeyedKind::RegularJoin { .. }
-        | KeyedKind::VersionedJoin { .. } => 2,
-        _ => 1,
-    };
+    let inputs = if kind.keyed().pairs().is_some() { 2 } else { 1 };
     let input = KeyedInput { schema: schema(), keys: vec![2], time: Some(0), reach_ms: None };
     let keys = vec![Field::new("name", DataType::STRING, true)];
     let code = |lowered: Lowered| PipelineCode::interpreted(Arc::new(lowered));
-    let slots = match &kind {
-        KeyedKind::Over(over) => Some(&over.aggregates),
-        KeyedKind::Sessions(Sessions { aggregates, .. }) | KeyedKind::CountWindows(CountWindows { aggregates, .. }) => {
-            aggregates.as_ref()
-        }
-        _ => None,
-    };
+    let slots = kind.keyed().aggregates();
     let programs = OperatorCode {
         keys: (0..inputs).map(|_| code(lower_keys("keys", &schema(), &[2], &keys).unwrap())).collect(),
         residual: None,

@@ -86,17 +86,7 @@ fn key_fields(lookup: &LookupTable) -> Vec<Field> {
 fn operator_code(operator: &KeyedOperator) -> OperatorCode {
     let keys = operator.inputs.iter().map(|i| code(lower_keys("keys", &i.schema, &i.keys, &operator.keys).unwrap()));
     let both = || Schema::new(operator.inputs.iter().flat_map(|i| i.schema.fields.clone()).collect());
-    let (residual, slots) = match &operator.kind {
-        KeyedKind::WindowJoin(join) => (join.residual.as_ref(), None),
-        KeyedKind::IntervalJoin(join) => (join.residual.as_ref(), None),
-        KeyedKind::RegularJoin(join) => (join.residual.as_ref(), None),
-        KeyedKind::VersionedJoin(join) => (join.residual.as_ref(), None),
-        KeyedKind::Over(over) => (None, Some(&over.aggregates)),
-        KeyedKind::Sessions(Sessions { aggregates, .. }) | KeyedKind::CountWindows(CountWindows { aggregates, .. }) => {
-            (None, aggregates.as_ref())
-        }
-        _ => (None, None),
-    };
+    let (residual, slots) = (operator.kind.keyed().residual(), operator.kind.keyed().aggregates());
     OperatorCode {
         keys: keys.collect(),
         residual: residual.map(|r| code(lower_condition("residual", &both(), r).unwrap())),

@@ -15,6 +15,7 @@ mod components;
 mod modules;
 mod names;
 mod operators;
+mod pages;
 mod tests;
 mod types;
 
