@@ -31,6 +31,7 @@ use millstream_sync::epoch_ring::Release;
 use millstream_types::{Diagnostic, code};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -173,9 +174,18 @@ impl Query {
         (arrived, self.station(channel.station))
     }
 
-    /// Acts on consequences, and on what follows from them in turn, which is as deep as the plan at most.
-    /// [`Consequences::then`] is the caller's.
+    /// Acts on consequences, and on what follows from them in turn, until nothing does. [`Consequences::then`] is the caller's.
+    /// By a queue: at the end of an empty input a thousand windows over windows end within one call.
     pub(crate) fn act(&self, consequences: Consequences) {
+        let mut pending = VecDeque::new();
+        self.act_once(consequences, &mut pending);
+        while let Some(consequences) = pending.pop_front() {
+            self.act_once(consequences, &mut pending);
+        }
+    }
+
+    /// Acts on consequences; what follows from them is added to `next`.
+    fn act_once(&self, consequences: Consequences, next: &mut VecDeque<Consequences>) {
         let Consequences { tasks, parked, deliveries, releases, finished, due, awaited, .. } = consequences;
         let Consequences { cuts, phases, sinks_done, held, error, .. } = consequences;
         if let Some(error) = error {
@@ -198,21 +208,21 @@ impl Query {
             for rows in unit.rows.iter_mut().filter(|rows| rows.permit.is_none()) {
                 rows.permit = Some(Arc::new(self.host.flow.hold(bytes_of(&rows.columns))));
             }
-            self.act(self.stream(stream).deliver(number, unit));
+            next.push_back(self.stream(stream).deliver(number, unit));
         }
         if has_deliveries && self.parking.has_next() {
             self.resume_parked(Instant::now());
         }
         for place in finished {
             if let Some(release) = self.stream(place.stream).finish(place.channel, place.epoch) {
-                self.release(place.stream, place.channel, release);
+                self.release(place.stream, place.channel, release, next);
             }
         }
         for (stream, channel, release) in releases {
-            self.release(stream, channel, release);
+            self.release(stream, channel, release, next);
         }
         for phase in phases {
-            self.open_phases(self.phases.finish(phase));
+            self.open_phases(self.phases.finish(phase), next);
         }
         if cuts > 0 {
             self.cuts.reached(cuts);
@@ -222,7 +232,7 @@ impl Query {
     }
 
     /// A channel of a stream has released a watermark or ended.
-    fn release(&self, stream: StreamId, channel: usize, release: Release) {
+    fn release(&self, stream: StreamId, channel: usize, release: Release, next: &mut VecDeque<Consequences>) {
         let (stats, from) = (&self.host.stats, self.stream(stream));
         let reached = from.channels[channel];
         match from.feed {
@@ -234,16 +244,16 @@ impl Query {
                 }
                 if release.ended {
                     let opened = self.phases.finish(self.graph.plan.sources[id.source].phase);
-                    self.open_phases(opened);
+                    self.open_phases(opened, next);
                 }
             }
             Feed::Station(_) => stats.release(reached.pipeline, 0, release.watermark),
         }
-        self.act(self.station(reached.station).release(reached.port, release));
+        next.push_back(self.station(reached.station).release(reached.port, release));
     }
 
     /// Lets the sources of some phases begin; constant rows are there at once.
-    fn open_phases(&self, phases: Range<usize>) {
+    fn open_phases(&self, phases: Range<usize>, next: &mut VecDeque<Consequences>) {
         for (number, source) in self.graph.sources.iter().enumerate() {
             if !phases.contains(&self.graph.plan.sources[number].phase) {
                 continue;
@@ -253,7 +263,7 @@ impl Query {
             if let (Some(Some(unit)), Some(stream)) = (consequences.note(unit), source.first_stream()) {
                 consequences.deliver(stream, 0, unit);
             }
-            self.act(consequences);
+            next.push_back(consequences);
         }
     }
 
@@ -298,7 +308,9 @@ impl Query {
 
     /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
     pub(crate) fn start(&self) {
-        self.open_phases(self.phases.begin());
+        let mut opened = VecDeque::new();
+        self.open_phases(self.phases.begin(), &mut opened);
+        opened.into_iter().for_each(|consequences| self.act(consequences));
         self.graph.stations.iter().for_each(|station| self.act(station.settle()));
     }
 
