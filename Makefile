@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo test wheel test-wheel test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -15,7 +15,8 @@ test: setup
 	scripts/kafka.sh jars
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
+	scripts/python.sh
+	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
 	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
 	$(MAKE) test-s3
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
@@ -45,6 +46,14 @@ lint:
 
 unit:
 	$(CARGO) test --workspace
+
+# The wheel of the Python package, in target/wheel/dist: some twenty minutes and, once, a Debian 11 by debootstrap (root).
+wheel:
+	scripts/wheel.sh
+
+# The wheel as its users have it: what it needs of a system, an older Debian without a compiler, every Python that is here.
+test-wheel:
+	scripts/test_wheel.sh
 
 # The PostgreSQL sink against a real server, which the tests start and stop themselves; half a minute once built.
 test-postgres:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Millstream needs to build: development files of LLVM 19 and OpenSSL, a C linker and compiler, and Rust;
-# with --kafka also what the tests of the connector kafka need: Java and Maven; with --s3 what scripts/s3.sh needs; with
-# --rocksdb what the benchmark that has RocksDB beside it needs: libclang. Debian and Ubuntu are served through
+# with --kafka also what the tests of the connector kafka need: Java and Maven; with --s3 and --python what scripts/s3.sh and
+# scripts/python.sh need; with --rocksdb what the benchmark that has RocksDB beside it needs: libclang. Debian and Ubuntu are served through
 # apt-get; on other systems it says what to install. Safe to run again: it does nothing when everything is there.
 set -euo pipefail
 
@@ -34,7 +34,7 @@ fi
 if [ "${1:-}" = --rocksdb ]; then
     ls /usr/lib/llvm-19/lib/libclang.so >/dev/null 2>&1 || missing+=(libclang-19-dev)
 fi
-if [ "${1:-}" = --s3 ]; then
+if [ "${1:-}" = --s3 ] || [ "${1:-}" = --python ]; then
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 fi
 { [ -d /usr/include/polly ] || ls /usr/lib/llvm-19/lib/libPolly* >/dev/null 2>&1; } || missing+=(libpolly-19-dev)

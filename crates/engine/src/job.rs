@@ -36,7 +36,18 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Job {
     monitor: Arc<RunMonitor>,
     results: Arc<Channel>,
-    thread: Option<JoinHandle<Result<Outcome, Diagnostic>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What [`Job::next_batch_within`] gives.
+#[derive(Debug)]
+pub enum Next {
+    /// A batch.
+    Batch(RecordBatch),
+    /// There are no more: [`Job::wait`] says why.
+    End,
+    /// There is none yet.
+    Waiting,
 }
 
 /// The result on its way.
@@ -52,8 +63,36 @@ struct WaitingBatches {
     batches: VecDeque<RecordBatch>,
     /// No more come.
     has_ended: bool,
+    /// How it has ended, until somebody takes that.
+    end: Option<Result<Outcome, Diagnostic>>,
     /// Nobody takes any.
     is_discarded: bool,
+}
+
+/// Ends a job, or waits for its end, whoever has it. It does not keep it running.
+#[derive(Debug, Clone)]
+pub struct JobHandle {
+    monitor: Arc<RunMonitor>,
+    results: Arc<Channel>,
+}
+
+impl JobHandle {
+    /// See [`Job::cancel`].
+    pub fn cancel(&self) {
+        self.monitor.cancel().abort();
+    }
+
+    /// See [`Job::has_ended`].
+    pub fn has_ended(&self) -> bool {
+        self.results.lock().has_ended
+    }
+
+    /// See [`Job::wait_within`].
+    pub fn wait_within(&self, patience: Duration) -> bool {
+        let until = |waiting: &mut WaitingBatches| !waiting.has_ended;
+        let waiting = self.results.changed.wait_timeout_while(self.results.lock(), patience, until);
+        waiting.unwrap_or_else(PoisonError::into_inner).0.has_ended
+    }
 }
 
 impl Job {
@@ -62,8 +101,9 @@ impl Job {
         let (monitor, results) = (run.monitor(), Arc::<Channel>::default());
         let (watched, mut target) = (Arc::clone(&monitor), ChannelTarget(Arc::clone(&results), Arc::clone(&monitor)));
         let body = move || {
-            let _ends = Ends(Arc::clone(&target.0));
-            run.run(&mut target, &watched)
+            let ends = Ends(Arc::clone(&target.0));
+            let end = run.run(&mut target, &watched);
+            ends.0.lock().end = Some(end);
         };
         let thread = thread::Builder::new().name("job".into()).spawn(body);
         let thread =
@@ -98,7 +138,22 @@ impl Job {
 
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.results.lock().has_ended
+    }
+
+    /// Waits for its end, for `patience` at most; whether it has ended. A SELECT ends only when its batches are taken.
+    pub fn wait_within(&self, patience: Duration) -> bool {
+        self.handle().wait_within(patience)
+    }
+
+    /// For whoever may end it without having it.
+    pub fn handle(&self) -> JobHandle {
+        JobHandle { monitor: Arc::clone(&self.monitor), results: Arc::clone(&self.results) }
+    }
+
+    /// Why it has failed, or ended before its input had; `None` while it runs, and when nothing was wrong.
+    pub fn failure(&self) -> Option<Diagnostic> {
+        self.results.lock().end.as_ref()?.as_ref().err().cloned()
     }
 
     /// The columns of the result of a SELECT, once they are known; waits for that. `None` when it ends without.
@@ -115,6 +170,23 @@ impl Job {
         batch
     }
 
+    /// The same, but waits for `patience` at most.
+    pub fn next_batch_within(&self, patience: Duration) -> Next {
+        let until = |waiting: &mut WaitingBatches| waiting.batches.is_empty() && !waiting.has_ended;
+        let (mut waiting, _) = self
+            .results
+            .changed
+            .wait_timeout_while(self.results.lock(), patience, until)
+            .unwrap_or_else(PoisonError::into_inner);
+        let next = match waiting.batches.pop_front() {
+            Some(batch) => Next::Batch(batch),
+            None if waiting.has_ended => Next::End,
+            None => Next::Waiting,
+        };
+        self.results.changed.notify_all();
+        next
+    }
+
     /// Waits for its end. Batches that were not taken are dropped.
     pub fn wait(mut self) -> Result<Outcome, Diagnostic> {
         self.join().unwrap_or_else(|| Err(Diagnostic::bug("a job was waited for twice")))
@@ -127,7 +199,9 @@ impl Job {
         waiting.batches.clear();
         drop(waiting);
         self.results.changed.notify_all();
-        Some(thread.join().unwrap_or_else(|_| Err(Diagnostic::new(code::WORKER_FAILED, "a job panicked"))))
+        // That it panicked is its end.
+        let _ = thread.join();
+        self.results.lock().end.take()
     }
 }
 
@@ -172,7 +246,11 @@ struct Ends(Arc<Channel>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.0.lock().has_ended = true;
+        let panicked = || Err(Diagnostic::new(code::WORKER_FAILED, "a job panicked"));
+        let mut waiting = self.0.lock();
+        waiting.end.get_or_insert_with(panicked);
+        waiting.has_ended = true;
+        drop(waiting);
         self.0.changed.notify_all();
     }
 }

@@ -19,21 +19,25 @@
 mod analysis;
 mod compiler;
 mod constant;
+mod environment;
 mod explain;
 mod job;
+mod local;
 mod memory;
 mod monitor;
 mod packed;
 mod placement;
 mod planned;
 mod recovery;
+mod relation;
 mod results;
 mod session;
 mod settings;
 mod skipping;
 
 pub use compiler::user_code_directory;
-pub use job::Job;
+pub use job::{Job, JobHandle, Next};
+pub use local::{EventTime, LocalTable, columns_text};
 pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
@@ -51,6 +55,7 @@ pub use millstream_types::{
 };
 pub use monitor::{Outcome, RunMonitor};
 pub use planned::PreparedRun;
+pub use relation::Relation;
 pub use results::{Collected, Discarded, ResultTarget};
 pub use session::{Session, SessionConfig};
 pub use settings::settings_markdown;

@@ -1,22 +1,21 @@
-//! Tables of the program that uses a session: sources of its own, and Arrow batches in memory.
+//! Tables of the program that uses a session: sources of its own, and Arrow batches.
 //!
-//! The columns of batches are read in place: a chunk is the number of a batch, "decoding" it picks the columns that the
-//! query uses.
+//! Each has a number, unique in the process, that stands in the options of its catalog entry: tables of one name in the
+//! catalogs of several queries are not mistaken for each other.
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use millstream_connectors::{
-    Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader,
-};
-use millstream_types::{Diagnostic, Options, RecordLayout, Schema, code};
+use millstream_connectors::{self as connectors, Frame, FrameReader, Source, SourceRequest};
+use millstream_types::{Diagnostic, Options, RecordLayout, code};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Value of the `connector` option of such tables. SQL cannot name it: there would be nothing behind it.
 pub(crate) const CONNECTOR: &str = "memory";
 /// Option of such tables: whether they are endless.
 pub(crate) const ENDLESS: &str = "endless";
+/// Option of such tables: the number.
+pub(crate) const NUMBER: &str = "number";
 
 /// Where the rows of a program's own table come from ([`crate::Session::register_source`]).
 pub trait TableProvider: fmt::Debug + Send + Sync {
@@ -27,20 +26,55 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
     fn is_bounded(&self) -> bool;
 
     /// The layout of its rows, all physical columns of the table, if they are packed records whose columns can be read in
-    /// place. Then requests may be of [`RequestOrigin::Record`].
+    /// place. Then requests may be of [`millstream_connectors::RequestOrigin::Record`].
     fn record_layout(&self) -> Option<&RecordLayout> {
         None
     }
 }
 
-/// The program's own tables by name.
-pub(crate) type MemoryTables = BTreeMap<String, Arc<dyn TableProvider>>;
+/// The program's own tables by number.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MemoryTables(BTreeMap<u64, Arc<dyn TableProvider>>);
+
+impl MemoryTables {
+    /// Adds a table; its number.
+    pub(crate) fn add(&mut self, table: Arc<dyn TableProvider>) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.0.insert(number, table);
+        number
+    }
+
+    /// Adds the tables of another query.
+    pub(crate) fn extend(&mut self, others: &MemoryTables) {
+        self.0.extend(others.0.iter().map(|(number, table)| (*number, Arc::clone(table))));
+    }
+
+    /// Forgets the table with these options.
+    pub(crate) fn remove(&mut self, options: &Options) {
+        if let Some(number) = number(options) {
+            self.0.remove(&number);
+        }
+    }
+
+    /// The table with these options, if it is the program's own.
+    pub(crate) fn of(&self, options: &Options) -> Option<&Arc<dyn TableProvider>> {
+        self.0.get(&number(options)?)
+    }
+}
+
+fn number(options: &Options) -> Option<u64> {
+    if options.get("connector") != Some(CONNECTOR) {
+        return None;
+    }
+    options.get(NUMBER)?.parse().ok()
+}
 
 /// Whether a table with these options ends by itself.
 pub(crate) fn is_bounded(options: &Options) -> bool {
     match options.get("connector") {
         Some(CONNECTOR) => options.get(ENDLESS) != Some("true"),
-        _ => millstream_connectors::is_bounded(options),
+        _ => connectors::is_bounded(options),
     }
 }
 
@@ -48,41 +82,13 @@ pub(crate) fn is_bounded(options: &Options) -> bool {
 pub(crate) fn check(table: &str, options: &Options) -> Result<(), Diagnostic> {
     match options.get("connector") {
         Some(CONNECTOR) => Ok(()),
-        _ => millstream_connectors::check_table_options(table, options),
+        _ => connectors::check_table_options(table, options),
     }
 }
 
-/// The batches of a table.
-#[derive(Debug, Clone)]
-pub(crate) struct MemoryTable {
-    batches: Arc<[RecordBatch]>,
-}
-
-impl MemoryTable {
-    /// Checks that every batch has the columns of `schema`, in order.
-    pub(crate) fn new(schema: &Schema, batches: Vec<RecordBatch>) -> Result<MemoryTable, Diagnostic> {
-        for (number, batch) in batches.iter().enumerate() {
-            let matches = batch.num_columns() == schema.fields.len()
-                && batch
-                    .columns()
-                    .iter()
-                    .zip(&schema.fields)
-                    .all(|(c, f)| *c.data_type() == f.data_type.to_arrow() && (f.nullable || c.null_count() == 0));
-            if !matches {
-                return Err(Diagnostic::new(
-                    code::TYPE_MISMATCH,
-                    format!("batch {number} does not have the columns of the table"),
-                )
-                .advise("give columns of the Arrow types of the schema, without NULLs where it says NOT NULL"));
-            }
-        }
-        Ok(MemoryTable { batches: batches.into() })
-    }
-}
-
-impl TableProvider for MemoryTable {
+impl TableProvider for Frame {
     fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
-        Ok(Box::new(Reader { batches: self.batches.clone(), columns: request.columns.clone().into() }))
+        Frame::open(self, request)
     }
 
     fn is_bounded(&self) -> bool {
@@ -90,88 +96,33 @@ impl TableProvider for MemoryTable {
     }
 }
 
-#[derive(Clone)]
-struct Reader {
-    batches: Arc<[RecordBatch]>,
-    columns: Arc<[ColumnRequest]>,
+/// Batches that are made while a query reads them, once.
+pub(crate) struct ReaderTable(Mutex<Option<FrameReader>>);
+
+impl ReaderTable {
+    pub(crate) fn new(reader: FrameReader) -> ReaderTable {
+        ReaderTable(Mutex::new(Some(reader)))
+    }
 }
 
-impl Source for Reader {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        Ok(vec![Box::new(Numbers { next: 0, end: self.batches.len() })])
+impl fmt::Debug for ReaderTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReaderTable")
     }
+}
 
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        Arc::new(self.clone())
+impl TableProvider for ReaderTable {
+    fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+        let reader = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reader = reader.ok_or_else(|| {
+            let message = format!("the rows of `{}` have been read: a reader gives them once", request.table);
+            Diagnostic::new(code::READ_FAILED, message)
+                .advise("give a new reader, or a table that holds the rows in memory")
+        })?;
+        connectors::open_reader(request, reader)
     }
 
     fn is_bounded(&self) -> bool {
         true
     }
-
-    fn is_replayable(&self) -> bool {
-        true
-    }
-}
-
-/// Hands out the numbers of the batches.
-struct Numbers {
-    next: usize,
-    end: usize,
-}
-
-impl SplitReader for Numbers {
-    fn name(&self) -> &str {
-        CONNECTOR
-    }
-
-    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
-        self.next = from.map_or(0, |position| usize::try_from(position.at).unwrap_or(self.end).min(self.end));
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        if self.next == self.end {
-            return Ok(None);
-        }
-        self.next += 1;
-        let after = Some(Position { at: self.next as u64, line: 0 });
-        Ok(Some(Chunk { payload: Box::new(self.next - 1), bytes: 0, after }))
-    }
-}
-
-impl Decoder for Reader {
-    fn decode(&self, chunk: Chunk) -> Decoded {
-        let Ok(number) = chunk.payload.downcast::<usize>() else {
-            let error = Diagnostic::bug("a chunk of another source reached a table in memory");
-            return Decoded { error: Some(error), ..Decoded::default() };
-        };
-        let batch = &self.batches[*number];
-        match self.columns.iter().map(|c| column(batch, c)).collect() {
-            Ok(columns) => Decoded { columns, rows: batch.num_rows(), skipped: 0, error: None },
-            Err(error) => Decoded { error: Some(error), ..Decoded::default() },
-        }
-    }
-}
-
-fn column(batch: &RecordBatch, request: &ColumnRequest) -> Result<ArrayRef, Diagnostic> {
-    let RequestOrigin::Path(path) = &request.origin else {
-        return Err(Diagnostic::new(code::INVALID_TABLE, "a table in memory has no metadata columns"));
-    };
-    let mut column = batch.column(path[0]).clone();
-    for &step in &path[1..] {
-        let row = column.as_struct();
-        let field = row.column(step).clone();
-        // A field of a row that is NULL is NULL.
-        column = match row.nulls() {
-            None => field,
-            Some(valid) => {
-                let nulls = arrow_buffer::NullBuffer::union(Some(valid), field.nulls());
-                let data = field.to_data().into_builder().nulls(nulls).build();
-                let data = data.map_err(|e| Diagnostic::bug(format!("a field of a row cannot be masked: {e}")))?;
-                arrow_array::make_array(data)
-            }
-        };
-    }
-    Ok(column)
 }

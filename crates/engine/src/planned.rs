@@ -3,7 +3,7 @@
 use crate::compiler::QueryCompiler;
 use crate::constant;
 use crate::job::Job;
-use crate::memory::{self, MemoryTables, TableProvider};
+use crate::memory::{self, MemoryTables};
 use crate::monitor::{Outcome, RunMonitor};
 use crate::placement::{self, TableLayout};
 use crate::recovery::{self, Beginning, JobState};
@@ -97,6 +97,11 @@ impl PreparedRun {
             run.config.memory = MemorySize::Bytes((run.config.memory_bytes() / parts).max(1));
             run.files = Arc::clone(&files);
         }
+    }
+
+    /// Whether it is checkpointed.
+    pub fn keeps_checkpoints(&self) -> bool {
+        self.state.is_some()
     }
 
     /// What [`PreparedRun::submit`] tells of it: who wants to stop it can have that before it begins.
@@ -225,7 +230,7 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
             let most = Some(config.most_adapted_rows()).filter(|&rows| rows < connectors::CHUNK_ROWS);
             let rows = if config.buffer_rows == 0 { most.unwrap_or(0) } else { config.buffer_rows };
             let request = source_request(table, source, rows);
-            Ok(SourceRows::Connector(match in_memory(table, memory) {
+            Ok(SourceRows::Connector(match memory.of(&table.options) {
                 Some(table) => table.open(&request)?,
                 None => connectors::open_source(&request)?,
             }))
@@ -233,15 +238,10 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
     }
 }
 
-/// The program's own table, if it is one.
-fn in_memory<'a>(table: &Table, memory: &'a MemoryTables) -> Option<&'a Arc<dyn TableProvider>> {
-    memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR))
-}
-
 /// The packed records of a source, if it has any.
 fn table_layout(source: &SourcePlan, memory: &MemoryTables) -> Option<TableLayout> {
     let ScanKind::Table(table) = &source.scan else { return None };
-    let layout = match in_memory(table, memory) {
+    let layout = match memory.of(&table.options) {
         Some(provider) => provider.record_layout().cloned(),
         None => connectors::record_layout(&table.options, &physical_schema(table)),
     };

@@ -17,13 +17,14 @@ pub struct Common {
     schema: Schema,
     tables: Vec<Arc<Table>>,
     operators: usize,
+    depth: usize,
 }
 
 impl Common {
     /// Shares a relation.
     pub fn new(rel: Rel) -> Arc<Common> {
-        let (schema, tables, operators) = (rel.schema(), rel.tables(), rel.operators());
-        Arc::new(Common { rel, schema, tables, operators })
+        let (schema, tables, operators, depth) = (rel.schema(), rel.tables(), rel.operators(), rel.depth());
+        Arc::new(Common { rel, schema, tables, operators, depth })
     }
 
     /// The relation.
@@ -91,6 +92,24 @@ impl Rel {
             }
         }
         operators
+    }
+
+    /// How many operators the longest way to a table has, without projections and filters, of which any number become one.
+    pub fn depth(&self) -> usize {
+        let (mut depth, mut left) = (0, vec![(self, 0)]);
+        while let Some((rel, above)) = left.pop() {
+            let below = above
+                + match rel {
+                    Rel::Common(common) => common.depth,
+                    Rel::Project { .. } | Rel::Filter { .. } => 0,
+                    _ => 1,
+                };
+            depth = depth.max(below);
+            if !matches!(rel, Rel::Common(_)) {
+                left.extend(rel.inputs().into_iter().map(|input| (input, below)));
+            }
+        }
+        depth
     }
 }
 

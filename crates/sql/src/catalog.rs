@@ -69,6 +69,9 @@ pub struct View {
     pub schema: Schema,
     /// Its definition.
     pub definition: ViewDefinition,
+    /// Where the names of its query are looked up, if that is not the catalog that it is in: a query of a program
+    /// ([`Catalog::add_query`]).
+    pub(crate) scope: Option<Arc<Catalog>>,
 }
 
 impl CatalogEntry {

@@ -3,6 +3,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | [`script`] | a script's text to the tokens of its statements; `${NAME}`; is a statement complete? |
+//! | `parameter` | values for `?` and `$name` |
 //! | [`dialect`] | sqlparser's dialect: how Flink's constructs appear in its AST |
 //! | [`data_type`] | the text of data types |
 //! | [`statement`], [`ddl`] | tokens to statements |
@@ -25,18 +26,21 @@ pub mod diagnostics;
 pub mod dialect;
 pub mod functions;
 mod json_syntax;
+mod parameter;
 pub mod script;
 pub mod settings;
 pub mod statement;
 pub mod user_function;
 
-pub use bind::{bind_insert, bind_query};
+pub use bind::{bind_insert, bind_insert_of, bind_query, unknown_table};
 pub use catalog::{Catalog, CatalogEntry, Connectors};
 pub use diagnostics::render;
+pub use parameter::{ParameterValue, Parameters};
 pub use script::{is_complete, substitute_variables};
-pub use settings::BindSettings;
+pub use settings::{BindSettings, RuntimeMode};
 pub use statement::{
-    ExplainKind, InsertStatement, NamePattern, ObjectKind, ParsedStatement, Statement, parse_script, parse_statement,
+    ExplainKind, InsertStatement, NamePattern, ObjectKind, ParsedStatement, Statement, parse_script, parse_script_with,
+    parse_statement,
 };
 
 pub use sqlparser::ast::Ident;

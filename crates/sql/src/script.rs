@@ -9,6 +9,7 @@
 
 use crate::diagnostics::{self, advised, error_at};
 use crate::dialect::{FlinkDialect, unquoted_word};
+use crate::parameter::Parameters;
 use millstream_types::{Diagnostic, Place, code, secret};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 use std::ops::Range;
@@ -24,9 +25,9 @@ pub(crate) struct Piece<'a> {
     pub line: u64,
 }
 
-/// Tokens without white space and comments. Double-quoted strings and stray characters are errors here already.
+/// Tokens without white space and comments, and with values for placeholders. Double-quoted strings and stray characters are errors here already.
 /// From here on, the secrets of the text are masked in all that is shown.
-pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
+pub(crate) fn tokenize(text: &str, parameters: &Parameters) -> Result<Vec<TokenWithSpan>, Diagnostic> {
     secret::remember_statement(text);
     let mut tokens = Tokenizer::new(&FlinkDialect, text)
         .tokenize_with_location()
@@ -49,17 +50,19 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
                 "unexpected character '\\'".to_owned(),
                 "SHOW TABLES and DESCRIBE t are statements here; within a string, '' stands for a quote",
             ),
-            Token::Placeholder(p) => (format!("unexpected '{p}'"), "variables are written ${NAME}"),
+            Token::Placeholder(p) if *parameters == Parameters::None => {
+                (format!("unexpected '{p}'"), "variables are written ${NAME}; parameters have values in programs only")
+            }
             _ => continue,
         };
         return Err(advised(error_at(code::SYNTAX, token.span, message), advice));
     }
-    Ok(tokens)
+    parameters.replace(tokens)
 }
 
 /// Splits a script into statements. Empty statements are left out.
-pub(crate) fn split(text: &str) -> Result<Vec<Piece<'_>>, Diagnostic> {
-    let tokens = tokenize(text)?;
+pub(crate) fn split<'a>(text: &'a str, parameters: &Parameters) -> Result<Vec<Piece<'a>>, Diagnostic> {
+    let tokens = tokenize(text, parameters)?;
     let lines = LineIndex::new(text);
     let piece = |range: Range<usize>| {
         let tokens = tokens[range].to_vec();
@@ -123,7 +126,7 @@ pub fn is_complete(text: &str) -> bool {
         return false;
     }
     // A text that cannot be tokenized for another reason is passed to the parser, which says what is wrong.
-    match tokenize(text) {
+    match tokenize(text, &Parameters::None) {
         Ok(tokens) => cuts(&tokens).1,
         Err(_) => true,
     }
@@ -271,7 +274,7 @@ mod tests {
     use super::*;
 
     fn texts(script: &str) -> Vec<&str> {
-        split(script).unwrap().into_iter().map(|p| p.text).collect()
+        split(script, &Parameters::None).unwrap().into_iter().map(|p| p.text).collect()
     }
 
     #[test]
@@ -281,7 +284,7 @@ mod tests {
             ["SELECT ';'", "SELECT `a;b` /* ; */ FROM t", "SELECT 'it''s;'"]
         );
         assert_eq!(texts(" -- nothing\n ; /* ; */"), Vec::<&str>::new());
-        let pieces = split("SELECT 1;\n\n  SELECT\n'ä;' ; SET;").unwrap();
+        let pieces = split("SELECT 1;\n\n  SELECT\n'ä;' ; SET;", &Parameters::None).unwrap();
         assert_eq!(
             pieces.iter().map(|p| (p.line, p.text)).collect::<Vec<_>>(),
             [(1, "SELECT 1"), (3, "SELECT\n'ä;'"), (4, "SET")]
@@ -345,7 +348,7 @@ mod tests {
 
     #[test]
     fn broken_tokens_say_where() {
-        let error = |text| split(text).unwrap_err();
+        let error = |text| split(text, &Parameters::None).unwrap_err();
         assert_eq!(error("SELECT\n  'abc").place, Some(Place::Sql { line: 2, column: 3, length: 1 }));
         assert_eq!(error("SELECT `abc").message, "the quoted name is not closed");
         assert_eq!(error("SELECT /* abc").message, "the comment is not closed");

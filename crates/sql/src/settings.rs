@@ -2,11 +2,23 @@
 
 use std::time::Duration;
 
+/// `execution.runtime-mode`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RuntimeMode {
+    /// Every input may be endless.
+    #[default]
+    Streaming,
+    /// Every input is bounded.
+    Batch,
+    /// An input is bounded if all tables are that it reads.
+    Automatic,
+}
+
 /// The settings that binding depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BindSettings {
-    /// A bounded input is one window, so that GROUP BY without a window is allowed.
-    pub is_batch: bool,
+    /// Whether a bounded input is one window, so that GROUP BY without a window is allowed.
+    pub runtime_mode: RuntimeMode,
     /// How long a regular join keeps a row, in processing time; `None`: forever.
     pub state_ttl: Option<Duration>,
 }

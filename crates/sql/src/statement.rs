@@ -10,6 +10,7 @@ use crate::ddl::{
 };
 use crate::diagnostics::{self, Failure, STATEMENT_WORDS, error_at, nearest};
 use crate::dialect::{FlinkDialect, unquoted_word};
+use crate::parameter::Parameters;
 use crate::script;
 use millstream_functions::is_like;
 use millstream_types::{Diagnostic, code};
@@ -199,16 +200,21 @@ impl ParsedStatement {
 
 /// Parses all statements of a script. Places in diagnostics and in the AST are lines and columns of `sql`.
 pub fn parse_script(sql: &str) -> Result<Vec<ParsedStatement>, Diagnostic> {
+    parse_script_with(sql, &Parameters::None)
+}
+
+/// Parses all statements of a script whose placeholders stand for `parameters`.
+pub fn parse_script_with(sql: &str, parameters: &Parameters) -> Result<Vec<ParsedStatement>, Diagnostic> {
     let parse = |piece: script::Piece<'_>| {
         let statement = parse_piece(&piece)?;
         Ok(ParsedStatement { statement, text: piece.text.to_owned(), line: piece.line })
     };
-    script::split(sql)?.into_iter().map(parse).collect()
+    script::split(sql, parameters)?.into_iter().map(parse).collect()
 }
 
 /// Parses exactly one statement, with or without its semicolon.
 pub fn parse_statement(sql: &str) -> Result<Statement, Diagnostic> {
-    let mut pieces = script::split(sql)?.into_iter();
+    let mut pieces = script::split(sql, &Parameters::None)?.into_iter();
     let first = pieces.next().ok_or_else(|| Diagnostic::new(code::SYNTAX, "there is no statement"))?;
     if let Some(second) = pieces.next() {
         return Err(error_at(code::SYNTAX, second.tokens[0].span, "expected one statement, found another"));

@@ -48,6 +48,8 @@ codes! {
     UNKNOWN_OPTION = 1004, "an option does not exist", "Use one of the options that the message lists.";
     MISSING_VARIABLE = 1005, "a ${NAME} of the script has no value", "Pass --var NAME=value or set the environment variable NAME; for the text itself write $${NAME}.";
     USAGE = 1006, "the command line is not usable", "See millstream --help.";
+    UNUSABLE_PARAMETER = 1007, "the parameters do not fit the script", "Give a value for each `?` in order, or for each $name.";
+    FORKED = 1008, "the process was forked from one that uses Millstream", "Start processes with the method \"spawn\" or \"forkserver\" of multiprocessing.";
     SYNTAX = 2001, "SQL syntax error", "Correct the statement at the place shown.";
     UNKNOWN_TABLE = 2002, "unknown table or view", "Create it first, or use the name suggested.";
     UNKNOWN_COLUMN = 2003, "unknown column or field", "Use one of the columns shown.";
@@ -63,6 +65,7 @@ codes! {
     SCHEMA_MISMATCH = 2013, "the query does not fit the sink table", "Select as many columns as the table has, of types that can be assigned.";
     INVALID_LITERAL = 2014, "invalid literal", "Write the literal in the form shown.";
     QUERY_TOO_LARGE = 2015, "the query is too large to be planned", "Write what is used often to a separate table, or split the query.";
+    ENDLESS = 2016, "the query does not end", "Give a limit of rows or of time, or take its rows as they come.";
     NULL_IN_NOT_NULL = 3001, "NULL in a NOT NULL column", "Filter the NULLs, or declare the column nullable.";
     DIVISION_BY_ZERO = 3002, "division by zero", "Guard the divisor with NULLIF(x, 0), or set 'pipeline.error-policy' = 'skip'.";
     INVALID_CAST = 3003, "a value cannot be cast", "Use TRY_CAST, or set 'pipeline.error-policy' = 'skip'.";

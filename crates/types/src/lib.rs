@@ -5,6 +5,7 @@
 //!
 //! Invariants: no I/O, no dependency on another crate of ours, no knowledge of plans or pipelines.
 
+mod arrow;
 mod data_type;
 mod diagnostic;
 mod memory;

@@ -23,6 +23,23 @@ fn chain(count: usize, next: impl Fn(&str) -> String) -> String {
     sql + &format!(" SELECT COUNT(*), SUM(x) FROM a{};", count - 1)
 }
 
+/// Windows over windows of a file without rows.
+fn windows(count: usize) -> String {
+    let mut sql = String::from(
+        "CREATE TABLE w (x INT, t TIMESTAMP(3), WATERMARK FOR t AS t) WITH ('connector' = 'filesystem', 'path' = '/dev/null', \
+         'format' = 'csv'); WITH a0 AS (SELECT x, t FROM w)",
+    );
+    for i in 1..=count {
+        let _ = write!(
+            sql,
+            ", a{i} AS (SELECT x, window_time AS t FROM TABLE(TUMBLE(TABLE a{}, DESCRIPTOR(t), INTERVAL '1' SECOND)) \
+             GROUP BY x, window_start, window_end, window_time)",
+            i - 1
+        );
+    }
+    sql + &format!(" SELECT COUNT(*) FROM a{count};")
+}
+
 /// The first row, or the first line of the error; how long it took.
 fn answer(what: &str, query: &str) -> (String, Duration) {
     let folder = tempfile::tempdir().unwrap();
@@ -140,6 +157,8 @@ fn statements_of_absurd_size_end_soon() {
             "97,295947",
         ),
         ("WITHs that group", chain(300, |before| format!("SELECT x FROM {before} GROUP BY x")), "100,5050"),
+        ("windows over windows", windows(300), "0"),
+        ("too many windows over windows", windows(3_000), "error[MS2015]"),
         ("too many chained WITHs", chain(50_100, |before| format!("SELECT x + 1 AS x FROM {before}")), "error[MS2015]"),
         ("a value that doubles", chain(40, |before| format!("SELECT x + x - x AS x FROM {before}")), "100,5050"),
         (

@@ -87,6 +87,14 @@ pub(super) fn client_config(options: &Options) -> Result<ClientConfig, Diagnosti
             }
         };
     }
+    // OpenSSL inside the program looks where its builder kept authorities. librdkafka knows where systems keep them, but then does not look
+    // at OpenSSL's own variables.
+    if cfg!(feature = "static-libraries")
+        && config.get("ssl.ca.pem").is_none()
+        && ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().all(|name| std::env::var_os(name).is_none())
+    {
+        default(&mut config, "ssl.ca.location", "probe");
+    }
     Ok(config)
 }
 

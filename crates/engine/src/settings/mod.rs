@@ -9,8 +9,8 @@ use millstream_codegen::kernel::Tier;
 use millstream_codegen::program::FilterShape;
 use millstream_plan::pipeline::Combination;
 use millstream_runtime::{ErrorPolicy, MergeStrategy, RunConfig, When};
-use millstream_sql::BindSettings;
 use millstream_sql::diagnostics::nearest;
+use millstream_sql::{BindSettings, RuntimeMode};
 use millstream_storage::Compression;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, MemorySize, Options, Place, code};
@@ -72,8 +72,10 @@ const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 settings! {
     "table.local-time-zone" = "UTC", time_zone(run.settings.time_zone),
         "The time zone of TIMESTAMP_LTZ in text, casts, date functions and windows. (Flink's default is the machine's zone.)";
-    "execution.runtime-mode" = "streaming", one_of(bind.is_batch, &[("streaming", false), ("batch", true)]),
-        "In batch mode a bounded input is one window, so that GROUP BY without a window is allowed.";
+    "execution.runtime-mode" = "streaming", one_of(bind.runtime_mode, &[
+        ("streaming", RuntimeMode::Streaming), ("batch", RuntimeMode::Batch), ("automatic", RuntimeMode::Automatic)]),
+        "Whether a bounded input is one window, so that GROUP BY without a window is allowed: never, always (every input counts as bounded), \
+         or if all tables are bounded that it reads. Sessions of Python begin with `automatic`.";
     "table.exec.state.ttl" = "0 ms", duration(bind.state_ttl),
         "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
          Windows and interval joins drop theirs as watermarks pass.";
@@ -348,14 +350,17 @@ mod tests {
         let mut settings = Settings::new(Options::new());
         let workers = settings.values.run.workers;
         assert_eq!((settings.values.run.buffer_rows, settings.values.tier), (0, None));
-        assert_eq!((settings.values.bind.is_batch, settings.values.run.error_policy), (false, ErrorPolicy::Fail));
+        assert_eq!(
+            (settings.values.bind.runtime_mode, settings.values.run.error_policy),
+            (RuntimeMode::Streaming, ErrorPolicy::Fail)
+        );
         settings.set("execution.runtime-mode", "BATCH").unwrap();
         settings.set("pipeline.tier", "interpret").unwrap();
         settings.set("pipeline.buffer-rows", " 1 ").unwrap();
         settings.set("table.local-time-zone", "Europe/Berlin").unwrap();
         settings.set("pipeline.error-policy", "skip").unwrap();
         settings.set("parallelism.default", "7").unwrap();
-        assert!(settings.values.bind.is_batch);
+        assert_eq!(settings.values.bind.runtime_mode, RuntimeMode::Batch);
         assert_eq!((settings.values.tier, settings.values.run.buffer_rows), (Some(Tier::Interpreted), 1));
         assert_eq!((settings.values.run.error_policy, settings.values.run.workers), (ErrorPolicy::Skip, 7));
         settings.set("pipeline.tier", "compile").unwrap();

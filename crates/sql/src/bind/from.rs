@@ -89,7 +89,7 @@ impl QueryBinder<'_> {
             return Ok(relation);
         }
         let qualifier = |local: &str| vec!["default_catalog".into(), "default_database".into(), local.to_owned()];
-        match self.catalog.lookup(name).map_err(|e| super::place::at(e, span))? {
+        match self.named(name).map_err(|e| super::place::at(e, span))? {
             catalog::CatalogEntry::Table(entry) => {
                 let late = self.late_table(&entry.table, span)?;
                 let mut relation = scan(&entry.table, late);

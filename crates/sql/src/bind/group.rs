@@ -112,7 +112,7 @@ impl Grouping {
         input: Relation,
         list: &AggregateList,
         expressions: Vec<Expr>,
-        is_batch: bool,
+        is_one_window: bool,
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
         let scope = Scope::of(input.columns.clone());
@@ -124,14 +124,14 @@ impl Grouping {
         }
         if let [set] = self.sets.as_slice() {
             let roles = self.roles(&scope, set)?;
-            return roles.aggregate(input, &scope, list, expressions, is_batch, place);
+            return roles.aggregate(input, &scope, list, expressions, is_one_window, place);
         }
         let is_over = |e: &Expr| matches!(e.kind, ExprKind::Column(i) if i >= OVER_MARK);
         let mut branches = Vec::new();
         for set in &self.sets {
             let roles = self.roles(&scope, set)?;
             let (relation, outputs) =
-                roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_batch, place)?;
+                roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_one_window, place)?;
             for expr in &outputs {
                 let mut over = None;
                 expr.walk(&mut |e| over = over.or(is_over(e).then_some(e.span)));
@@ -249,10 +249,10 @@ impl KeyRoles {
         scope: &Scope,
         list: &AggregateList,
         expressions: Vec<Expr>,
-        is_batch: bool,
+        is_one_window: bool,
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
-        if self.window.is_none() && !is_batch {
+        if self.window.is_none() && !is_one_window {
             return Err(self.needs_window(scope, place));
         }
         if self.window.as_ref().is_some_and(|(windows, _)| windows.counts_rows()) && !are_counted(&input.rel) {
@@ -345,7 +345,7 @@ impl KeyRoles {
             .advise(format!("add {missing} to GROUP BY")),
             None => error(code::NEEDS_UPDATES, place, "on a stream, groups without a window never end").advise(
                 "use a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … GROUP BY \
-                 window_start, window_end; or SET 'execution.runtime-mode' = 'batch' for a bounded input",
+                 window_start, window_end; or SET 'execution.runtime-mode' = 'automatic' for a bounded input",
             ),
         }
     }

@@ -53,13 +53,13 @@ mod window_table;
 
 use crate::catalog::Catalog;
 use crate::settings::BindSettings;
-use crate::statement::InsertStatement;
+use crate::statement::{InsertStatement, Statement};
 use crate::user_function::SqlFunctions;
 pub(crate) use call::is_builtin_function;
 use expression::Binder;
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Insert, Rel};
-use millstream_types::{DataType, Diagnostic, Field};
+use millstream_types::{DataType, Diagnostic, Field, code};
 pub(crate) use place::{at, columns_text, error};
 use query::QueryBinder;
 use relation::Relation;
@@ -78,11 +78,42 @@ pub fn bind_insert(
     settings: &BindSettings,
     statement: &InsertStatement,
 ) -> Result<Insert, Diagnostic> {
+    bind_insert_of(catalog, catalog, settings, statement)
+}
+
+/// The same for a query whose names are those of another catalog than the table's.
+pub fn bind_insert_of(
+    catalog: &Catalog,
+    scope: &Catalog,
+    settings: &BindSettings,
+    statement: &InsertStatement,
+) -> Result<Insert, Diagnostic> {
     let mut table = catalog.lookup_table(&statement.target)?;
     if statement.overwrites {
         table = insert::overwritten(&table, &statement.target)?;
     }
-    insert::bind(&mut QueryBinder::new(catalog, settings), table, &statement.columns, &statement.query)
+    insert::bind(&mut QueryBinder::new(scope, settings), table, &statement.columns, &statement.query)
+}
+
+/// The plain name of the first table or view that a query, or the queries of an INSERT, cannot be bound without, if that is
+/// what they lack.
+pub fn unknown_table(catalog: &Catalog, settings: &BindSettings, statement: &Statement) -> Option<String> {
+    let unknown = |query: &ast::Query, is_top: bool| {
+        let mut binder = QueryBinder::new(catalog, settings);
+        let failure = binder.query(query, is_top).err()?;
+        binder.into_unknown().filter(|_| failure.code == code::UNKNOWN_TABLE)
+    };
+    match statement {
+        Statement::Query(query) => unknown(query, true),
+        Statement::Insert(insert) => unknown(&insert.query, true),
+        Statement::StatementSet(inserts) => inserts.iter().find_map(|insert| unknown(&insert.query, true)),
+        Statement::Explain { inner, .. } => unknown_table(catalog, settings, inner),
+        Statement::Describe(name) => match (catalog.lookup(name), &name[..]) {
+            (Err(_), [single]) => Some(single.value.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Binds an expression of a table's definition (a computed column, a watermark) over the table's columns.

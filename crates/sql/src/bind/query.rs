@@ -7,8 +7,8 @@ use super::group::Grouping;
 use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::{Relation, rename, union_all};
 use super::scope::{Column, Scope};
-use crate::catalog::{Catalog, View};
-use crate::settings::BindSettings;
+use crate::catalog::{Catalog, CatalogEntry, View};
+use crate::settings::{BindSettings, RuntimeMode};
 use millstream_plan::common::Common;
 use millstream_plan::expr::{ExprKind, Span};
 use millstream_plan::logical::Rel;
@@ -26,6 +26,8 @@ const MAX_OPERATORS: usize = 50_000;
 const MAX_COPIED: usize = 500;
 /// No more copies are made once a statement has this many operators.
 const MAX_COPIED_IN_ALL: usize = 20_000;
+/// Operators on top of each other: planning is recursive, and so is the way of a watermark.
+const MAX_DEPTH: usize = 2_000;
 /// Views may stand within views this deep.
 const MAX_VIEW_DEPTH: usize = 32;
 
@@ -34,14 +36,16 @@ struct Named {
     relation: Relation,
     /// See [`Rel::operators`].
     operators: usize,
+    /// See [`Rel::depth`].
+    depth: usize,
     /// What places share.
     common: OnceCell<Arc<Common>>,
 }
 
 impl Named {
     fn new(relation: Relation) -> Named {
-        let operators = relation.rel.operators();
-        Named { relation, operators, common: OnceCell::new() }
+        let (operators, depth) = (relation.rel.operators(), relation.rel.depth());
+        Named { relation, operators, depth, common: OnceCell::new() }
     }
 
     /// The relation for a place that names it: a copy if `copied`, else the shared one.
@@ -54,6 +58,11 @@ impl Named {
     }
 }
 
+fn too_large(message: String, span: Span) -> Diagnostic {
+    let advice = "write a part of it to a separate table (INSERT INTO), and query that";
+    error(code::QUERY_TOO_LARGE, span, message).advise(advice)
+}
+
 /// Binds the queries of one statement.
 pub(crate) struct QueryBinder<'a> {
     /// Tables and views.
@@ -64,6 +73,8 @@ pub(crate) struct QueryBinder<'a> {
     common: Vec<(String, Named)>,
     /// Views that the statement has named.
     views: Rc<RefCell<HashMap<String, Rc<Named>>>>,
+    /// The table that was looked for last and is not there.
+    unknown: Rc<RefCell<Option<String>>>,
     /// Operators of the statement so far, with those of each copy of a query that is named.
     operators: Rc<Cell<usize>>,
     /// How many views the current place is in.
@@ -75,8 +86,22 @@ pub(crate) struct QueryBinder<'a> {
 impl<'a> QueryBinder<'a> {
     /// A binder without any WITH clause.
     pub fn new(catalog: &'a Catalog, settings: &'a BindSettings) -> QueryBinder<'a> {
-        let (views, operators) = (Rc::default(), Rc::default());
-        QueryBinder { catalog, settings, common: vec![], views, operators, view_depth: 0, subquery_depth: 0 }
+        let (views, unknown, operators) = (Rc::default(), Rc::default(), Rc::default());
+        QueryBinder { catalog, settings, common: vec![], views, unknown, operators, view_depth: 0, subquery_depth: 0 }
+    }
+
+    /// The table or view of a name.
+    pub fn named(&self, name: &[ast::Ident]) -> Result<CatalogEntry, Diagnostic> {
+        self.catalog.lookup(name).inspect_err(|_| {
+            if let [single] = name {
+                *self.unknown.borrow_mut() = Some(single.value.clone());
+            }
+        })
+    }
+
+    /// The plain name of a table or view that binding has failed for, because there is none.
+    pub fn into_unknown(self) -> Option<String> {
+        self.unknown.take()
     }
 
     /// The query of a view.
@@ -85,7 +110,12 @@ impl<'a> QueryBinder<'a> {
         let named = match known {
             Some(named) => named,
             None => {
-                let bound = self.for_view(&view.name, span)?.query(&view.definition.query, false)?;
+                let mut binder = self.for_view(&view.name, span)?;
+                if let Some(scope) = &view.scope {
+                    // Its views are others, though they may have the same names.
+                    binder = QueryBinder { catalog: scope, views: Rc::default(), ..binder };
+                }
+                let bound = binder.query(&view.definition.query, false)?;
                 let named = Rc::new(Named::new(bound));
                 self.views.borrow_mut().insert(view.name.clone(), Rc::clone(&named));
                 named
@@ -101,8 +131,19 @@ impl<'a> QueryBinder<'a> {
                 format!("view `{name}` refers to itself, or views are nested more than {MAX_VIEW_DEPTH} deep");
             return Err(error(code::UNSUPPORTED, span, message).advise("define the view over tables"));
         }
-        let (views, operators) = (Rc::clone(&self.views), Rc::clone(&self.operators));
-        Ok(QueryBinder { common: vec![], views, operators, view_depth: self.view_depth + 1, ..*self })
+        let (views, unknown, operators) = (self.views.clone(), self.unknown.clone(), self.operators.clone());
+        Ok(QueryBinder { common: vec![], views, unknown, operators, view_depth: self.view_depth + 1, ..*self })
+    }
+
+    /// Whether a relation ends by itself: all tables that it reads do.
+    pub fn is_bounded(&self, rel: &Rel) -> bool {
+        self.settings.runtime_mode == RuntimeMode::Batch
+            || rel.tables().iter().all(|table| self.catalog.is_bounded(table))
+    }
+
+    /// Whether all rows of a relation are one window.
+    pub fn is_one_window(&self, rel: &Rel) -> bool {
+        self.settings.runtime_mode != RuntimeMode::Streaming && self.is_bounded(rel)
     }
 
     /// The columns and SQL functions that expressions can use.
@@ -118,6 +159,9 @@ impl<'a> QueryBinder<'a> {
 
     /// What a place gets that names a query: a copy, unless that or the statement is large.
     fn place(&self, named: &Named, span: Span) -> Result<Relation, Diagnostic> {
+        if named.depth > MAX_DEPTH {
+            return Err(too_large(format!("{} operators stand on top of each other", named.depth), span));
+        }
         let copied = named.operators <= MAX_COPIED && self.operators.get() + named.operators <= MAX_COPIED_IN_ALL;
         if copied {
             self.count(named.operators, span)?;
@@ -131,9 +175,7 @@ impl<'a> QueryBinder<'a> {
         if self.operators.get() <= MAX_OPERATORS {
             return Ok(());
         }
-        let message = format!("the query has more than {MAX_OPERATORS} operators");
-        let advice = "write a part of it to a separate table (INSERT INTO), and query that";
-        Err(error(code::QUERY_TOO_LARGE, span, message).advise(advice))
+        Err(too_large(format!("the query has more than {MAX_OPERATORS} operators"), span))
     }
 
     /// Binds a query; LIMIT only at the top of the statement.
@@ -240,9 +282,9 @@ impl<'a> QueryBinder<'a> {
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
-        let is_batch = self.settings.is_batch;
+        let is_one_window = self.is_one_window(&input.rel);
         let (aggregated, expressions) = grouping
-            .aggregate(input, &AggregateList::default(), expressions, is_batch, span)
+            .aggregate(input, &AggregateList::default(), expressions, is_one_window, span)
             .map_err(|e| match e.code {
                 code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(span),
                 _ => e,
@@ -293,7 +335,7 @@ fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
 
 fn distinct_needs_window(span: Span) -> Diagnostic {
     error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end").advise(
-        "select window_start and window_end of a window too, or SET 'execution.runtime-mode' = 'batch' for a bounded input",
+        "select window_start and window_end of a window too, or SET 'execution.runtime-mode' = 'automatic' for a bounded input",
     )
 }
 

@@ -8,10 +8,12 @@ use crate::ddl::{
 };
 use crate::diagnostics::{at_span, error_at, nearest};
 use crate::settings::BindSettings;
+use crate::statement::{ParsedStatement, Statement};
 use crate::user_function::{SqlFunction, SqlFunctions};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
 use millstream_types::{DataType, Diagnostic, Field, code};
+use sqlparser::ast::Ident;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -67,9 +69,40 @@ impl Catalog {
             }
         }
         let columns: Vec<String> = schema.fields.iter().map(|f| f.name.clone()).collect();
-        let view = View { name: name.clone(), columns, schema, definition: definition.clone() };
+        let view = View { name: name.clone(), columns, schema, definition: definition.clone(), scope: None };
         self.entries.insert(name, CatalogEntry::View(Arc::new(view)));
         Ok(true)
+    }
+
+    /// Makes a query that was bound in another catalog a view of this one: its names keep what they mean there.
+    ///
+    /// Fails when the name is taken, and when the statement is not a query.
+    pub fn add_query(
+        &mut self,
+        name: &str,
+        query: &ParsedStatement,
+        scope: Arc<Catalog>,
+        settings: &BindSettings,
+    ) -> Result<(), Diagnostic> {
+        let Statement::Query(body) = &query.statement else {
+            return Err(Diagnostic::new(code::UNSUPPORTED, "only a query can be a view").advise("write SELECT …"));
+        };
+        let ident = vec![Ident::with_quote('`', name)];
+        let _ = self.free_name(&ident, false)?;
+        let schema = bind::bind_query(&scope, settings, body)?.schema();
+        let definition = ViewDefinition {
+            text: format!("CREATE TEMPORARY VIEW {} AS {}", ident[0], query.text),
+            name: ident,
+            temporary: true,
+            if_not_exists: false,
+            columns: vec![],
+            comment: None,
+            query: body.clone(),
+        };
+        let columns = schema.fields.iter().map(|f| f.name.clone()).collect();
+        let view = View { name: name.into(), columns, schema, definition, scope: Some(scope) };
+        self.entries.insert(name.into(), CatalogEntry::View(Arc::new(view)));
+        Ok(())
     }
 
     /// The definition with the parts of the other table that LIKE takes over.

@@ -145,11 +145,6 @@ impl QueryBinder<'_> {
         let items = select_list(&mut binder, &select.projection)?;
         Ok(Subquery { right, items: items.into_iter().map(|(e, _)| e).collect(), correlated })
     }
-
-    /// Whether a relation ends by itself: all tables that it reads do.
-    pub(super) fn is_bounded(&self, rel: &millstream_plan::logical::Rel) -> bool {
-        self.settings.is_batch || rel.tables().iter().all(|table| self.catalog.is_bounded(table))
-    }
 }
 
 impl<'a> Predicate<'a> {

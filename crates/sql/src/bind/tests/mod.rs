@@ -17,7 +17,7 @@ mod window_joins;
 mod windows;
 
 use crate::catalog::{Catalog, Connectors};
-use crate::settings::BindSettings;
+use crate::settings::{BindSettings, RuntimeMode};
 use crate::statement::{Statement, parse_script};
 use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
@@ -73,7 +73,7 @@ impl Session {
     }
 
     fn batch(mut self) -> Session {
-        self.settings.is_batch = true;
+        self.settings.runtime_mode = RuntimeMode::Batch;
         self
     }
 

@@ -1,0 +1,49 @@
+//! The `millstream` command: reads arguments, hands SQL to the engine, shows what comes back. It is a program of its own (`main.rs`),
+//! and the command of the Python package.
+//!
+//! Exit codes: 0 success, 1 a statement failed, 2 the command line or the configuration is unusable, 130 interrupted.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod bench;
+mod checkpoints;
+mod commands;
+mod config;
+mod context;
+mod control;
+mod docs;
+mod failure;
+mod interrupt;
+mod output;
+mod shell;
+mod silence;
+mod status;
+mod summary;
+mod table;
+mod units;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::ffi::OsString;
+
+/// Runs a command line, whose first word is the name of the command; the exit code. A
+/// command line that cannot be parsed, and `--help`, end the process.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments = Arguments::parse_from(words);
+    let result = match &arguments.command {
+        Command::Run(run) => commands::run(run, &arguments.common),
+        Command::Sql(sql) => commands::sql(sql, &arguments.common),
+        Command::Explain(explain) => commands::explain(explain, &arguments.common),
+        Command::Stop { .. } => checkpoints::stop(&arguments.common),
+        Command::Checkpoint(command) => checkpoints::run(command, &arguments.common),
+        Command::Bench { arguments } => return bench::run(arguments),
+        Command::Docs { folder } => commands::docs(folder),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What a statement is bound and planned in: a catalog, settings, the program's tables, a compiler.
+
+use crate::analysis;
+use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
+use crate::explain;
+use crate::local::LocalTable;
+use crate::memory::{self, MemoryTables, ReaderTable, TableProvider};
+use crate::monitor::RunMonitor;
+use crate::packed::PackedTable;
+use crate::planned::PreparedRun;
+use crate::relation::Relation;
+use crate::results::Discarded;
+use crate::session::SessionConfig;
+use crate::settings::{Settings, Values};
+use arrow_buffer::Buffer;
+use millstream_connectors::Frame;
+use millstream_plan::logical::{ColumnKind, Insert, Rel, Target};
+use millstream_plan::pipeline::Aggregation;
+use millstream_runtime::{CancelState, RunConfig};
+use millstream_sql::{self as sql, Catalog, InsertStatement, ParsedStatement, Statement};
+use millstream_types::{Diagnostic, Options, Schema, code};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Finds a table of the program by a name that the catalog does not have; `None`: it has none either.
+pub(crate) type Find<'a> = &'a mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>;
+
+/// A clone is what a later definition or setting does not change.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    config: SessionConfig,
+    pub(crate) catalog: Catalog,
+    pub(crate) settings: Settings,
+    memory: MemoryTables,
+    compiler: Arc<Compiler>,
+}
+
+impl Environment {
+    /// An empty catalog and default settings.
+    pub(crate) fn new(config: SessionConfig, compiler: Arc<Compiler>) -> Environment {
+        Environment {
+            config,
+            catalog: Catalog::with_connectors(sql::Connectors { is_bounded: memory::is_bounded, check: memory::check }),
+            settings: Settings::new(Options::new()),
+            memory: MemoryTables::default(),
+            compiler,
+        }
+    }
+
+    /// Makes a local table one of the catalog.
+    pub(crate) fn register_local(&mut self, name: &str, table: LocalTable) -> Result<(), Diagnostic> {
+        match table {
+            LocalTable::Frame { columns, batches } => {
+                self.define(name, &columns, false, |schema| Ok(Arc::new(Frame::new(schema, batches)?)))
+            }
+            LocalTable::Reader { columns, reader } => {
+                self.define(name, &columns, false, |_| Ok(Arc::new(ReaderTable::new(reader))))
+            }
+            LocalTable::Query(relation) => {
+                let (query, scope) = (&relation.statement, Arc::new(relation.environment.catalog.clone()));
+                self.catalog.add_query(name, query, scope, &self.settings.values.bind)?;
+                self.memory.extend(&relation.environment.memory);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes packed records a table.
+    pub(crate) fn register_rows(&mut self, name: &str, columns: &str, blocks: Vec<Buffer>) -> Result<(), Diagnostic> {
+        self.define(name, columns, false, |schema| Ok(Arc::new(PackedTable::new(name, schema, blocks)?)))
+    }
+
+    /// Makes a source a table.
+    pub(crate) fn register_source(
+        &mut self,
+        name: &str,
+        columns: &str,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<(), Diagnostic> {
+        self.define(name, columns, !table.is_bounded(), |_| Ok(table))
+    }
+
+    fn define(
+        &mut self,
+        name: &str,
+        columns: &str,
+        is_endless: bool,
+        table: impl FnOnce(&Schema) -> Result<Arc<dyn TableProvider>, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let quoted = name.replace('`', "``");
+        let sql = format!(
+            "CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}', '{}' = '{is_endless}')",
+            memory::CONNECTOR,
+            memory::ENDLESS
+        );
+        let Statement::CreateTable(mut definition) = sql::parse_statement(&sql)? else {
+            return Err(Diagnostic::bug("CREATE TABLE was parsed as another statement"));
+        };
+        // The columns are checked by defining the table, and what has them by its provider: the catalog gets it when both are well.
+        let mut catalog = self.catalog.clone();
+        catalog.create_table(&definition)?;
+        let entry = catalog.lookup_table(&[sql::Ident::new(name)])?;
+        let physical = entry.columns.iter().filter(|c| matches!(c.kind, ColumnKind::Physical));
+        let schema = Schema::new(physical.map(|c| c.field.clone()).collect());
+        let number = self.memory.add(table(&schema)?);
+        definition.options.push((memory::NUMBER.into(), number.to_string()));
+        self.catalog.create_table(&definition)?;
+        Ok(())
+    }
+
+    /// Forgets the rows of a table of the program that is dropped; what names it already keeps them.
+    pub(crate) fn forget(&mut self, name: &[sql::Ident]) {
+        if let Ok(table) = self.catalog.lookup_table(name) {
+            self.memory.remove(&table.options);
+        }
+    }
+
+    /// The environment with what the statement names and the catalog lacks.
+    pub(crate) fn with_local(&self, statement: &Statement, find: Find<'_>) -> Result<Environment, Diagnostic> {
+        let mut local = self.clone();
+        while let Some(name) = sql::unknown_table(&local.catalog, &local.settings.values.bind, statement)
+            && let Some(table) = find(&name)?
+        {
+            local.register_local(&name, table)?;
+        }
+        Ok(local)
+    }
+
+    /// Plans a query, an insert or a statement set.
+    pub(crate) fn prepared(&self, statement: &Statement, find: Find<'_>) -> Result<PreparedRun, Diagnostic> {
+        match self.bind(statement) {
+            Err(error) if error.code == code::UNKNOWN_TABLE => {
+                let local = self.with_local(statement, find)?;
+                local.plan(local.bind(statement)?)
+            }
+            bound => self.plan(bound?),
+        }
+    }
+
+    /// Plans to write the rows of a query into a table of this catalog.
+    pub(crate) fn prepared_insert(
+        &self,
+        target: &str,
+        overwrites: bool,
+        relation: &Relation,
+    ) -> Result<PreparedRun, Diagnostic> {
+        let Statement::Query(query) = &relation.statement.statement else {
+            return Err(Diagnostic::bug("a relation is no query"));
+        };
+        let target = vec![sql::Ident::new(target)];
+        let statement = InsertStatement { target, overwrites, columns: vec![], query: query.clone() };
+        let (scope, settings) = (&relation.environment.catalog, &self.settings.values.bind);
+        let insert = sql::bind_insert_of(&self.catalog, scope, settings, &statement)?;
+        let mut both = self.clone();
+        both.memory.extend(&relation.environment.memory);
+        both.plan(vec![insert])
+    }
+
+    /// The columns of a query, and whether it may put out rows forever.
+    pub(crate) fn describe(&self, statement: &ParsedStatement) -> Result<(Schema, bool), Diagnostic> {
+        let Statement::Query(query) = &statement.statement else {
+            return Err(Diagnostic::new(code::UNSUPPORTED, "only a query has rows").advise("write SELECT …"));
+        };
+        let bound = sql::bind_query(&self.catalog, &self.settings.values.bind, query)?;
+        let is_endless = || bound.tables().iter().any(|table| !memory::is_bounded(&table.options));
+        Ok((bound.schema(), !matches!(bound, Rel::Limit { .. }) && is_endless()))
+    }
+
+    pub(crate) fn analysis(&self, statement: &Statement, monitor: &RunMonitor) -> Result<String, Diagnostic> {
+        let mut run = self.plan(self.bind(statement)?)?;
+        run.config.adaptivity.measures_operators = true;
+        let (plan, config) = (run.plan.clone(), run.config.clone());
+        let stats = match run.execute(&mut Discarded, monitor) {
+            Ok(None) => return Err(Diagnostic::bug("a query without state had been finished before")),
+            Ok(Some(stats)) => stats,
+            Err(stopped) if stopped.code == code::CANCELLED && monitor.cancel().state() == CancelState::Stop => {
+                monitor.stats().ok_or(stopped)?
+            }
+            Err(failure) => return Err(failure),
+        };
+        let merge = |aggregation: &Aggregation| explain::merge_text(&config, aggregation);
+        Ok(analysis::analysis(&plan, merge, &stats.snapshot()))
+    }
+
+    pub(crate) fn plan(&self, inserts: Vec<Insert>) -> Result<PreparedRun, Diagnostic> {
+        let config = self.run_config();
+        let compiler = QueryCompiler::new(self.compiler.clone(), self.code_directory(), config.memory_bytes());
+        PreparedRun::new(inserts, config, &self.settings.values, compiler.into(), self.memory.clone())
+    }
+
+    pub(crate) fn explanation(&self, statement: &Statement, codegen: bool) -> Result<String, Diagnostic> {
+        let inserts = self.bind(statement)?;
+        explain::explain(&inserts, &self.plan(inserts.clone())?, codegen)
+    }
+
+    fn bind(&self, statement: &Statement) -> Result<Vec<Insert>, Diagnostic> {
+        let settings = &self.settings.values.bind;
+        let insert = |insert: &InsertStatement| sql::bind_insert(&self.catalog, settings, insert);
+        match statement {
+            Statement::Query(query) => {
+                let query = sql::bind_query(&self.catalog, settings, query)?;
+                Ok(vec![Insert { target: Target::Result, query }])
+            }
+            Statement::Insert(one) => Ok(vec![insert(one)?]),
+            Statement::StatementSet(all) => all.iter().map(insert).collect(),
+            _ => Err(Diagnostic::new(code::UNSUPPORTED, "only queries and inserts can be explained")
+                .advise("EXPLAIN SELECT …, EXPLAIN INSERT INTO … or EXPLAIN STATEMENT SET BEGIN … END")),
+        }
+    }
+
+    /// Where compiled code is kept on disk, if it is.
+    fn code_directory(&self) -> Option<CodeDirectory> {
+        let path = match self.settings.values.code_cache.as_str() {
+            "off" => None,
+            "auto" => self.config.code_directory.clone(),
+            path => Some(path.into()),
+        };
+        path.map(CodeDirectory::new)
+    }
+
+    fn run_config(&self) -> RunConfig {
+        let Values { state, spill_directory, run, .. } = &self.settings.values;
+        let mut config = run.clone();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
+        (config.settings.query_start_ms, config.pin) = (now, self.config.pin);
+        // An object store is not a place to spill to.
+        let local = state.as_ref().filter(|address| !address.contains("://"));
+        let directory = spill_directory.as_ref().map(PathBuf::from);
+        if let Some(directory) = directory.or_else(|| local.map(|path| Path::new(path).join("spill"))) {
+            config.spill.directory = directory;
+        }
+        config
+    }
+}

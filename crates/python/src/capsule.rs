@@ -1,0 +1,118 @@
+//! Arrow data that changes hands without copies: the Arrow PyCapsule interface, to and from Python.
+#![allow(unsafe_code)]
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use std::ffi::CStr;
+
+const STREAM: &CStr = c"arrow_array_stream";
+const ARRAY: &CStr = c"arrow_array";
+const SCHEMA: &CStr = c"arrow_schema";
+
+/// A capsule is moved from: what it held is replaced by nothing, which its destructor knows not to release.
+///
+/// Fails when the object is no capsule of this name.
+fn taken<T>(object: &Bound<'_, PyAny>, name: &CStr, empty: T) -> PyResult<T> {
+    let capsule = object.cast::<PyCapsule>()?;
+    let pointer = capsule.pointer_checked(Some(name))?.cast::<T>();
+    // SAFETY: a capsule of this name holds a struct of the Arrow C interface, whose layout `T` has, and whoever has the capsule may move
+    // from it; the interpreter lock is held, so nobody else does at the same time.
+    Ok(unsafe { std::mem::replace(&mut *pointer.as_ptr(), empty) })
+}
+
+/// The batches of an object with `__arrow_c_stream__`; `None` if it has no such method.
+pub(crate) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<Option<ArrowArrayStreamReader>> {
+    let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_stream__")) else { return Ok(None) };
+    let stream = taken(&method.call0()?, STREAM, FFI_ArrowArrayStream::empty())?;
+    ArrowArrayStreamReader::try_new(stream).map(Some).map_err(of_arrow)
+}
+
+/// The batch of an object with `__arrow_c_array__`; `None` if it has no such method.
+pub(crate) fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch>> {
+    let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_array__")) else { return Ok(None) };
+    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = method.call0()?.extract()?;
+    let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
+    let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
+    // SAFETY: the two belong together, as the interface says of what the method returns.
+    let data = unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?;
+    match data.data_type() {
+        arrow_schema::DataType::Struct(_) => Ok(Some(RecordBatch::from(StructArray::from(data)))),
+        other => Err(PyTypeError::new_err(format!("an array of {other} is a column, not a table"))),
+    }
+}
+
+/// A capsule of a schema.
+pub(crate) fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(of_arrow)?, SCHEMA)
+}
+
+/// Capsules of the schema and the columns of a batch.
+pub(crate) fn batch_capsules<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyTuple>> {
+    let (array, _) = to_ffi(&StructArray::from(batch.clone()).into_data()).map_err(of_arrow)?;
+    let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+    (schema_capsule(py, &batch.schema())?, array).into_pyobject(py)
+}
+
+/// A capsule of a stream of batches, cast to the columns of `requested` if the consumer has given a schema.
+pub(crate) fn stream_capsule<'py>(
+    py: Python<'py>,
+    reader: Box<dyn RecordBatchReader + Send>,
+    requested: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let reader = match requested {
+        Some(requested) => {
+            let schema = taken(requested, SCHEMA, FFI_ArrowSchema::empty())?;
+            let schema = Schema::try_from(&schema).map_err(of_arrow)?;
+            Box::new(Cast::new(reader, schema)?)
+        }
+        None => reader,
+    };
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+fn of_arrow(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// Batches with other types for the same columns.
+struct Cast {
+    reader: Box<dyn RecordBatchReader + Send>,
+    schema: SchemaRef,
+}
+
+impl Cast {
+    fn new(reader: Box<dyn RecordBatchReader + Send>, schema: Schema) -> PyResult<Cast> {
+        let (found, wanted) = (reader.schema().fields().len(), schema.fields().len());
+        if found != wanted {
+            return Err(PyValueError::new_err(format!("the schema has {wanted} columns, the query {found}")));
+        }
+        Ok(Cast { reader, schema: schema.into() })
+    }
+
+    fn cast(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let columns = batch.columns().iter().zip(self.schema.fields());
+        let columns = columns.map(|(column, field)| arrow_cast::cast(column, field.data_type()));
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns.collect::<Result<_, _>>()?, &options)
+    }
+}
+
+impl Iterator for Cast {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.reader.next()?.and_then(|batch| self.cast(&batch)))
+    }
+}
+
+impl RecordBatchReader for Cast {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}

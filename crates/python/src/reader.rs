@@ -1,0 +1,197 @@
+//! The rows of a query on their way to Python.
+//!
+//! Whoever waits lets other threads of Python run, and looks for signals twenty times a second. No handler is installed: `KeyboardInterrupt`
+//! comes from Python's own, and cancels the query.
+
+use crate::batch::Batch;
+use crate::error::OrRaise;
+use crate::process;
+use crate::waiting::{LOOK, detached, if_of_python};
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use millstream::{CancelToken, Diagnostic, Job, Next, code};
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A running query. It is cancelled when it is dropped.
+struct Running {
+    /// `None` when it has ended.
+    job: Option<Job>,
+    /// Rows that are still wanted.
+    left: Option<u64>,
+    deadline: Option<Instant>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            process::release(|| detached(|| drop(job)));
+        }
+    }
+}
+
+impl Running {
+    /// The next batch, if it comes within `patience`.
+    fn next(&mut self, patience: Duration) -> Result<Next, Diagnostic> {
+        process::check()?;
+        let Some(job) = &self.job else { return Ok(Next::End) };
+        let now = Instant::now();
+        let patience = self.deadline.map_or(patience, |deadline| patience.min(deadline.saturating_duration_since(now)));
+        if self.left == Some(0) {
+            return Ok(self.end());
+        }
+        match job.next_batch_within(patience) {
+            Next::Batch(batch) => {
+                let Some(left) = &mut self.left else { return Ok(Next::Batch(batch)) };
+                let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(batch.num_rows());
+                *left -= wanted as u64;
+                Ok(Next::Batch(batch.slice(0, wanted)))
+            }
+            Next::End => {
+                let job = self.job.take();
+                job.map_or(Ok(()), |job| job.wait().map(drop))?;
+                Ok(Next::End)
+            }
+            Next::Waiting if self.deadline.is_some_and(|deadline| deadline <= now) => Ok(self.end()),
+            Next::Waiting => Ok(Next::Waiting),
+        }
+    }
+
+    /// Ends it: no more rows are wanted.
+    fn end(&mut self) -> Next {
+        if let Some(job) = self.job.take() {
+            process::release(|| detached(|| drop(job)));
+        }
+        Next::End
+    }
+}
+
+/// The rows of a running query: an iterator of batches.
+#[pyclass(frozen, module = "millstream._core")]
+pub(crate) struct Reader {
+    running: Mutex<Running>,
+    cancel: CancelToken,
+    is_closed: AtomicBool,
+    script: String,
+}
+
+impl Reader {
+    pub(crate) fn new(job: Job, script: &str, limit: Option<u64>, timeout: Option<Duration>) -> Reader {
+        process::note(&job);
+        let cancel = job.monitor().cancel().clone();
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let running = Mutex::new(Running { job: Some(job), left: limit, deadline });
+        Reader { running, cancel, is_closed: AtomicBool::new(false), script: script.into() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next batch, if it comes within `patience`. A reader that somebody has closed is at its end.
+    fn next(&self, py: Python<'_>, patience: Duration) -> PyResult<Next> {
+        match py.detach(|| self.lock().next(patience)) {
+            Err(error) if error.code == code::CANCELLED && self.is_closed.load(Ordering::Relaxed) => Ok(Next::End),
+            next => next.or_raise(py, Some(&self.script)),
+        }
+    }
+
+    /// Waits for the next batch; `None` at the end.
+    fn wait(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+        loop {
+            match self.next(py, LOOK)? {
+                Next::Batch(batch) => return Ok(Some(batch)),
+                Next::End => return Ok(None),
+                Next::Waiting => {}
+            }
+            if let Err(interrupt) = py.check_signals() {
+                self.close(py);
+                return Err(interrupt);
+            }
+        }
+    }
+
+    /// All batches that are left.
+    pub(crate) fn collect(&self, py: Python<'_>) -> PyResult<Vec<RecordBatch>> {
+        std::iter::from_fn(|| self.wait(py).transpose()).collect()
+    }
+}
+
+#[pymethods]
+impl Reader {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        Ok(self.wait(py)?.map(Batch))
+    }
+
+    /// Waits for a batch, up to so many seconds: a batch, `None` at the end, or `False` if there is none yet.
+    fn poll<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Bound<'py, PyAny>> {
+        let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        match self.next(py, patience)? {
+            Next::Batch(batch) => Ok(Bound::new(py, Batch(batch))?.into_any()),
+            Next::End => Ok(py.None().into_bound(py)),
+            Next::Waiting => false.into_bound_py_any(py),
+        }
+    }
+
+    /// Cancels the query.
+    fn close(&self, py: Python<'_>) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.cancel.abort();
+        py.detach(|| self.lock().end());
+    }
+}
+
+/// The same for a consumer of Arrow streams, which may call from any thread and with or without the interpreter.
+pub(crate) struct Stream {
+    running: Running,
+    schema: SchemaRef,
+    script: String,
+}
+
+impl Stream {
+    pub(crate) fn new(job: Job, schema: SchemaRef, script: &str) -> Stream {
+        process::note(&job);
+        let running = Running { job: Some(job), left: None, deadline: None };
+        Stream { running, schema, script: script.into() }
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut patience = Duration::ZERO;
+        loop {
+            let running = &mut self.running;
+            let next = if patience.is_zero() { running.next(patience) } else { detached(|| running.next(patience)) };
+            match next {
+                Ok(Next::Batch(batch)) => return Some(Ok(batch)),
+                Ok(Next::End) => return None,
+                Ok(Next::Waiting) => {}
+                Err(diagnostic) => {
+                    let text = millstream::sql::render(&diagnostic, Some(&self.script), "SQL");
+                    return Some(Err(ArrowError::ExternalError(text.trim_end().into())));
+                }
+            }
+            // The exception ends here: the consumer raises one of its own, with this text.
+            if if_of_python(|py| py.check_signals().is_err()).unwrap_or(false) {
+                self.running.end();
+                return Some(Err(ArrowError::ExternalError("the query was interrupted".into())));
+            }
+            patience = LOOK;
+        }
+    }
+}
+
+impl RecordBatchReader for Stream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}

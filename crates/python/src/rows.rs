@@ -1,0 +1,232 @@
+//! Rows of a batch as Python values, and Python values as parameters.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, IntervalYearMonthType, Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType,
+};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
+use arrow_schema::{DataType, TimeUnit};
+use millstream::sql::{ParameterValue, Parameters};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PyString, PyTuple};
+use std::collections::BTreeMap;
+
+/// The rows of a batch, a tuple each.
+pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+    let columns = batch.columns().iter().map(|column| values(py, column)).collect::<PyResult<Vec<_>>>()?;
+    let row = |row: usize| PyTuple::new(py, columns.iter().map(|column| &column[row]));
+    (0..batch.num_rows()).map(row).collect()
+}
+
+/// A class or function of the standard library.
+struct Imported(PyOnceLock<Py<PyAny>>, &'static str, &'static str);
+
+impl Imported {
+    const fn new(module: &'static str, name: &'static str) -> Imported {
+        Imported(PyOnceLock::new(), module, name)
+    }
+
+    fn get<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        self.0.import(py, self.1, self.2)
+    }
+}
+
+static DECIMAL: Imported = Imported::new("decimal", "Decimal");
+static DATE: Imported = Imported::new("datetime", "date");
+static TIME: Imported = Imported::new("datetime", "time");
+static DATETIME: Imported = Imported::new("datetime", "datetime");
+static TIMEDELTA: Imported = Imported::new("datetime", "timedelta");
+static TIMEZONE: Imported = Imported::new("datetime", "timezone");
+
+/// Days from 0001-01-01, which is day 1 of Python, to 1970-01-01.
+const EPOCH_ORDINAL: i32 = 719_163;
+
+/// The values of a column.
+fn values<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    type Row<'a, 'py> = Box<dyn Fn(usize) -> PyResult<Bound<'py, PyAny>> + 'a>;
+    fn primitive<'a, 'py, T: ArrowPrimitiveType>(
+        column: &'a ArrayRef,
+        value: impl Fn(T::Native) -> PyResult<Bound<'py, PyAny>> + 'a,
+    ) -> Row<'a, 'py> {
+        let column = column.as_primitive::<T>();
+        Box::new(move |row| value(column.value(row)))
+    }
+    fn number<'a, 'py, T: ArrowPrimitiveType>(py: Python<'py>, column: &'a ArrayRef) -> Row<'a, 'py>
+    where
+        'py: 'a,
+        T::Native: IntoPyObject<'py>,
+    {
+        primitive::<T>(column, move |value| value.into_bound_py_any(py))
+    }
+    let value: Row<'_, 'py> = match column.data_type() {
+        DataType::Null => Box::new(|_| Ok(py.None().into_bound(py))),
+        DataType::Boolean => {
+            let column = column.as_boolean();
+            Box::new(|row| Ok(PyBool::new(py, column.value(row)).to_owned().into_any()))
+        }
+        DataType::Int8 => number::<Int8Type>(py, column),
+        DataType::Int16 => number::<Int16Type>(py, column),
+        DataType::Int32 => number::<Int32Type>(py, column),
+        DataType::Int64 => number::<Int64Type>(py, column),
+        DataType::Float32 => number::<Float32Type>(py, column),
+        DataType::Float64 => number::<Float64Type>(py, column),
+        DataType::Decimal128(..) => {
+            let column = column.as_primitive::<Decimal128Type>();
+            Box::new(|row| DECIMAL.get(py)?.call1((column.value_as_string(row),)))
+        }
+        DataType::Utf8View => {
+            let column = column.as_string_view();
+            Box::new(|row| Ok(PyString::new(py, column.value(row)).into_any()))
+        }
+        DataType::BinaryView => {
+            let column = column.as_binary_view();
+            Box::new(|row| Ok(PyBytes::new(py, column.value(row)).into_any()))
+        }
+        DataType::Date32 => primitive::<Date32Type>(column, |days| {
+            DATE.get(py)?.call_method1("fromordinal", (days.saturating_add(EPOCH_ORDINAL),))
+        }),
+        DataType::Time32(TimeUnit::Millisecond) => primitive::<Time32MillisecondType>(column, |millis| {
+            let (seconds, micros) = (millis / 1_000, millis % 1_000 * 1_000);
+            TIME.get(py)?.call1((seconds / 3_600, seconds / 60 % 60, seconds % 60, micros))
+        }),
+        DataType::Timestamp(unit, zone) => {
+            let at = move |micros: i64| timestamp(py, micros, zone.is_some());
+            match unit {
+                TimeUnit::Millisecond => primitive::<TimestampMillisecondType>(column, move |millis| {
+                    at(millis
+                        .checked_mul(1_000)
+                        .ok_or_else(|| PyValueError::new_err("a timestamp beyond the year 9999"))?)
+                }),
+                TimeUnit::Microsecond => primitive::<TimestampMicrosecondType>(column, at),
+                // Python has no nanoseconds.
+                _ => primitive::<TimestampNanosecondType>(column, move |nanos| at(nanos.div_euclid(1_000))),
+            }
+        }
+        DataType::Duration(TimeUnit::Millisecond) => primitive::<DurationMillisecondType>(column, |millis| {
+            TIMEDELTA.get(py)?.call1((millis.div_euclid(86_400_000), 0, 0, millis.rem_euclid(86_400_000)))
+        }),
+        DataType::Interval(_) => number::<IntervalYearMonthType>(py, column),
+        DataType::Struct(fields) => {
+            let column = column.as_struct();
+            let children = column.columns().iter().map(|child| values(py, child)).collect::<PyResult<Vec<_>>>()?;
+            Box::new(move |row| {
+                let value = PyDict::new(py);
+                for (field, child) in fields.iter().zip(&children) {
+                    value.set_item(field.name(), &child[row])?;
+                }
+                Ok(value.into_any())
+            })
+        }
+        DataType::List(_) => {
+            let column = column.as_list::<i32>();
+            Box::new(|row| Ok(PyList::new(py, values(py, &column.value(row))?)?.into_any()))
+        }
+        DataType::Map(..) => {
+            let column = column.as_map();
+            Box::new(|row| {
+                let entries = column.value(row);
+                let (keys, items) = (values(py, entries.column(0))?, values(py, entries.column(1))?);
+                let value = PyDict::new(py);
+                keys.iter().zip(items).try_for_each(|(key, item)| value.set_item(key, item))?;
+                Ok(value.into_any())
+            })
+        }
+        other => return Err(PyTypeError::new_err(format!("a column of {other} has no values in Python"))),
+    };
+    let of_row = |row| if column.is_null(row) { Ok(py.None().into_bound(py)) } else { value(row) };
+    (0..column.len()).map(of_row).collect()
+}
+
+/// A `datetime` of microseconds since the epoch: naive, or in UTC.
+fn timestamp<'py>(py: Python<'py>, micros: i64, in_utc: bool) -> PyResult<Bound<'py, PyAny>> {
+    let (days, micros) = (micros.div_euclid(86_400_000_000), micros.rem_euclid(86_400_000_000));
+    let zone = match in_utc {
+        true => TIMEZONE.get(py)?.getattr("utc")?,
+        false => py.None().into_bound(py),
+    };
+    let epoch = DATETIME.get(py)?.call1((1970, 1, 1, 0, 0, 0, 0, zone))?;
+    epoch.add(TIMEDELTA.get(py)?.call1((days, 0, micros))?)
+}
+
+/// The parameters of a script: `None`, a sequence or a mapping.
+pub(crate) fn parameters(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
+    let Some(object) = object else { return Ok(Parameters::Positional(vec![])) };
+    if let Ok(mapping) = object.cast::<PyMapping>() {
+        let items = mapping.items()?.iter().map(|item| {
+            let (name, value): (String, Bound<'_, PyAny>) = item.extract()?;
+            Ok((name, parameter(&value)?))
+        });
+        return Ok(Parameters::Named(items.collect::<PyResult<BTreeMap<_, _>>>()?));
+    }
+    let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+    let Ok(sequence) = object.cast::<PySequence>().map_err(drop).and_then(|s| if is_text { Err(()) } else { Ok(s) })
+    else {
+        return Err(PyTypeError::new_err("parameters are a sequence of values or a mapping of names to values"));
+    };
+    let values = sequence.try_iter()?.map(|value| parameter(&value?));
+    Ok(Parameters::Positional(values.collect::<PyResult<_>>()?))
+}
+
+fn parameter(value: &Bound<'_, PyAny>) -> PyResult<ParameterValue> {
+    let py = value.py();
+    let is = |class: &Imported| value.is_instance(class.get(py)?);
+    let text = || -> PyResult<String> { value.call_method1("isoformat", ())?.extract() };
+    Ok(if value.is_none() {
+        ParameterValue::Null
+    } else if value.is_instance_of::<PyBool>() {
+        ParameterValue::Boolean(value.extract()?)
+    } else if value.is_instance_of::<PyInt>() {
+        ParameterValue::Number(value.str()?.extract()?)
+    } else if value.is_instance_of::<PyFloat>() {
+        ParameterValue::Double(value.extract()?)
+    } else if value.is_instance_of::<PyString>() {
+        ParameterValue::String(value.extract()?)
+    } else if value.is_instance_of::<PyBytes>() {
+        ParameterValue::Bytes(value.extract()?)
+    } else if is(&DECIMAL)? {
+        if !value.call_method0("is_finite")?.is_truthy()? {
+            return Err(PyValueError::new_err(format!("the parameter {value} is no finite number")));
+        }
+        ParameterValue::Number(value.call_method1("__format__", ("f",))?.extract()?)
+    } else if is(&DATETIME)? {
+        datetime(value, text()?)?
+    } else if is(&DATE)? {
+        ParameterValue::Date(text()?)
+    } else if is(&TIME)? {
+        ParameterValue::Time(text()?)
+    } else if is(&TIMEDELTA)? {
+        let millis = TIMEDELTA.get(py)?.call1((0, 0, 0, 1))?;
+        ParameterValue::Interval(value.call_method1("__floordiv__", (millis,))?.extract()?)
+    } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        ParameterValue::List(value.try_iter()?.map(|item| parameter(&item?)).collect::<PyResult<_>>()?)
+    } else if let Ok(item) = value.getattr("item").and_then(|item| item.call0()) {
+        // A scalar of NumPy.
+        parameter(&item)?
+    } else {
+        let kind = value.get_type().fully_qualified_name()?;
+        return Err(PyTypeError::new_err(format!("a {kind} cannot be a parameter")));
+    })
+}
+
+fn datetime(value: &Bound<'_, PyAny>, text: String) -> PyResult<ParameterValue> {
+    if value.getattr("tzinfo")?.is_none() {
+        return Ok(ParameterValue::Timestamp(text.replace('T', " ")));
+    }
+    let py = value.py();
+    let utc = TIMEZONE.get(py)?.getattr("utc")?;
+    let since = value.sub(DATETIME.get(py)?.call1((1970, 1, 1, 0, 0, 0, 0, utc))?)?;
+    let (days, seconds, micros): (i64, i64, i64) = (
+        since.getattr("days")?.extract()?,
+        since.getattr("seconds")?.extract()?,
+        since.getattr("microseconds")?.extract()?,
+    );
+    if micros % 1_000 != 0 {
+        return Err(PyValueError::new_err("a parameter with a time zone has whole milliseconds: round it"));
+    }
+    Ok(ParameterValue::Instant(days * 86_400_000 + seconds * 1_000 + micros / 1_000))
+}

@@ -1,0 +1,152 @@
+"""Queries whose rows are made when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from millstream import _core
+from millstream._core import Batch
+from millstream._jobs import Job
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class Relation:
+    """A query that has been checked and has not been run.
+
+    It runs each time its rows are asked for: by a method below, or by whatever takes an object with ``__arrow_c_stream__``
+    (``polars.DataFrame(relation)``, ``pyarrow.table(relation)``, ``duckdb.sql("FROM relation")``). It keeps the data frames that it
+    names; what is defined or set in its session afterwards does not change it.
+    """
+
+    def __init__(self, relation: _core.Relation, session: _core.Session) -> None:
+        self._relation = relation
+        self._session = session
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [name for name, _, _ in self._relation.schema]
+
+    @property
+    def types(self) -> list[str]:
+        """The SQL types of the columns: ``BIGINT``, ``TIMESTAMP(3)``."""
+        return [data_type for _, data_type, _ in self._relation.schema]
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The SQL type of each column by its name; ``NOT NULL`` where a column has no NULLs."""
+        return {name: data_type if nullable else f"{data_type} NOT NULL" for name, data_type, nullable in self._relation.schema}
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it may give rows forever: then a method that collects rows needs ``limit`` or ``timeout``."""
+        return self._relation.is_endless
+
+    def to_sql(self) -> str:
+        """The text of the query."""
+        return self._relation.text
+
+    def explain(self, *, codegen: bool = False, analyze: bool = False) -> str:
+        """The plan; with ``codegen`` also the programs and machine code. ``analyze`` runs the query and says what each part did."""
+        return self._relation.explain(codegen, analyze)
+
+    def fetchall(self, *, limit: int | None = None, timeout: float | None = None) -> list[tuple[Any, ...]]:
+        """The rows, a tuple each.
+
+        A query that does not end is cancelled after ``limit`` rows or ``timeout`` seconds, and gives what came until then.
+        """
+        return self._collect(limit, timeout).rows()
+
+    def fetchone(self, *, timeout: float | None = None) -> tuple[Any, ...] | None:
+        """The first row; ``None`` if there is none."""
+        rows = self.fetchall(limit=1, timeout=timeout)
+        return rows[0] if rows else None
+
+    def to_arrow(self, *, limit: int | None = None, timeout: float | None = None) -> pyarrow.Table:
+        """The rows as a ``pyarrow.Table``; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
+        import pyarrow
+
+        return pyarrow.table(self._collect(limit, timeout))
+
+    def pl(self, *, limit: int | None = None, timeout: float | None = None) -> polars.DataFrame:
+        """The rows as a Polars data frame; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
+        import polars
+
+        return polars.DataFrame(self._collect(limit, timeout))
+
+    def df(self, *, limit: int | None = None, timeout: float | None = None) -> pandas.DataFrame:
+        """The rows as a pandas data frame, by way of pyarrow; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
+        return self.to_arrow(limit=limit, timeout=timeout).to_pandas()
+
+    def batches(self, *, limit: int | None = None, timeout: float | None = None) -> BatchReader:
+        """Runs the query and gives its rows as they come: ``for batch in …`` or ``async for batch in …``."""
+        return BatchReader(self._relation.read(limit, timeout))
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self.batches().__aiter__()
+
+    def insert_into(self, table: str, *, overwrite: bool = False) -> Job:
+        """Starts to write the rows into a table of the session, and returns at once; ``overwrite`` as INSERT OVERWRITE does."""
+        return Job(self._session.insert_into(self._relation, table, overwrite))
+
+    def _collect(self, limit: int | None, timeout: float | None) -> _core.Batches:
+        return self._relation.collect(limit, timeout)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._relation.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._relation.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        width = max((len(name) for name in self.schema), default=0)
+        lines = [f"  {name:{width}}  {data_type}" for name, data_type in self.schema.items()]
+        return "\n".join(["Relation", *lines])
+
+
+class BatchReader:
+    """The batches of a query that runs. Closing it, or dropping it, cancels the query."""
+
+    def __init__(self, reader: _core.Reader) -> None:
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return next(self._reader)
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        # A thread of its own: those of the loop are few, and this one may wait for a long time.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="millstream") as thread:
+            try:
+                while True:
+                    batch = self._reader.poll(0.0)
+                    if batch is False:
+                        # Not longer, so that a task that is cancelled ends soon.
+                        batch = await loop.run_in_executor(thread, self._reader.poll, 0.1)
+                    if batch is None:
+                        return
+                    if isinstance(batch, Batch):
+                        yield batch
+            finally:
+                self._reader.close()
+
+    def close(self) -> None:
+        """Cancels the query."""
+        self._reader.close()
+
+    def __enter__(self) -> BatchReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

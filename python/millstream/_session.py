@@ -1,0 +1,160 @@
+"""Sessions: where tables, views, functions and settings are."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+from millstream import _core
+from millstream._durations import Duration, milliseconds
+from millstream._jobs import Job
+from millstream._relation import Relation
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class Session:
+    """Tables, views, functions and settings. Made by :func:`connect`."""
+
+    def __init__(self, session: _core.Session) -> None:
+        self._session = session
+
+    def sql(self, script: str, parameters: Parameters | None = None) -> Relation:
+        """Executes the definitions of a script, and returns the query that it ends with. A listing or EXPLAIN at the end is a table as
+        well, and for a definition it is one row that says what was done.
+
+        A name that is not in the catalog may be that of a local or global variable of the caller: a data frame of Polars or pandas,
+        an Arrow table or reader, a relation of DuckDB or of Millstream, and all else with the Arrow PyCapsule interface.
+
+        ``?`` in the script stands for the next of a sequence of parameters, ``$name`` for that of a mapping.
+        """
+        return self._sql(script, parameters, sys._getframe(1))
+
+    def _sql(self, script: str, parameters: Parameters | None, caller: FrameType) -> Relation:
+        return Relation(self._session.sql(script, parameters, _Variables(caller)), self._session)
+
+    def execute(self, script: str, parameters: Parameters | None = None) -> None:
+        """Executes every statement of a script to its end, INSERTs too. Names and parameters are those of :meth:`sql`.
+
+        An interrupt (Ctrl-C) stops a running INSERT in good order: with a checkpoint, if there is a state directory. A second one
+        stops it at once.
+        """
+        self._session.execute(script, parameters, _Variables(sys._getframe(1)))
+
+    def submit(self, script: str, parameters: Parameters | None = None) -> Job:
+        """Executes the definitions of a script, starts the INSERT or statement set that it ends with, and returns at once.
+
+        Names and parameters are those of :meth:`sql`.
+        """
+        return Job(self._session.submit(script, parameters, _Variables(sys._getframe(1))))
+
+    def register(self, name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:
+        """Makes data a table of the session: whatever :meth:`sql` takes as a variable.
+
+        ``time`` names the column of event time, for windows and joins over time. It is read in milliseconds. A row that is ``delay``
+        older than the latest one is not late yet. Without it the table has no event time.
+        """
+        self._session.register(name, data, time, milliseconds(delay))
+
+    def set(self, key: str, value: str | int | float | bool | os.PathLike[str]) -> None:
+        """Sets an option, as ``SET 'key' = 'value'`` does."""
+        self._session.set(key, _text(value))
+
+    def tables(self) -> list[str]:
+        """The names of the tables and views."""
+        return self._session.tables()
+
+    def close(self) -> None:
+        """Ends the session: its state directory is free. Relations of it can still be run."""
+        self._session.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Session: {len(self.tables())} tables and views>"
+
+
+class _Variables:
+    """The variables that a caller sees."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._frame = frame
+
+    def __call__(self, name: str) -> Any:
+        for variables in (self._frame.f_locals, self._frame.f_globals):
+            if name in variables:
+                value = variables[name]
+                # `SELECT * FROM time`: nobody means the module.
+                return None if isinstance(value, ModuleType) else value
+        return None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def connect(
+    *,
+    state_dir: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, str | int | float | bool | os.PathLike[str]] | None = None,
+    code_cache: str | os.PathLike[str] | None = None,
+) -> Session:
+    """A new session.
+
+    ``state_dir`` is where INSERTs are checkpointed and resume from: a directory or ``s3://bucket/prefix``. Without it nothing is kept
+    when the process ends. ``settings`` are those of docs/settings.md. ``code_cache`` is a directory for compiled code, or ``"auto"``
+    for the user's cache; without it code is kept in memory, since a library writes nothing that nobody asked for.
+
+    One default differs from the command line's: ``execution.runtime-mode`` is ``automatic``, so that data frames can be grouped without a
+    window.
+    """
+    texts = {"execution.runtime-mode": "automatic"}
+    texts |= {key: _text(value) for key, value in (settings or {}).items()}
+    if state_dir is not None:
+        texts["execution.checkpointing.dir"] = _text(state_dir)
+    if code_cache is not None:
+        texts["pipeline.code-cache"] = _text(code_cache)
+    return Session(_core.Session(texts, code_cache is not None))
+
+
+_default: Session | None = None
+_lock = threading.Lock()
+
+
+def default_session() -> Session:
+    """The session of the functions :func:`sql`, :func:`execute` and :func:`register` of the module."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = connect()
+        return _default
+
+
+def sql(script: str, parameters: Parameters | None = None) -> Relation:
+    """:meth:`Session.sql` of the default session."""
+    return default_session()._sql(script, parameters, sys._getframe(1))
+
+
+def execute(script: str, parameters: Parameters | None = None) -> None:
+    """:meth:`Session.execute` of the default session."""
+    default_session()._session.execute(script, parameters, _Variables(sys._getframe(1)))
+
+
+def submit(script: str, parameters: Parameters | None = None) -> Job:
+    """:meth:`Session.submit` of the default session."""
+    return Job(default_session()._session.submit(script, parameters, _Variables(sys._getframe(1))))
+
+
+def register(name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:
+    """:meth:`Session.register` of the default session."""
+    default_session().register(name, data, time=time, delay=delay)

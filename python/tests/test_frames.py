@@ -1,0 +1,234 @@
+"""Data frames in and out."""
+
+import asyncio
+import datetime
+import gc
+import threading
+import time
+from typing import Any
+
+import duckdb
+import millstream as ms
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+source = pa.table({"k": [1, 2, 1], "s": ["a", "b", None], "x": [0.5, 1.5, 2.5]})
+frame_of_module = pl.DataFrame({"n": [1, 2, 3]})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: source,
+        lambda: source.to_batches()[0],
+        lambda: pl.from_arrow(source),
+        lambda: source.to_pandas(),
+        lambda: duckdb.from_arrow(source),
+        lambda: source.to_reader(),
+        lambda: ms.sql("SELECT * FROM source"),
+    ],
+    ids=["pyarrow", "batch", "polars", "pandas", "duckdb", "reader", "relation"],
+)
+def test_a_variable_is_a_table(make: Any) -> None:
+    df = make()
+    relation = ms.sql("SELECT k, COUNT(*) AS n, SUM(x) AS x, MAX(s) AS s FROM df GROUP BY k")
+    assert df is not None
+    assert sorted(relation.fetchall()) == [(1, 2, 3.0, "a"), (2, 1, 1.5, "b")]
+
+
+def test_names_are_looked_up_where_sql_is_called() -> None:
+    assert ms.sql("SELECT SUM(n) FROM frame_of_module").fetchall() == [(6,)]
+    local = pl.DataFrame({"n": [4]})
+    frame_of_module = pl.DataFrame({"n": [5]})
+    assert ms.sql("SELECT l.n + m.n FROM local l JOIN frame_of_module m ON l.n < m.n").fetchall() == [(9,)]
+    assert len(local) == len(frame_of_module) == 1
+
+
+def test_a_table_of_the_catalog_is_found_first(con: ms.Session) -> None:
+    con.execute("CREATE VIEW df AS SELECT 'catalog' AS s")
+    df = pl.DataFrame({"s": ["variable"]})
+    assert con.sql("SELECT s FROM df").fetchall() == [("catalog",)]
+    assert df.height == 1
+
+
+def test_frames_of_one_name_in_relations_of_relations() -> None:
+    df = pl.DataFrame({"n": [1]})
+    first = ms.sql("SELECT n FROM df")
+    df = pl.DataFrame({"n": [10]})
+    second = ms.sql("SELECT df.n + first.n AS n FROM df, first")
+    df = pl.DataFrame({"n": [100]})
+    assert ms.sql("SELECT df.n + second.n + first.n FROM df, second, first").fetchall() == [(112,)]
+    assert df.height == 1
+
+
+def test_a_frame_that_changes_does_not_change_the_query() -> None:
+    df = pd.DataFrame({"n": [1, 2]})
+    relation = ms.sql("SELECT SUM(n) FROM df")
+    df["n"] = [100, 200]
+    assert relation.fetchall() == [(3,)]
+
+
+def test_results_go_to_whoever_takes_arrow() -> None:
+    relation = ms.sql("SELECT * FROM source")
+    expected = source.to_pylist()
+    assert relation.to_arrow().to_pylist() == expected
+    assert relation.pl().to_dicts() == expected
+    assert relation.df()["k"].tolist() == [1, 2, 1]
+    assert pl.DataFrame(relation).to_dicts() == expected
+    assert pa.table(relation).to_pylist() == expected
+    assert pa.RecordBatchReader.from_stream(relation).read_all().to_pylist() == expected
+    summed = duckdb.sql("SELECT SUM(k) FROM relation")
+    assert summed is not None and summed.fetchall() == [(4,)]
+    [batch] = relation.batches()
+    assert batch.columns == ["k", "s", "x"] and batch.num_rows == len(batch) == 3
+    assert batch.rows() == [(1, "a", 0.5), (2, "b", 1.5), (1, None, 2.5)]
+    assert pa.record_batch(batch).to_pylist() == pa.table(batch).to_pylist() == expected
+    wanted = pa.schema([("k", pa.int32()), ("s", pa.string()), ("x", pa.float32())])
+    assert pa.table(relation, schema=wanted).schema == wanted
+    assert ms.sql("SELECT 1 AS n WHERE FALSE").pl().schema == {"n": pl.Int32}
+    assert ms.sql("SELECT COUNT(*) FROM relation").fetchall() == [(3,)]
+
+
+def test_a_reader_is_read_once() -> None:
+    reader = source.to_reader()
+    relation = ms.sql("SELECT k FROM reader")
+    assert len(relation.fetchall()) == 3
+    with pytest.raises(ms.errors.ConnectorError, match="have been read"):
+        relation.fetchall()
+    assert reader is not None
+
+
+def test_a_reader_is_read_while_the_query_runs() -> None:
+    made = 0
+
+    def batches() -> Any:
+        nonlocal made
+        for start in range(0, 1_000_000, 1000):
+            made += 1
+            yield pa.record_batch({"n": pa.array(range(start, start + 1000))})
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("n", pa.int64())]), batches())
+    assert ms.sql("SELECT n FROM reader").fetchall(limit=5) == [(0,), (1,), (2,), (3,), (4,)]
+    assert made < 1000
+    assert reader is not None
+
+
+def test_an_exception_of_a_reader_is_told() -> None:
+    def batches() -> Any:
+        yield pa.record_batch({"n": [1]})
+        raise RuntimeError("the source is broken")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("n", pa.int64())]), batches())
+    with pytest.raises(ms.errors.ConnectorError, match="the source is broken"):
+        ms.sql("SELECT n FROM reader").fetchall()
+    assert reader is not None
+
+
+@pytest.mark.parametrize("value", [3, [1, 2], {"a": 1}, pl.LazyFrame({"n": [1]}), pl.Series([1])])
+def test_what_is_no_table(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="table|Schema"):
+        ms.sql("SELECT * FROM value")
+
+
+def test_columns_that_sql_has_no_type_for(con: ms.Session) -> None:
+    df = pa.table({"months": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
+    with pytest.raises(ms.errors.QueryError, match="months"):
+        con.sql("SELECT * FROM df")
+    assert df.num_rows == 1
+
+
+def test_a_registered_table_can_have_event_time(con: ms.Session) -> None:
+    start = datetime.datetime(2026, 1, 1)
+    rows = pl.DataFrame({
+        "ts": [start + datetime.timedelta(seconds=s) for s in (0, 1, 12, 9, 25)],
+        "price": [1, 2, 3, 4, 5],
+    })
+    con.register("bid", rows, time="ts", delay="5s")
+    windows = con.sql("""
+        SELECT window_start, COUNT(*) AS n, SUM(price) AS price
+        FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end
+    """)
+    at = [start + datetime.timedelta(seconds=s) for s in (0, 10, 20)]
+    assert windows.fetchall() == [(at[0], 3, 7), (at[1], 1, 3), (at[2], 1, 5)]
+    with pytest.raises(ms.Error, match="nothing"):
+        con.register("other", rows, time="nothing")
+    with pytest.raises(ms.Error, match="event time"):
+        con.register("other", rows, time="price")
+    with pytest.raises(ms.Error, match="already"):
+        con.register("bid", rows)
+    with pytest.raises(ValueError, match="duration"):
+        con.register("other", rows, time="ts", delay="soon")
+    con.register("again", con.sql("SELECT * FROM bid"))
+    assert con.sql("SELECT COUNT(*) FROM again").fetchall() == [(5,)]
+    con.execute("DROP TABLE bid")
+    assert con.tables() == ["again"]
+
+
+def test_big_frames_are_read_in_pieces() -> None:
+    df = pl.DataFrame({"n": range(1_000_000)})
+    relation = ms.sql("SELECT n FROM df WHERE n >= 0")
+    assert relation.pl()["n"].to_list() == list(range(1_000_000))
+    assert all(batch.num_rows <= 65_536 for batch in relation.batches())
+    assert df.height == 1_000_000
+
+
+def test_async_iteration(endless: ms.Session) -> None:
+    async def first(count: int) -> list[int]:
+        found: list[int] = []
+        async for batch in endless.sql("SELECT n FROM endless"):
+            found.extend(n for (n,) in batch.rows())
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    async def both() -> list[list[int]]:
+        return list(await asyncio.gather(first(20), first(30)))
+
+    assert [len(rows) for rows in asyncio.run(both())] == [20, 30]
+
+
+def test_an_async_iteration_that_is_cancelled_ends(endless: ms.Session) -> None:
+    async def wait() -> None:
+        async for _ in endless.sql("SELECT n FROM endless WHERE n < 0"):
+            pass
+
+    async def run() -> None:
+        await asyncio.wait_for(wait(), timeout=0.3)
+
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+    assert time.monotonic() - began < 5
+
+
+def test_dropping_a_reader_cancels_the_query(endless: ms.Session) -> None:
+    relation = endless.sql("SELECT n FROM endless")
+    threads = threading.active_count()
+    for take in (
+        lambda: next(relation.batches()),
+        lambda: next(iter(pa.RecordBatchReader.from_stream(relation))),
+    ):
+        assert take() is not None
+        began = time.monotonic()
+        gc.collect()
+        assert time.monotonic() - began < 5
+    assert threading.active_count() <= threads + 1
+
+
+def test_sessions_in_threads() -> None:
+    found: list[Any] = []
+
+    def work(number: int) -> None:
+        df = pl.DataFrame({"n": [number] * 1000})
+        for _ in range(5):
+            found.append(ms.connect().sql("SELECT SUM(n), COUNT(*) FROM df").fetchall() == [(number * 1000, 1000)])
+        assert df.height == 1000
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 20
