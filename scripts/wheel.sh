@@ -38,6 +38,10 @@ if [ ! -e "$root/.complete" ]; then
     say "fetching Debian $release into $root"
     as_root rm -rf "$root"
     as_root debootstrap --variant=minbase --include=libc6-dev,linux-libc-dev "$release" "$root" https://deb.debian.org/debian >"$work/debootstrap.log"
+    # An absolute link would lead out of the tree.
+    find "$root/usr/lib" "$root/usr/lib64/" -type l -lname '/*' | while read -r link; do
+        as_root ln -sfr "$root$(readlink "$link")" "$link"
+    done
     as_root touch "$root/.complete"
 fi
 

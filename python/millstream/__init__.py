@@ -6,16 +6,19 @@
 """
 
 from millstream import errors
-from millstream._core import Batch, __version__
+from millstream._core import Batch, Column, __version__
+from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import BatchReader, Relation
-from millstream._session import Session, connect, default_session, execute, register, sql, submit
+from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit
 from millstream.errors import Error
 
 __all__ = [
     "Batch",
     "BatchReader",
+    "Column",
     "Error",
+    "Function",
     "Job",
     "Relation",
     "Session",
@@ -25,6 +28,8 @@ __all__ = [
     "errors",
     "execute",
     "register",
+    "register_function",
     "sql",
     "submit",
+    "udf",
 ]

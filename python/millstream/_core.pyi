@@ -3,7 +3,20 @@ from typing import Any, Literal, final
 
 from millstream.errors import Error
 
-__all__ = ["Batch", "Batches", "Job", "Reader", "Relation", "Session", "__version__", "end_all", "run_command"]
+__all__ = [
+    "Batch",
+    "Batches",
+    "Column",
+    "Job",
+    "Reader",
+    "Relation",
+    "Session",
+    "__version__",
+    "column_from_bytes",
+    "column_to_bytes",
+    "end_all",
+    "run_command",
+]
 
 __version__: str
 
@@ -34,6 +47,16 @@ class Session:
         find: Callable[[str], Any],
     ) -> Job: ...
     def insert_into(self, relation: Relation, table: str, overwrites: bool) -> Job: ...
+    def register_function(
+        self,
+        name: str,
+        callable: Callable[..., Any],
+        by_rows: bool,
+        takes: Sequence[str] | None,
+        returns: str,
+        version: str | None,
+        is_deterministic: bool,
+    ) -> None: ...
     def register(self, name: str, object: Any, time: str | None, delay_ms: int) -> None: ...
     def close(self) -> None: ...
 
@@ -101,3 +124,18 @@ class Batches:
     def rows(self) -> list[tuple[Any, ...]]: ...
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+@final
+class Column:
+    """A column in memory, with the Arrow PyCapsule interface."""
+
+    def __new__(cls, values: Any, data_type: str) -> Column: ...
+    def __len__(self) -> int: ...
+    def to_list(self) -> list[Any]:
+        """The values, `None` for NULL."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+def column_to_bytes(column: Column) -> bytes: ...
+def column_from_bytes(bytes: bytes) -> Column: ...

@@ -82,7 +82,7 @@ class Job:
         self._job.stop()
 
     def cancel(self) -> None:
-        """Asks it to end at once. Does not wait."""
+        """Ends it at once. A function of Python that hangs is interrupted; one that is within native code cannot be: then this raises."""
         self._job.cancel()
 
     def wait(self, timeout: float | None = None) -> None:

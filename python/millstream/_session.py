@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
 from millstream import _core
 from millstream._durations import Duration, milliseconds
+from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import Relation
 
@@ -51,6 +52,16 @@ class Session:
         Names and parameters are those of :meth:`sql`.
         """
         return Job(self._session.submit(script, parameters, _Variables(sys._getframe(1))))
+
+    def register_function(self, function: Function[..., Any] | Callable[..., Any]) -> None:
+        """Makes a function one of SQL, in place of one of the same name: one of :func:`millstream.udf`, or one by row with annotations.
+
+        Queries that were made before keep the one that they have.
+        """
+        known = function if isinstance(function, Function) else udf(function)
+        self._session.register_function(
+            known.name, known._callable, known._by_rows, known.takes, known.returns, known.version, known.deterministic
+        )
 
     def register(self, name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:
         """Makes data a table of the session: whatever :meth:`sql` takes as a variable.
@@ -153,6 +164,11 @@ def execute(script: str, parameters: Parameters | None = None) -> None:
 def submit(script: str, parameters: Parameters | None = None) -> Job:
     """:meth:`Session.submit` of the default session."""
     return Job(default_session()._session.submit(script, parameters, _Variables(sys._getframe(1))))
+
+
+def register_function(function: Function[..., Any] | Callable[..., Any]) -> None:
+    """:meth:`Session.register_function` of the default session."""
+    default_session().register_function(function)
 
 
 def register(name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:

@@ -47,6 +47,10 @@ class Bug(Error):
     """MS9xxx: a bug in Millstream. Please report it."""
 
 
+class Interrupted(BaseException):
+    """Raised in a function of yours whose query was cancelled. Not an ``Exception``, so that it is not caught by accident."""
+
+
 _KINDS: dict[str, type[Error]] = {
     "1": ConfigurationError,
     "2": QueryError,

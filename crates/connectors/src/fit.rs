@@ -153,7 +153,7 @@ fn masked(array: &ArrayRef, parent: &NullBuffer) -> Result<ArrayRef, String> {
 
 /// The column in the Arrow type of `wanted`. Fails when the types have nothing to do with each other or a value does not
 /// fit.
-pub(crate) fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
+pub fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
     let target = wanted.to_arrow();
     if *array.data_type() == target {
         return Ok(array.clone());

@@ -44,6 +44,7 @@ mod text_chunk;
 mod values;
 
 pub use blackhole::discarding_sink;
+pub use fit::fit;
 pub use frames::{Frame, FrameReader, open_reader};
 pub use registry::{check_table_options, is_bounded, open_sink, open_source, options_reference_markdown};
 pub use row::{RowDecoder, record_layout};

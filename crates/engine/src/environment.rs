@@ -21,7 +21,11 @@ use millstream_sql::{self as sql, Catalog, InsertStatement, ParsedStatement, Sta
 use millstream_types::{Diagnostic, Options, Schema, code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Numbers of runs; 0 stands for none.
+static NEXT_RUN: AtomicU64 = AtomicU64::new(1);
 
 /// Finds a table of the program by a name that the catalog does not have; `None`: it has none either.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>;
@@ -224,6 +228,7 @@ impl Environment {
         let mut config = run.clone();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
         (config.settings.query_start_ms, config.pin) = (now, self.config.pin);
+        config.settings.run = NEXT_RUN.fetch_add(1, Ordering::Relaxed);
         // An object store is not a place to spill to.
         let local = state.as_ref().filter(|address| !address.contains("://"));
         let directory = spill_directory.as_ref().map(PathBuf::from);

@@ -77,6 +77,11 @@ pub struct JobHandle {
 }
 
 impl JobHandle {
+    /// The number of the run: see [`RunMonitor::run`].
+    pub fn run(&self) -> u64 {
+        self.monitor.run()
+    }
+
     /// See [`Job::cancel`].
     pub fn cancel(&self) {
         self.monitor.cancel().abort();

@@ -21,6 +21,7 @@ mod compiler;
 mod constant;
 mod environment;
 mod explain;
+mod function;
 mod job;
 mod local;
 mod memory;
@@ -36,6 +37,7 @@ mod settings;
 mod skipping;
 
 pub use compiler::user_code_directory;
+pub use function::{Evaluate, ScalarFunction};
 pub use job::{Job, JobHandle, Next};
 pub use local::{EventTime, LocalTable, columns_text};
 pub use memory::TableProvider;

@@ -19,6 +19,8 @@ pub enum Outcome {
 /// Follows a run from another thread: its statistics, and a way to end it.
 #[derive(Debug, Default)]
 pub struct RunMonitor {
+    /// See [`RunMonitor::run`].
+    run: u64,
     cancel: CancelToken,
     stats: Mutex<Option<Arc<QueryStats>>>,
     notices: Mutex<Vec<String>>,
@@ -28,6 +30,15 @@ impl RunMonitor {
     /// A monitor for one statement.
     pub fn new() -> RunMonitor {
         RunMonitor::default()
+    }
+
+    pub(crate) fn of_run(run: u64) -> RunMonitor {
+        RunMonitor { run, ..RunMonitor::default() }
+    }
+
+    /// The number of the run, which functions are told; 0 before it is known.
+    pub fn run(&self) -> u64 {
+        self.run
     }
 
     /// Ends the run.

@@ -69,7 +69,8 @@ impl PreparedRun {
         if placement::place(&mut plan, &programs, &layouts, settings.in_place) {
             programs = lower(&plan)?;
         }
-        let (tier, files, monitor) = (settings.tier, Arc::default(), Arc::default());
+        let (tier, files) = (settings.tier, Arc::default());
+        let monitor = Arc::new(RunMonitor::of_run(config.settings.run));
         Ok(PreparedRun { plan, programs, config, tier, compiler, memory, state: None, files, monitor })
     }
 

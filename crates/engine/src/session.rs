@@ -2,6 +2,7 @@
 
 use crate::compiler::Compiler;
 use crate::environment::Environment;
+use crate::function::ScalarFunction;
 use crate::job::Job;
 use crate::local::LocalTable;
 use crate::memory::TableProvider;
@@ -105,6 +106,13 @@ impl Session {
         table: Arc<dyn TableProvider>,
     ) -> Result<(), Diagnostic> {
         self.environment.register_source(name, columns, table)
+    }
+
+    /// Makes a function of the program one of SQL, in place of one of the same name. Queries that were bound before keep theirs.
+    ///
+    /// Fails for the name of a built-in function.
+    pub fn register_function(&mut self, function: ScalarFunction) -> Result<(), Diagnostic> {
+        self.environment.catalog.register_function(function.registered()?)
     }
 
     /// Binds a query, to be run any number of times. `find` is asked for the tables and views that the catalog does not have; the query

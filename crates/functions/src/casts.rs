@@ -313,7 +313,7 @@ mod tests {
     use crate::context::FunctionSettings;
 
     fn context(zone: &str) -> FunctionContext {
-        FunctionContext::new(FunctionSettings { time_zone: Zone::parse(zone).unwrap(), query_start_ms: 0 })
+        FunctionContext::new(FunctionSettings { time_zone: Zone::parse(zone).unwrap(), query_start_ms: 0, run: 0 })
     }
 
     fn string(s: Str) -> String {

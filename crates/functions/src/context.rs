@@ -12,6 +12,8 @@ pub struct FunctionSettings {
     pub time_zone: Zone,
     /// Start of the query in milliseconds since the epoch, for functions that are constant within a query.
     pub query_start_ms: i64,
+    /// Number of the run, unique in the process; 0 for constants.
+    pub run: u64,
 }
 
 /// Why a row is bad.

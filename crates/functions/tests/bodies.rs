@@ -503,7 +503,7 @@ fn total_functions_never_fail() {
 fn pure_functions_do_not_read_the_session() {
     // Allocations of 512 samples of 2 billion characters would take the test's time.
     let is_small = |f: &&RuntimeFn| f.result() != Phys::Str;
-    let session = FunctionSettings { time_zone: Zone::Fixed(5400), query_start_ms: 4_102_444_800_000 };
+    let session = FunctionSettings { time_zone: Zone::Fixed(5400), query_start_ms: 4_102_444_800_000, run: 0 };
     for &function in RuntimeFn::ALL.iter().filter(|f| f.is_pure()).filter(is_small) {
         let results = [FunctionSettings::default(), session.clone()]
             .map(|settings| sampled(&mut FunctionContext::new(settings), function, |status, out| (status, out.0)));

@@ -155,22 +155,32 @@ impl CompareOp {
 ///
 /// Implementations are stateless; any worker may call any of them at any time.
 pub trait VectorFunction: fmt::Debug + Send + Sync {
-    /// Name as SQL knows it.
+    /// Name as SQL knows it, with the version if it has one: what plans and states know it by.
     fn name(&self) -> &str;
+
+    /// Tells functions of one name apart: 0 for those of the engine, else the number of a registration, unique in the process.
+    fn registration(&self) -> u64 {
+        0
+    }
+
+    /// Whether it gives the same value for the same arguments, always.
+    fn is_deterministic(&self) -> bool {
+        true
+    }
 
     /// Evaluates the function over columns of equal length `rows`, of the Arrow types of its arguments, into a column
     /// of the Arrow type of its result. An error message means that at least one row is bad; the caller then
-    /// evaluates row by row to find which.
-    fn evaluate(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef, String>;
+    /// evaluates parts of the rows to find which. `run` is the number of the run that calls, 0 for constants.
+    fn evaluate(&self, arguments: &[ArrayRef], rows: usize, run: u64) -> Result<ArrayRef, String>;
 }
 
-/// A [`VectorFunction`] in an expression; compared by name.
+/// A [`VectorFunction`] in an expression; compared by name and registration.
 #[derive(Debug, Clone)]
 pub struct VectorCall(pub Arc<dyn VectorFunction>);
 
 impl PartialEq for VectorCall {
     fn eq(&self, other: &VectorCall) -> bool {
-        self.0.name() == other.0.name()
+        self.0.name() == other.0.name() && self.0.registration() == other.0.registration()
     }
 }
 
@@ -302,8 +312,27 @@ impl Expr {
     /// Whether it calls nothing that gives another value each time.
     pub fn is_deterministic(&self) -> bool {
         let mut deterministic = true;
-        self.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
+        self.walk(&mut |e| {
+            deterministic &= match &e.kind {
+                ExprKind::Call(function, _) => function.is_deterministic(),
+                ExprKind::Vector(function, _) => function.0.is_deterministic(),
+                _ => true,
+            }
+        });
         deterministic
+    }
+
+    /// The name of a registered function within it that gives another value each time.
+    pub fn unstable_function(&self) -> Option<String> {
+        let mut found = None;
+        self.walk(&mut |e| {
+            if let ExprKind::Vector(function, _) = &e.kind
+                && !function.0.is_deterministic()
+            {
+                found.get_or_insert_with(|| function.0.name().to_string());
+            }
+        });
+        found
     }
 
     /// Takes the expression out of a place where another one is put.

@@ -19,4 +19,5 @@ pub mod operators;
 pub mod physical;
 pub mod pipeline;
 pub mod shape;
+pub mod stability;
 pub mod window;

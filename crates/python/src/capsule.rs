@@ -3,8 +3,8 @@
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{Array, RecordBatch, RecordBatchReader, StructArray};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, make_array};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -45,6 +45,53 @@ pub(crate) fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch
         arrow_schema::DataType::Struct(_) => Ok(Some(RecordBatch::from(StructArray::from(data)))),
         other => Err(PyTypeError::new_err(format!("an array of {other} is a column, not a table"))),
     }
+}
+
+/// The pieces of the column of an object with `__arrow_c_array__` or `__arrow_c_stream__`; `None` if it has neither.
+pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayRef>>> {
+    if let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_array__")) {
+        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = method.call0()?.extract()?;
+        let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
+        let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
+        // SAFETY: the two belong together, as the interface says of what the method returns.
+        let data = unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?;
+        return Ok(Some(vec![make_array(data)]));
+    }
+    let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_stream__")) else { return Ok(None) };
+    let mut stream = taken(&method.call0()?, STREAM, FFI_ArrowArrayStream::empty())?;
+    let (Some(get_schema), Some(get_next)) = (stream.get_schema, stream.get_next) else {
+        return Err(PyValueError::new_err("the stream was released"));
+    };
+    let mut schema = FFI_ArrowSchema::empty();
+    let mut pieces = Vec::new();
+    // SAFETY: the stream is not released, and the struct is empty.
+    let mut status = unsafe { get_schema(&raw mut stream, &raw mut schema) };
+    while status == 0 {
+        let mut array = FFI_ArrowArray::empty();
+        // SAFETY: likewise.
+        status = unsafe { get_next(&raw mut stream, &raw mut array) };
+        if status != 0 || array.is_released() {
+            break;
+        }
+        // SAFETY: the arrays of a stream are of its schema.
+        pieces.push(make_array(unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?));
+    }
+    match status {
+        0 => Ok(Some(pieces)),
+        _ => Err(PyValueError::new_err(format!("the stream failed with the code {status}"))),
+    }
+}
+
+/// Capsules of the type and the values of a column.
+pub(crate) fn array_capsules<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Bound<'py, PyTuple>> {
+    let (array, _) = to_ffi(&column.to_data()).map_err(of_arrow)?;
+    let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+    (field_capsule(py, &Field::new("", column.data_type().clone(), true))?, array).into_pyobject(py)
+}
+
+/// A capsule of the type of a column.
+pub(crate) fn field_capsule<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyCapsule>> {
+    PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(field).map_err(of_arrow)?, SCHEMA)
 }
 
 /// A capsule of a schema.

@@ -1,5 +1,6 @@
 //! Errors of the engine as exceptions of `millstream.errors`, which has their classes.
 
+use crate::calls;
 use millstream::{Diagnostic, Place, sql};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -18,7 +19,9 @@ fn made(py: Python<'_>, diagnostic: &Diagnostic, script: Option<&str>) -> PyResu
     fields.set_item("place", diagnostic.place.as_ref().map(Place::to_string))?;
     fields.set_item("advice", diagnostic.help())?;
     let class = py.import(intern!(py, "millstream.errors"))?.getattr("of")?;
-    Ok(PyErr::from_value(class.call((text.trim_end(),), Some(&fields))?))
+    let error = PyErr::from_value(class.call((text.trim_end(),), Some(&fields))?);
+    error.set_cause(py, calls::cause(py, &diagnostic.message));
+    Ok(error)
 }
 
 /// Results of the engine whose errors are to be exceptions.

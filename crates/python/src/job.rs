@@ -1,5 +1,6 @@
 //! INSERTs that run in the background.
 
+use crate::calls;
 use crate::error::{OrRaise, exception};
 use crate::process;
 use crate::waiting::{LOOK, detached, tell_notices};
@@ -20,7 +21,7 @@ pub(crate) struct Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
-            process::release(|| detached(|| drop(job)));
+            process::release(|| detached(|| calls::release(job)));
         }
     }
 }
@@ -61,8 +62,8 @@ impl Job {
         }
         Ok(match (job.failure().map(|failure| failure.code), job.monitor().cancel().state()) {
             (None, _) => "finished",
+            (Some(_), CancelState::Abort) => "cancelled",
             (Some(code::SUSPENDED), _) | (Some(code::CANCELLED), CancelState::Stop) => "stopped",
-            (Some(code::CANCELLED), _) => "cancelled",
             (Some(_), _) => "failed",
         })
     }
@@ -97,10 +98,14 @@ impl Job {
         Ok(())
     }
 
-    /// Asks it to end at once.
+    /// Ends it at once. Raises an error if it does not end because a function does not return.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        self.job(py)?.cancel();
-        Ok(())
+        let handle = self.job(py)?.handle();
+        if handle.has_ended() || py.detach(|| calls::end(&handle)) {
+            return Ok(());
+        }
+        let message = "the job does not end: a function of Python is within code that cannot be interrupted";
+        Err(Diagnostic::new(code::STUCK, message)).or_raise(py, None)
     }
 
     /// Waits for its end, for so many seconds at most; whether it has ended. No signal is looked for.
@@ -130,7 +135,8 @@ impl Job {
             if let Err(signal) = py.check_signals() {
                 match interrupt.replace(signal) {
                     None => job.stop(),
-                    Some(_) => job.cancel(),
+                    // What does not end so is left alone.
+                    Some(_) => drop(py.detach(|| calls::end(&job.handle()))),
                 }
             }
         }

@@ -9,15 +9,18 @@
 //! | `batch`, `rows` | rows as Arrow and as Python values; parameters |
 //! | `capsule` | the Arrow PyCapsule interface |
 //! | `error` | errors as exceptions |
+//! | `function`, `calls` | functions of Python in SQL; how those that run are ended |
 //! | `process` | children that were forked |
 //!
 //! Invariant: who holds the interpreter never waits for the engine, whose threads may want it.
 #![deny(unsafe_code)]
 
 mod batch;
+mod calls;
 mod capsule;
 mod error;
 mod frame;
+mod function;
 mod job;
 mod process;
 mod reader;
@@ -41,6 +44,8 @@ mod _core {
 
     #[pymodule_export]
     use super::batch::{Batch, Batches};
+    #[pymodule_export]
+    use super::function::{Column, column_from_bytes, column_to_bytes};
     #[pymodule_export]
     use super::job::Job;
     #[pymodule_export]

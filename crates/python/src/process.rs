@@ -1,5 +1,6 @@
 //! Which process this is, and what runs in it. A child that was forked has none of the threads of the engine.
 
+use crate::calls;
 use millstream::{Diagnostic, Job, JobHandle, code};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -58,7 +59,9 @@ pub(crate) fn end_all(patience: Duration) {
     let running = std::mem::take(&mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
     let began = Instant::now();
     running.iter().for_each(JobHandle::cancel);
-    for job in &running {
-        job.wait_within(patience.saturating_sub(began.elapsed()));
+    for job in running.iter().filter(|job| !job.has_ended()) {
+        if began.elapsed() < patience {
+            calls::end(job);
+        }
     }
 }

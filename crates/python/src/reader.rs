@@ -4,12 +4,13 @@
 //! comes from Python's own, and cancels the query.
 
 use crate::batch::Batch;
+use crate::calls;
 use crate::error::OrRaise;
 use crate::process;
 use crate::waiting::{LOOK, detached, if_of_python};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use millstream::{CancelToken, Diagnostic, Job, Next, code};
+use millstream::{CancelToken, Diagnostic, Job, Next};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,7 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
-            process::release(|| detached(|| drop(job)));
+            process::release(|| detached(|| calls::release(job)));
         }
     }
 }
@@ -63,7 +64,7 @@ impl Running {
     /// Ends it: no more rows are wanted.
     fn end(&mut self) -> Next {
         if let Some(job) = self.job.take() {
-            process::release(|| detached(|| drop(job)));
+            process::release(|| detached(|| calls::release(job)));
         }
         Next::End
     }
@@ -94,7 +95,7 @@ impl Reader {
     /// The next batch, if it comes within `patience`. A reader that somebody has closed is at its end.
     fn next(&self, py: Python<'_>, patience: Duration) -> PyResult<Next> {
         match py.detach(|| self.lock().next(patience)) {
-            Err(error) if error.code == code::CANCELLED && self.is_closed.load(Ordering::Relaxed) => Ok(Next::End),
+            Err(_) if self.is_closed.load(Ordering::Relaxed) => Ok(Next::End),
             next => next.or_raise(py, Some(&self.script)),
         }
     }
@@ -112,6 +113,17 @@ impl Reader {
                 return Err(interrupt);
             }
         }
+    }
+
+    /// Waits until the query runs.
+    pub(crate) fn begin(&self, py: Python<'_>) -> PyResult<()> {
+        while self.lock().job.as_ref().is_some_and(|job| job.monitor().stats().is_none()) {
+            if !matches!(self.next(py, LOOK)?, Next::Waiting) {
+                break;
+            }
+            py.check_signals()?;
+        }
+        Ok(())
     }
 
     /// All batches that are left.

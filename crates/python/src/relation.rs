@@ -60,12 +60,15 @@ impl Relation {
 
     /// All rows, or as many as there are before so many rows or seconds.
     fn collect(&self, py: Python<'_>, limit: Option<u64>, timeout: Option<f64>) -> PyResult<Batches> {
+        let reader = self.read(py, limit, timeout)?;
         if self.query.is_endless() && limit.is_none() && timeout.is_none() {
+            // What is wrong with its sources comes first.
+            reader.begin(py)?;
             let advice = "give `limit` or `timeout`, write LIMIT, or iterate over `batches()`";
             return Err(Diagnostic::new(code::ENDLESS, "the query does not end, so it has no last row").advise(advice))
                 .or_raise(py, Some(&self.script));
         }
-        let batches = self.read(py, limit, timeout)?.collect(py)?;
+        let batches = reader.collect(py)?;
         Ok(Batches { schema: self.query.schema().to_arrow(), batches })
     }
 

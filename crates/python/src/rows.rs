@@ -1,13 +1,22 @@
 //! Rows of a batch as Python values, and Python values as parameters.
 
+use crate::capsule;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, IntervalYearMonthType, Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType,
 };
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, RecordBatch};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Int64Array, ListArray, MapArray,
+    PrimitiveArray, RecordBatch, StringViewArray, StructArray, new_empty_array, new_null_array,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
+use arrow_select::concat::concat;
+use millstream::DataType as SqlType;
+use millstream::connectors::fit;
 use millstream::sql::{ParameterValue, Parameters};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -15,6 +24,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PyString, PyTuple};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The rows of a batch, a tuple each.
 pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'py, PyTuple>>> {
@@ -47,7 +57,7 @@ static TIMEZONE: Imported = Imported::new("datetime", "timezone");
 const EPOCH_ORDINAL: i32 = 719_163;
 
 /// The values of a column.
-fn values<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Vec<Bound<'py, PyAny>>> {
+pub(crate) fn values<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Vec<Bound<'py, PyAny>>> {
     type Row<'a, 'py> = Box<dyn Fn(usize) -> PyResult<Bound<'py, PyAny>> + 'a>;
     fn primitive<'a, 'py, T: ArrowPrimitiveType>(
         column: &'a ArrayRef,
@@ -88,7 +98,8 @@ fn values<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Vec<Bound<'py, Py
             Box::new(|row| Ok(PyBytes::new(py, column.value(row)).into_any()))
         }
         DataType::Date32 => primitive::<Date32Type>(column, |days| {
-            DATE.get(py)?.call_method1("fromordinal", (days.saturating_add(EPOCH_ORDINAL),))
+            let date = DATE.get(py)?.call_method1("fromordinal", (days.saturating_add(EPOCH_ORDINAL),));
+            date.map_err(|_| beyond_python("date"))
         }),
         DataType::Time32(TimeUnit::Millisecond) => primitive::<Time32MillisecondType>(column, |millis| {
             let (seconds, micros) = (millis / 1_000, millis % 1_000 * 1_000);
@@ -131,6 +142,11 @@ fn values<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Vec<Bound<'py, Py
             Box::new(|row| {
                 let entries = column.value(row);
                 let (keys, items) = (values(py, entries.column(0))?, values(py, entries.column(1))?);
+                if entries.column(0).data_type().is_nested() {
+                    // What is no key of a dict.
+                    let pairs = keys.iter().zip(items).map(|(key, item)| (key, item).into_pyobject(py));
+                    return Ok(PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)?.into_any());
+                }
                 let value = PyDict::new(py);
                 keys.iter().zip(items).try_for_each(|(key, item)| value.set_item(key, item))?;
                 Ok(value.into_any())
@@ -150,7 +166,200 @@ fn timestamp<'py>(py: Python<'py>, micros: i64, in_utc: bool) -> PyResult<Bound<
         false => py.None().into_bound(py),
     };
     let epoch = DATETIME.get(py)?.call1((1970, 1, 1, 0, 0, 0, 0, zone))?;
-    epoch.add(TIMEDELTA.get(py)?.call1((days, 0, micros))?)
+    let time = TIMEDELTA.get(py)?.call1((days, 0, micros)).and_then(|since| epoch.add(since));
+    time.map_err(|_| beyond_python("timestamp"))
+}
+
+fn beyond_python(what: &str) -> PyErr {
+    PyValueError::new_err(format!(
+        "a {what} outside of the years 1 to 9999 has no value in Python: take the rows as Arrow"
+    ))
+}
+
+/// The column that a function has returned for so many rows: of Arrow, or a sequence of values.
+pub(crate) fn column_of(result: &Bound<'_, PyAny>, rows: Option<usize>, data_type: &SqlType) -> PyResult<ArrayRef> {
+    let column = match capsule::column_of(result)? {
+        Some(pieces) => {
+            let fitted = pieces.iter().map(|piece| fit(piece, data_type)).collect::<Result<Vec<_>, _>>();
+            let fitted = fitted.map_err(PyTypeError::new_err)?;
+            match fitted.as_slice() {
+                [one] => Arc::clone(one),
+                [] => new_empty_array(&data_type.to_arrow()),
+                several => concat(&several.iter().map(|piece| &**piece).collect::<Vec<_>>())
+                    .map_err(|e| PyValueError::new_err(e.to_string()))?,
+            }
+        }
+        None => {
+            let is_text = result.is_instance_of::<PyString>() || result.is_instance_of::<PyBytes>();
+            let Some(values) = result.try_iter().ok().filter(|_| !is_text) else {
+                let kind = result.get_type().fully_qualified_name()?;
+                return Err(PyTypeError::new_err(format!(
+                    "the function returned a {kind}; a function by column returns a column: of Arrow, or a list of values"
+                )));
+            };
+            build(&values.collect::<PyResult<Vec<_>>>()?, data_type)?
+        }
+    };
+    match rows {
+        Some(rows) if rows != column.len() => {
+            Err(PyValueError::new_err(format!("the function returned {} values for {rows} rows", column.len())))
+        }
+        _ => Ok(column),
+    }
+}
+
+/// A column of these values; `None` is NULL.
+pub(crate) fn build(values: &[Bound<'_, PyAny>], data_type: &SqlType) -> PyResult<ArrayRef> {
+    fn optional<'a, 'py, T>(
+        values: &'a [Bound<'py, PyAny>],
+        data_type: &'a SqlType,
+        read: impl Fn(&Bound<'py, PyAny>) -> PyResult<T> + 'a,
+    ) -> impl Iterator<Item = PyResult<Option<T>>> + 'a {
+        values.iter().map(move |value| match value.is_none() {
+            true => Ok(None),
+            false => read(value).map(Some).map_err(|e| {
+                let shown = value.repr().map(|repr| repr.to_string()).unwrap_or_default();
+                PyTypeError::new_err(format!("{shown} is no {data_type}: {}", e.value(value.py())))
+            }),
+        })
+    }
+    fn numbers<'py, T: ArrowPrimitiveType>(values: &[Bound<'py, PyAny>], data_type: &SqlType) -> PyResult<ArrayRef>
+    where
+        T::Native: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+    {
+        let values = optional(values, data_type, |value| value.extract::<T::Native>());
+        Ok(Arc::new(values.collect::<PyResult<PrimitiveArray<T>>>()?))
+    }
+    /// Numbers of a unit that `read` makes of a value, in the type of `data_type`.
+    fn units(
+        values: &[Bound<'_, PyAny>],
+        data_type: &SqlType,
+        unit: DataType,
+        read: impl Fn(&Bound<'_, PyAny>) -> PyResult<i64>,
+    ) -> PyResult<ArrayRef> {
+        let numbers: Int64Array = optional(values, data_type, read).collect::<PyResult<_>>()?;
+        let cast = |array: &dyn Array, to: &DataType| {
+            arrow_cast::cast(array, to).map_err(|e| PyValueError::new_err(e.to_string()))
+        };
+        cast(&cast(&numbers, &unit)?, &data_type.to_arrow())
+    }
+    let micros = |value: &Bound<'_, PyAny>| -> PyResult<i64> {
+        let part = |name| value.getattr(name)?.extract::<i64>();
+        Ok((part("days")? * 86_400 + part("seconds")?) * 1_000_000 + part("microseconds")?)
+    };
+    let micro = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
+    Ok(match data_type {
+        SqlType::Null => new_null_array(&DataType::Null, values.len()),
+        SqlType::Boolean => {
+            let values = optional(values, data_type, |value| value.extract::<bool>());
+            Arc::new(values.collect::<PyResult<BooleanArray>>()?)
+        }
+        SqlType::TinyInt => numbers::<Int8Type>(values, data_type)?,
+        SqlType::SmallInt => numbers::<Int16Type>(values, data_type)?,
+        SqlType::Int => numbers::<Int32Type>(values, data_type)?,
+        SqlType::BigInt => numbers::<Int64Type>(values, data_type)?,
+        SqlType::Float => numbers::<Float32Type>(values, data_type)?,
+        SqlType::Double => numbers::<Float64Type>(values, data_type)?,
+        SqlType::IntervalMonth => numbers::<IntervalYearMonthType>(values, data_type)?,
+        SqlType::Char(_) | SqlType::Varchar(_) => {
+            let values = optional(values, data_type, |value| value.extract::<String>());
+            Arc::new(values.collect::<PyResult<StringViewArray>>()?)
+        }
+        SqlType::Binary(_) | SqlType::Varbinary(_) => {
+            let values = optional(values, data_type, |value| value.extract::<Vec<u8>>());
+            let values = values.collect::<PyResult<Vec<Option<Vec<u8>>>>>()?;
+            Arc::new(BinaryViewArray::from_iter(values))
+        }
+        SqlType::Decimal { .. } => {
+            let texts = optional(values, data_type, |value| {
+                let decimal = DECIMAL.get(value.py())?.call1((value.str()?,))?;
+                decimal.call_method1("__format__", ("f",))?.extract::<String>()
+            });
+            let texts = texts.collect::<PyResult<StringViewArray>>()?;
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(&texts, &data_type.to_arrow(), &options)
+                .map_err(|e| PyValueError::new_err(e.to_string()))?
+        }
+        SqlType::Date => units(values, data_type, DataType::Timestamp(TimeUnit::Second, None), |value| {
+            let days: i64 = value.call_method0("toordinal")?.extract()?;
+            Ok((days - i64::from(EPOCH_ORDINAL)) * 86_400)
+        })?,
+        SqlType::Time(_) => units(values, data_type, DataType::Time64(TimeUnit::Microsecond), |value| {
+            let part = |name| value.getattr(name)?.extract::<i64>();
+            Ok(((part("hour")? * 60 + part("minute")?) * 60 + part("second")?) * 1_000_000 + part("microsecond")?)
+        })?,
+        SqlType::Timestamp(_) => units(values, data_type, micro(None), |value| {
+            micros(&value.sub(DATETIME.get(value.py())?.call1((1970, 1, 1))?)?)
+        })?,
+        SqlType::TimestampLtz(_) => units(values, data_type, micro(Some("UTC")), |value| {
+            let utc = TIMEZONE.get(value.py())?.getattr("utc")?;
+            micros(&value.sub(DATETIME.get(value.py())?.call1((1970, 1, 1, 0, 0, 0, 0, utc))?)?)
+        })?,
+        SqlType::IntervalMilli => units(values, data_type, DataType::Duration(TimeUnit::Microsecond), micros)?,
+        SqlType::Array(_) | SqlType::Row(_) | SqlType::Map(..) => nested(values, data_type)?,
+    })
+}
+
+/// A column of lists, rows or maps.
+fn nested<'py>(values: &[Bound<'py, PyAny>], data_type: &SqlType) -> PyResult<ArrayRef> {
+    let valid = NullBuffer::from_iter(values.iter().map(|value| !value.is_none()));
+    let failed = |e: arrow_schema::ArrowError| PyValueError::new_err(e.to_string());
+    let mut inner = Vec::new();
+    let mut other = Vec::new();
+    let mut lengths = Vec::with_capacity(values.len());
+    match data_type {
+        SqlType::Row(fields) => {
+            let Some(first) = values.first() else { return Ok(new_empty_array(&data_type.to_arrow())) };
+            let py = first.py();
+            let field = |(position, field): (usize, &millstream::Field)| {
+                let of = |value: &Bound<'py, PyAny>| match value {
+                    value if value.is_none() => Ok(py.None().into_bound(py)),
+                    value => match value.cast::<PyDict>() {
+                        Ok(named) => Ok(named.get_item(&field.name)?.unwrap_or_else(|| py.None().into_bound(py))),
+                        Err(_) => value.get_item(position),
+                    },
+                };
+                build(&values.iter().map(of).collect::<PyResult<Vec<_>>>()?, &field.data_type)
+            };
+            let columns = fields.iter().enumerate().map(field).collect::<PyResult<Vec<_>>>()?;
+            let DataType::Struct(fields) = data_type.to_arrow() else { unreachable!("ROW is stored as a struct") };
+            Ok(Arc::new(StructArray::try_new(fields, columns, Some(valid)).map_err(failed)?))
+        }
+        SqlType::Map(key, item) => {
+            for value in values {
+                let before = inner.len();
+                if !value.is_none() {
+                    for (key, item) in value.cast::<PyDict>()?.iter() {
+                        inner.push(key);
+                        other.push(item);
+                    }
+                }
+                lengths.push(inner.len() - before);
+            }
+            let DataType::Map(entries, sorted) = data_type.to_arrow() else { unreachable!("MAP is stored as a map") };
+            let DataType::Struct(fields) = entries.data_type() else { unreachable!("entries are a struct") };
+            let pairs = StructArray::try_new(fields.clone(), vec![build(&inner, key)?, build(&other, item)?], None);
+            let offsets = OffsetBuffer::from_lengths(lengths);
+            Ok(Arc::new(
+                MapArray::try_new(entries, offsets, pairs.map_err(failed)?, Some(valid), sorted).map_err(failed)?,
+            ))
+        }
+        SqlType::Array(element) => {
+            for value in values {
+                let before = inner.len();
+                if !value.is_none() {
+                    for item in value.try_iter()? {
+                        inner.push(item?);
+                    }
+                }
+                lengths.push(inner.len() - before);
+            }
+            let DataType::List(field) = data_type.to_arrow() else { unreachable!("ARRAY is stored as a list") };
+            let offsets = OffsetBuffer::from_lengths(lengths);
+            Ok(Arc::new(ListArray::try_new(field, offsets, build(&inner, element)?, Some(valid)).map_err(failed)?))
+        }
+        other => Err(PyTypeError::new_err(format!("{other} is not nested"))),
+    }
 }
 
 /// The parameters of a script: `None`, a sequence or a mapping.

@@ -1,6 +1,7 @@
 //! Sessions: a catalog and settings.
 
 use crate::error::OrRaise;
+use crate::function::{self, Style};
 use crate::job::Job;
 use crate::process;
 use crate::relation::Relation;
@@ -8,7 +9,7 @@ use crate::waiting::{detached, finish, interruptible};
 use crate::{frame, rows};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
-use millstream::sql::ParsedStatement;
+use millstream::sql::{self, ParsedStatement};
 use millstream::{
     Collected, Diagnostic, EventTime, LocalTable, Outcome, PreparedRun, RunMonitor, SessionConfig, code, columns_text,
     user_code_directory,
@@ -236,6 +237,35 @@ impl Session {
         };
         let keeps_checkpoints = run.keeps_checkpoints();
         Ok(Job::new(py.detach(|| run.submit()).or_raise(py, Some(text))?, text, keeps_checkpoints))
+    }
+
+    /// Makes a callable a function of SQL. `takes` are the types of its parameters, if they are declared.
+    #[allow(clippy::too_many_arguments, reason = "they are named on the other side")]
+    fn register_function(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        callable: Py<PyAny>,
+        by_rows: bool,
+        takes: Option<Vec<String>>,
+        returns: &str,
+        version: Option<String>,
+        is_deterministic: bool,
+    ) -> PyResult<()> {
+        let data_type = |text: &str| sql::data_type::from_text(text).or_raise(py, None);
+        let style = if by_rows { Style::Rows } else { Style::Columns };
+        let mut function = function::scalar(name, callable, style, data_type(returns)?);
+        if let Some(takes) = takes {
+            function = function.with_parameters(takes.iter().map(|text| data_type(text)).collect::<PyResult<_>>()?);
+        }
+        if let Some(version) = version {
+            function = function.with_version(version);
+        }
+        if !is_deterministic {
+            function = function.not_deterministic();
+        }
+        let mut lock = self.lock(py)?;
+        lock.as_mut().expect("it is open").register_function(function).or_raise(py, None)
     }
 
     /// Makes an object a table of the session. `delay_ms` is for the event time `time`.

@@ -1,5 +1,6 @@
 //! Waiting for the engine without keeping Python from anything.
 
+use crate::calls;
 use crate::error::OrRaise;
 use millstream::{Diagnostic, Job, Next, RunMonitor, code};
 use pyo3::intern;
@@ -38,7 +39,7 @@ pub(crate) fn finish(py: Python<'_>, job: Job, script: &str) -> PyResult<()> {
         if let Err(signal) = py.check_signals() {
             match interrupt.replace(signal) {
                 None => job.stop(),
-                Some(_) => job.cancel(),
+                Some(_) => drop(py.detach(|| calls::end(&job.handle()))),
             }
         }
     }

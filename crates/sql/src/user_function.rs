@@ -1,6 +1,7 @@
-//! SQL functions: `CREATE FUNCTION f(x STRING) RETURNS BIGINT RETURN expression`.
+//! Functions of a session: of SQL (`CREATE FUNCTION f(x STRING) RETURNS BIGINT RETURN expression`), and native ones that the program
+//! has registered, which are evaluated over whole columns.
 //!
-//! The body is bound once, when the function is created, over its parameters as columns. A call puts its arguments, cast
+//! The body of a SQL function is bound once, when the function is created, over its parameters as columns. A call puts its arguments, cast
 //! to the types of the parameters, in their places: what is compiled is one expression, and an argument that stands in
 //! it several times is computed once like every common subexpression. Functions may use earlier ones, never themselves.
 //!
@@ -11,8 +12,8 @@ use crate::bind::coercion::cast_implicitly;
 use crate::bind::{at, columns_text, error};
 use crate::ddl::span_of;
 use crate::diagnostics::{error_at, nearest};
-use millstream_plan::expr::{Expr, Span};
-use millstream_types::{Diagnostic, Field, code};
+use millstream_plan::expr::{Expr, ExprKind, Span, VectorCall, VectorFunction};
+use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast::Ident;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,15 +32,55 @@ pub struct SqlFunction {
     pub(crate) body: Expr,
 }
 
-/// The SQL functions of a session by upper-case name. Cheap to clone.
+/// A function of the program.
+#[derive(Debug, Clone)]
+pub struct NativeFunction {
+    /// Name; calls may write it in any case.
+    pub name: String,
+    /// Types of its parameters, to which arguments are cast; `None` takes any arguments as they are.
+    pub parameters: Option<Vec<DataType>>,
+    /// Type of its result, which may be NULL.
+    pub returns: DataType,
+    /// What computes it.
+    pub function: Arc<dyn VectorFunction>,
+}
+
+/// A function of a session.
+#[derive(Debug)]
+pub(crate) enum UserFunction {
+    Sql(SqlFunction),
+    Native(NativeFunction),
+}
+
+impl UserFunction {
+    fn name(&self) -> &str {
+        match self {
+            UserFunction::Sql(function) => &function.name,
+            UserFunction::Native(function) => &function.name,
+        }
+    }
+
+    /// The call with these arguments.
+    ///
+    /// # Errors
+    /// TYPE_MISMATCH when number or types of the arguments do not fit; and those of [`SqlFunction::call`].
+    pub(crate) fn call(&self, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
+        match self {
+            UserFunction::Sql(function) => function.call(arguments, span),
+            UserFunction::Native(function) => function.call(arguments, span),
+        }
+    }
+}
+
+/// The functions of a session by upper-case name. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct SqlFunctions {
-    by_name: Arc<BTreeMap<String, Arc<SqlFunction>>>,
+    by_name: Arc<BTreeMap<String, Arc<UserFunction>>>,
 }
 
 impl SqlFunctions {
     /// The function of this name, in any case.
-    pub fn find(&self, name: &str) -> Option<&Arc<SqlFunction>> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<UserFunction>> {
         if self.by_name.is_empty() {
             return None;
         }
@@ -47,9 +88,17 @@ impl SqlFunctions {
     }
 
     /// Adds or replaces a function.
-    pub(crate) fn insert(&mut self, function: SqlFunction) {
-        let key = function.name.to_ascii_uppercase();
+    pub(crate) fn insert(&mut self, function: UserFunction) {
+        let key = function.name().to_ascii_uppercase();
         Arc::make_mut(&mut self.by_name).insert(key, Arc::new(function));
+    }
+
+    /// Whether one of them gives another value each time.
+    pub(crate) fn has_unstable(&self) -> bool {
+        self.by_name.values().any(|function| match &**function {
+            UserFunction::Sql(function) => function.body.unstable_function().is_some(),
+            UserFunction::Native(function) => !function.function.is_deterministic(),
+        })
     }
 
     /// Removes a function; `false` when there is none of the name.
@@ -59,14 +108,45 @@ impl SqlFunctions {
 
     /// Names as created, sorted without regard to case.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.values().map(|f| f.name.as_str())
+        self.by_name.values().map(|f| f.name())
     }
 
     /// The name nearest to one that is unknown.
     pub fn suggest(&self, name: &str) -> Option<&str> {
         let near = nearest(&name.to_ascii_uppercase(), self.by_name.keys().map(String::as_str))?;
-        self.find(near).map(|f| f.name.as_str())
+        self.find(near).map(|f| f.name())
     }
+}
+
+impl NativeFunction {
+    fn call(&self, mut arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
+        if let Some(parameters) = &self.parameters {
+            if arguments.len() != parameters.len() {
+                return Err(wrong_count(&self.name, parameters.len(), arguments.len(), span).advise(self.signature()));
+            }
+            let cast = |(argument, parameter): (Expr, &DataType)| {
+                cast_implicitly(argument, parameter).map_err(|d| at(d, span).advise(self.signature()))
+            };
+            arguments = arguments.into_iter().zip(parameters).map(cast).collect::<Result<_, _>>()?;
+        }
+        let typed = |argument: Expr| match argument.data_type {
+            DataType::Null => argument.cast_to(DataType::STRING),
+            _ => argument,
+        };
+        let arguments = arguments.into_iter().map(typed).collect();
+        let call = VectorCall(Arc::clone(&self.function));
+        Ok(Expr::new(ExprKind::Vector(call, arguments), self.returns.clone(), true).at(span))
+    }
+
+    fn signature(&self) -> String {
+        let parameters = self.parameters.iter().flatten().map(DataType::to_string).collect::<Vec<_>>();
+        format!("call {}({})", self.name, parameters.join(", "))
+    }
+}
+
+fn wrong_count(name: &str, wanted: usize, given: usize, span: Span) -> Diagnostic {
+    let plural = if wanted == 1 { "" } else { "s" };
+    error(code::TYPE_MISMATCH, span, format!("{name} takes {wanted} argument{plural}, not {given}"))
 }
 
 impl SqlFunction {
@@ -78,9 +158,7 @@ impl SqlFunction {
     pub(crate) fn call(&self, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
         if arguments.len() != self.parameters.len() {
             let (wanted, given) = (self.parameters.len(), arguments.len());
-            let plural = if wanted == 1 { "" } else { "s" };
-            let text = format!("{} takes {wanted} argument{plural}, not {given}", self.name);
-            return Err(error(code::TYPE_MISMATCH, span, text).advise(self.signature()));
+            return Err(wrong_count(&self.name, wanted, given, span).advise(self.signature()));
         }
         let mut uses = vec![0usize; arguments.len()];
         self.body.each_column(|i| uses[i] += 1);

@@ -144,7 +144,7 @@ impl VectorFunction for Twice {
         "TWICE"
     }
 
-    fn evaluate(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
+    fn evaluate(&self, arguments: &[ArrayRef], rows: usize, _: u64) -> Result<ArrayRef, String> {
         let texts = arguments[0].as_string_view();
         assert_eq!(texts.len(), rows);
         if texts.iter().flatten().any(|t| t == "bad") {

@@ -41,7 +41,7 @@ pub fn prepare(
         let mut failed = HashMap::new();
         let arguments = arguments(vector, &columns[..plain], rows, watermarks, functions, &mut failed)?;
         let place = lowered.program.sites.get(vector.site as usize).and_then(|s| s.place());
-        let values = evaluate(vector, &arguments, rows, &mut failed)?;
+        let values = evaluate(vector, &arguments, rows, functions.settings().run, &mut failed)?;
         let flags = BooleanArray::from((0..rows).map(|row| failed.contains_key(&row)).collect::<Vec<bool>>());
         if let Some(place) = place {
             for diagnostic in failed.values_mut() {
@@ -81,47 +81,65 @@ fn arguments(
     emitted.columns.iter().map(|column| take(column, &places)).collect()
 }
 
-/// Calls the function for the whole buffer and, if that fails, for each row, to find the bad ones.
+/// Calls the function for the whole buffer and, if that fails, for halves of it, down to the bad rows.
 fn evaluate(
     vector: &VectorColumn,
     arguments: &[ArrayRef],
     rows: usize,
+    run: u64,
     failed: &mut HashMap<usize, Diagnostic>,
 ) -> Result<ArrayRef, Diagnostic> {
     let arrow_type = vector.data_type.to_arrow();
-    let checked = |column: ArrayRef, rows: usize| {
-        if column.len() == rows && *column.data_type() == arrow_type {
-            return Ok(column);
-        }
-        let (name, given) = (vector.function.name(), column.data_type());
-        Err(Diagnostic::bug(format!(
-            "function {name} gave {} rows of {given} instead of {rows} rows of {arrow_type}",
-            column.len()
-        )))
-    };
-    if failed.is_empty()
-        && let Ok(column) = vector.function.evaluate(arguments, rows)
-    {
-        return checked(column, rows);
-    }
-    let mut pieces: Vec<ArrayRef> = Vec::with_capacity(rows);
-    for row in 0..rows {
-        let bad = failed.contains_key(&row);
-        let one: Vec<ArrayRef> = arguments.iter().map(|a| a.slice(row, 1)).collect();
-        let piece = match if bad { None } else { Some(vector.function.evaluate(&one, 1)) } {
-            Some(Ok(column)) => checked(column, 1)?,
-            Some(Err(message)) => {
-                let message = format!("{message} in {}", vector.function.name());
-                failed.insert(row, Diagnostic::new(code::FUNCTION_FAILED, message));
-                new_null_array(&arrow_type, 1)
-            }
-            None => new_null_array(&arrow_type, 1),
-        };
-        pieces.push(piece);
-    }
-    let pieces: Vec<&dyn arrow_array::Array> = pieces.iter().map(|p| &**p).collect();
-    if pieces.is_empty() {
+    if rows == 0 {
         return Ok(new_null_array(&arrow_type, 0));
     }
+    let mut pieces: Vec<ArrayRef> = Vec::new();
+    // Ranges that are to be evaluated, the next one last.
+    let mut pending = vec![0..rows];
+    while let Some(range) = pending.pop() {
+        let middle = range.start + range.len() / 2;
+        let halves = [middle..range.end, range.start..middle];
+        if !failed.is_empty() && range.len() > 1 && range.clone().any(|row| failed.contains_key(&row)) {
+            pending.extend(halves);
+            continue;
+        }
+        if range.len() == 1 && failed.contains_key(&range.start) {
+            pieces.push(new_null_array(&arrow_type, 1));
+            continue;
+        }
+        let part: Vec<ArrayRef> = match range.len() == rows {
+            true => arguments.to_vec(),
+            false => arguments.iter().map(|a| a.slice(range.start, range.len())).collect(),
+        };
+        match vector.function.evaluate(&part, range.len(), run) {
+            Ok(column) => pieces.push(checked(vector, column, range.len())?),
+            Err(_) if range.len() > 1 => pending.extend(halves),
+            Err(message) => {
+                let mut message = format!("{message} in {}", vector.function.name());
+                if vector.function.registration() != 0 {
+                    message += &format!(", row {} of a buffer", range.start);
+                }
+                failed.insert(range.start, Diagnostic::new(code::FUNCTION_FAILED, message));
+                pieces.push(new_null_array(&arrow_type, 1));
+            }
+        }
+    }
+    if let [whole] = pieces.as_slice() {
+        return Ok(whole.clone());
+    }
+    let pieces: Vec<&dyn arrow_array::Array> = pieces.iter().map(|p| &**p).collect();
     concat(&pieces).map_err(|e| Diagnostic::bug(format!("rows of a function cannot be joined: {e}")))
+}
+
+/// What a function has given, if it is what was asked for.
+fn checked(vector: &VectorColumn, column: ArrayRef, rows: usize) -> Result<ArrayRef, Diagnostic> {
+    let arrow_type = vector.data_type.to_arrow();
+    if column.len() == rows && *column.data_type() == arrow_type {
+        return Ok(column);
+    }
+    let (name, given) = (vector.function.name(), column.data_type());
+    Err(Diagnostic::bug(format!(
+        "function {name} gave {} rows of {given} instead of {rows} rows of {arrow_type}",
+        column.len()
+    )))
 }

@@ -64,7 +64,7 @@ impl VectorFunction for NestedCast {
         &self.name
     }
 
-    fn evaluate(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
+    fn evaluate(&self, arguments: &[ArrayRef], rows: usize, _: u64) -> Result<ArrayRef, String> {
         match self.cast.apply(&arguments[0], &self.to) {
             // The caller then retries row by row.
             Err(_) if self.is_lenient && rows == 1 => Ok(new_null_array(&self.to, 1)),

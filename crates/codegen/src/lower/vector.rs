@@ -81,7 +81,7 @@ impl VectorFunction for NullColumn {
         "NULL"
     }
 
-    fn evaluate(&self, _: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
+    fn evaluate(&self, _: &[ArrayRef], rows: usize, _: u64) -> Result<ArrayRef, String> {
         Ok(new_null_array(&self.0.to_arrow(), rows))
     }
 }
@@ -98,7 +98,7 @@ impl VectorFunction for FieldColumn {
         &self.name
     }
 
-    fn evaluate(&self, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef, String> {
+    fn evaluate(&self, arguments: &[ArrayRef], _: usize, _: u64) -> Result<ArrayRef, String> {
         let rows = arguments[0].as_struct();
         // A field of a row that is NULL is NULL.
         masked(rows.column(self.index), rows.nulls())

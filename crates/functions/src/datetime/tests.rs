@@ -5,7 +5,11 @@ use crate::context::FunctionSettings;
 use millstream_types::text::parse_date;
 
 fn context(zone: &str) -> FunctionContext {
-    FunctionContext::new(FunctionSettings { time_zone: Zone::parse(zone).unwrap(), query_start_ms: 1_700_006_361_552 })
+    FunctionContext::new(FunctionSettings {
+        time_zone: Zone::parse(zone).unwrap(),
+        query_start_ms: 1_700_006_361_552,
+        run: 0,
+    })
 }
 
 fn string(s: Str) -> String {

@@ -69,7 +69,9 @@ use sqlparser::ast;
 /// Binds a query whose rows are shown or returned. Names of the result's columns are unique.
 pub fn bind_query(catalog: &Catalog, settings: &BindSettings, query: &ast::Query) -> Result<Rel, Diagnostic> {
     let relation = QueryBinder::new(catalog, settings).query(query, true)?;
-    Ok(finished(relation).rel)
+    let rel = finished(relation).rel;
+    check_stability(catalog, &rel)?;
+    Ok(rel)
 }
 
 /// Binds an INSERT.
@@ -92,7 +94,14 @@ pub fn bind_insert_of(
     if statement.overwrites {
         table = insert::overwritten(&table, &statement.target)?;
     }
-    insert::bind(&mut QueryBinder::new(scope, settings), table, &statement.columns, &statement.query)
+    let insert = insert::bind(&mut QueryBinder::new(scope, settings), table, &statement.columns, &statement.query)?;
+    check_stability(scope, &insert.query)?;
+    Ok(insert)
+}
+
+/// Refuses functions that give another value each time where rows could not be found again by it.
+fn check_stability(catalog: &Catalog, rel: &Rel) -> Result<(), Diagnostic> {
+    if catalog.functions().has_unstable() { millstream_plan::stability::check(rel) } else { Ok(()) }
 }
 
 /// The plain name of the first table or view that a query, or the queries of an INSERT, cannot be bound without, if that is

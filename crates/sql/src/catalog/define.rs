@@ -9,7 +9,7 @@ use crate::ddl::{
 use crate::diagnostics::{at_span, error_at, nearest};
 use crate::settings::BindSettings;
 use crate::statement::{ParsedStatement, Statement};
-use crate::user_function::{SqlFunction, SqlFunctions};
+use crate::user_function::{NativeFunction, SqlFunction, SqlFunctions, UserFunction};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
 use millstream_types::{DataType, Diagnostic, Field, code};
@@ -34,8 +34,20 @@ impl Catalog {
             return taken(format!("'{name}' is a built-in function"), "give the function another name");
         }
         let function = bind_function(definition, &self.functions)?;
-        self.functions.insert(function);
+        self.functions.insert(UserFunction::Sql(function));
         Ok(true)
+    }
+
+    /// Registers a function of the program; one of the same name is replaced.
+    ///
+    /// Fails for the name of a built-in function.
+    pub fn register_function(&mut self, function: NativeFunction) -> Result<(), Diagnostic> {
+        if bind::is_builtin_function(&function.name) {
+            let message = format!("'{}' is a built-in function", function.name);
+            return Err(Diagnostic::new(code::ALREADY_EXISTS, message).advise("give the function another name"));
+        }
+        self.functions.insert(UserFunction::Native(function));
+        Ok(())
     }
 
     /// Creates a table; `false` when it exists already and `IF NOT EXISTS` was said.

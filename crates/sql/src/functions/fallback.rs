@@ -164,7 +164,7 @@ impl VectorFunction for Fallback {
         self.udf.name()
     }
 
-    fn evaluate(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
+    fn evaluate(&self, arguments: &[ArrayRef], rows: usize, _: u64) -> Result<ArrayRef, String> {
         let values = arguments
             .iter()
             .zip(&self.constants)
@@ -218,7 +218,7 @@ mod tests {
 
     fn evaluate(expr: &Expr, arguments: &[ArrayRef]) -> Result<ArrayRef, String> {
         let ExprKind::Vector(call, _) = &expr.kind else { panic!("{expr:?} is not evaluated by the fallback") };
-        let result = call.0.evaluate(arguments, arguments[0].len())?;
+        let result = call.0.evaluate(arguments, arguments[0].len(), 0)?;
         assert_eq!(*result.data_type(), expr.data_type.to_arrow());
         Ok(result)
     }

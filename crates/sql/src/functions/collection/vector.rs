@@ -27,7 +27,7 @@ impl<F: Fn(&Input) -> Output + Send + Sync> VectorFunction for ColumnFunction<F>
         &self.name
     }
 
-    fn evaluate(&self, arguments: &[ArrayRef], rows: usize) -> Output {
+    fn evaluate(&self, arguments: &[ArrayRef], rows: usize, _: u64) -> Output {
         (self.evaluate)(&Input { columns: arguments, rows, result: &self.result })
     }
 }

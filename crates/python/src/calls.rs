@@ -1,0 +1,133 @@
+//! Functions of Python that are being evaluated, and how they are ended.
+//!
+//! A worker that evaluates a function runs Python code for as long as that wants. When its run is cancelled, `Interrupted` is raised in the
+//! thread: that ends what is Python. What is native code returns when it wants; nobody waits for it longer than [`PATIENCE`].
+
+use crate::waiting::if_of_python;
+use millstream::{Job, JobHandle};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{c_long, c_ulong};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a run that was cancelled has before its functions are interrupted.
+const PROMPT: Duration = Duration::from_millis(300);
+/// How long it has in all.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+/// From one interruption to the next.
+const AGAIN: Duration = Duration::from_millis(50);
+/// Exceptions that are kept for the errors that come of them.
+const KEPT: usize = 64;
+
+#[derive(Default)]
+struct Calls {
+    /// Threads of Python that evaluate a function, by run.
+    threads: HashMap<u64, Vec<c_ulong>>,
+    /// Runs that call no function any more.
+    cancelled: HashSet<u64>,
+    /// What functions have raised last, by message.
+    raised: VecDeque<(String, PyErr)>,
+}
+
+static CALLS: LazyLock<Mutex<Calls>> = LazyLock::new(Mutex::default);
+
+fn calls() -> MutexGuard<'static, Calls> {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A call, as long as it lasts.
+pub(crate) struct Call {
+    run: u64,
+    thread: c_ulong,
+}
+
+impl Call {
+    /// Begins a call by this thread; `None` if its run was cancelled.
+    pub(crate) fn begin(py: Python<'_>, run: u64) -> PyResult<Option<Call>> {
+        let thread: c_ulong = py.import("threading")?.call_method0("get_ident")?.extract()?;
+        let mut calls = calls();
+        if calls.cancelled.contains(&run) {
+            return Ok(None);
+        }
+        calls.threads.entry(run).or_default().push(thread);
+        Ok(Some(Call { run, thread }))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut calls = calls();
+        let Some(threads) = calls.threads.get_mut(&self.run) else { return };
+        if let Some(position) = threads.iter().position(|thread| *thread == self.thread) {
+            threads.swap_remove(position);
+        }
+        if threads.is_empty() {
+            calls.threads.remove(&self.run);
+        }
+    }
+}
+
+/// Keeps an exception for the error that comes of it.
+pub(crate) fn keep(message: &str, raised: PyErr) {
+    let mut calls = calls();
+    let dropped = if calls.raised.len() == KEPT { calls.raised.pop_front() } else { None };
+    calls.raised.push_back((message.to_string(), raised));
+    drop(calls);
+    // What an exception holds may run code of Python when it goes.
+    drop(dropped);
+}
+
+/// The exception that an error has come of.
+pub(crate) fn cause(py: Python<'_>, message: &str) -> Option<PyErr> {
+    let calls = calls();
+    let known = calls.raised.iter().rev().find(|(text, _)| message.contains(text.as_str()));
+    known.map(|(_, raised)| raised.clone_ref(py))
+}
+
+/// Raises `Interrupted` in the threads that evaluate functions of a run.
+fn interrupt(py: Python<'_>, run: u64) {
+    let threads = calls().threads.get(&run).cloned().unwrap_or_default();
+    let Ok(class) = py.import("millstream.errors").and_then(|module| module.getattr("Interrupted")) else { return };
+    let Ok(class) = class.cast_into::<PyType>() else { return };
+    for thread in threads {
+        // SAFETY: the interpreter is held, and the class lives. The call may have ended meanwhile: then the exception is raised in the next one
+        // of this thread, which is of another run at worst and repeated there.
+        #[allow(unsafe_code)]
+        unsafe {
+            pyo3::ffi::PyThreadState_SetAsyncExc(thread as c_long, class.as_ptr());
+        }
+    }
+}
+
+/// Cancels a run and waits for its end; `false` if it does not end because a function does not return.
+pub(crate) fn end(job: &JobHandle) -> bool {
+    job.cancel();
+    let began = Instant::now();
+    let mut patience = PROMPT;
+    calls().cancelled.insert(job.run());
+    let has_ended = loop {
+        if job.wait_within(patience) {
+            break true;
+        }
+        if began.elapsed() > PATIENCE {
+            break false;
+        }
+        patience = AGAIN;
+        if_of_python(|py| interrupt(py, job.run()));
+    };
+    if has_ended {
+        calls().cancelled.remove(&job.run());
+    }
+    has_ended
+}
+
+/// Ends a job that nobody wants any more. One that does not end is left alone.
+pub(crate) fn release(job: Job) {
+    if end(&job.handle()) {
+        drop(job);
+    } else {
+        std::mem::forget(job);
+    }
+}

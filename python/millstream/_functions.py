@@ -1,0 +1,254 @@
+"""Functions of Python in SQL."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import functools
+import inspect
+import threading
+import types
+import typing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+
+from millstream._core import Column, column_from_bytes, column_to_bytes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Arrow = Literal["polars", "pyarrow", "numpy"]
+By = Literal["column", "row"]
+
+#: The SQL types of annotations.
+_TYPES: dict[object, str] = {
+    bool: "BOOLEAN",
+    int: "BIGINT",
+    float: "DOUBLE",
+    str: "STRING",
+    bytes: "BYTES",
+    decimal.Decimal: "DECIMAL(38, 18)",
+    datetime.date: "DATE",
+    datetime.time: "TIME(3)",
+    datetime.datetime: "TIMESTAMP(6)",
+    datetime.timedelta: "INTERVAL DAY TO SECOND(3)",
+}
+
+
+class Function(Generic[P, R]):
+    """A function that SQL can call once a session knows it: ``session.register_function(f)``. Called in Python it is what it was."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str,
+        returns: str,
+        takes: Sequence[str] | None,
+        by: By,
+        arrow: Arrow | None,
+        version: str | None,
+        deterministic: bool,
+        processes: int,
+    ) -> None:
+        self.name, self.returns, self.takes, self.version, self.deterministic = name, returns, takes, version, deterministic
+        self.by = by
+        self._function = function
+        self._callable: Callable[..., Any] = function
+        if processes:
+            # What is called by row comes as columns, too: a row each would cost a trip each.
+            self._callable = _InProcesses(function, by, arrow, returns, processes)
+            self._by_rows = False
+        else:
+            self._by_rows = by == "row"
+            if by == "column" and arrow is not None:
+                self._callable = functools.partial(_converted, function, arrow)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        takes = "…" if self.takes is None else ", ".join(self.takes)
+        return f"<Function: {self.name}({takes}) RETURNS {self.returns}, by {self.by}>"
+
+
+@overload
+def udf(function: Callable[P, R], /) -> Function[P, R]: ...
+
+
+@overload
+def udf(
+    *,
+    returns: str | None = None,
+    takes: Sequence[str] | None = None,
+    by: By = "row",
+    arrow: Arrow | None = None,
+    name: str | None = None,
+    version: str | None = None,
+    deterministic: bool = True,
+    processes: int = 0,
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+
+
+def udf(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    returns: str | None = None,
+    takes: Sequence[str] | None = None,
+    by: By = "row",
+    arrow: Arrow | None = None,
+    name: str | None = None,
+    version: str | None = None,
+    deterministic: bool = True,
+    processes: int = 0,
+) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
+    """Makes a function of Python one that SQL can call.
+
+    ``by="column"`` calls it once for each buffer, with a column for each argument; it returns a column of the same length. ``arrow`` says as
+    what it gets them: a ``polars.Series``, a ``pyarrow.Array`` or a ``numpy.ndarray``; without it as a :class:`Column`. ``by="row"`` calls
+    it for each row, with values, and is up to a hundred times slower. NULL is ``None``.
+
+    ``returns`` and ``takes`` are SQL types. By row they may come from annotations: ``def f(x: int, s: str | None) -> float``. Without
+    ``takes`` arguments come in the type that they have.
+
+    ``deterministic=False`` says that it may return another value for the same arguments: then keys, times and conditions of joins must not
+    come from it. ``version`` is part of its identity: a job does not resume with another one where its state depends on the function.
+
+    ``processes=n`` runs it in that many other processes, started with ``spawn``: the function must be importable there, so it cannot be one of
+    ``__main__`` in a notebook.
+    """
+    if function is None:
+        return functools.partial(  # type: ignore[return-value]
+            _udf,
+            returns=returns,
+            takes=takes,
+            by=by,
+            arrow=arrow,
+            name=name,
+            version=version,
+            deterministic=deterministic,
+            processes=processes,
+        )
+    return _udf(function)
+
+
+def _udf(
+    function: Callable[P, R],
+    *,
+    returns: str | None = None,
+    takes: Sequence[str] | None = None,
+    by: By = "row",
+    arrow: Arrow | None = None,
+    name: str | None = None,
+    version: str | None = None,
+    deterministic: bool = True,
+    processes: int = 0,
+) -> Function[P, R]:
+    if by not in ("column", "row"):
+        raise ValueError(f"by is 'column' or 'row', not {by!r}")
+    if arrow not in (None, "polars", "pyarrow", "numpy"):
+        raise ValueError(f"arrow is 'polars', 'pyarrow' or 'numpy', not {arrow!r}")
+    if arrow is not None and by == "row":
+        raise ValueError("arrow is for functions by column: give by='column'")
+    if inspect.iscoroutinefunction(function):
+        raise TypeError("an async function cannot be called by SQL yet")
+    if by == "row":
+        hints = typing.get_type_hints(function)
+        if returns is None:
+            returns = _sql_type(hints.get("return"), "its result")
+        if takes is None:
+            names = _parameters(function)
+            if names is not None and all(parameter in hints for parameter in names):
+                takes = [_sql_type(hints[parameter], f"`{parameter}`") for parameter in names]
+    if returns is None:
+        raise TypeError("a function by column needs `returns`: the SQL type of its result, such as 'BIGINT'")
+    name = name if name is not None else getattr(function, "__name__", "")
+    return Function(
+        function,
+        name=name,
+        returns=returns,
+        takes=takes,
+        by=by,
+        arrow=arrow,
+        version=version,
+        deterministic=deterministic,
+        processes=processes,
+    )
+
+
+def _parameters(function: Callable[..., Any]) -> list[str] | None:
+    """The names of the parameters; ``None`` if their number is open."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.KEYWORD_ONLY) for p in parameters):
+        return None
+    return [p.name for p in parameters]
+
+
+def _sql_type(annotation: object, what: str) -> str:
+    options = [annotation]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        options = [option for option in typing.get_args(annotation) if option is not type(None)]
+    if len(options) == 1 and options[0] in _TYPES:
+        return _TYPES[options[0]]
+    if annotation is None:
+        raise TypeError(f"the type of {what} is not known: annotate it, or give `returns`, such as 'BIGINT'")
+    raise TypeError(f"the annotation of {what}, {annotation!r}, is no type of SQL: give `returns` and `takes`")
+
+
+def _converted(function: Callable[..., Any], arrow: Arrow, *columns: Column) -> Any:
+    """Calls a function with columns of another library."""
+    if arrow == "pyarrow":
+        import pyarrow
+
+        return function(*(pyarrow.array(column) for column in columns))
+    import polars
+
+    series = [polars.Series(column) for column in columns]
+    if arrow == "polars":
+        return function(*series)
+    result = function(*(one.to_numpy() for one in series))
+    return polars.Series(result) if hasattr(result, "__array__") else result
+
+
+class _InProcesses:
+    """Calls a function in other processes: columns go there and come back as Arrow, as bytes."""
+
+    def __init__(self, function: Callable[..., Any], by: By, arrow: Arrow | None, returns: str, processes: int) -> None:
+        if processes < 1:
+            raise ValueError("processes is a number of processes, or 0")
+        self._task = (function.__module__, function.__qualname__, by, arrow, returns)
+        if function.__module__ == "__main__" or "<locals>" in function.__qualname__:
+            raise ValueError(
+                f"other processes cannot import {function.__qualname__} from {function.__module__}: put it at the top of a module"
+            )
+        self._processes = processes
+        self._lock = threading.Lock()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __call__(self, *columns: Column) -> Column:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(self._processes, mp_context=get_context("spawn"))
+        future = self._pool.submit(_call, self._task, [column_to_bytes(column) for column in columns])
+        return column_from_bytes(future.result())
+
+
+def _call(task: tuple[str, str, By, Arrow | None, str], arguments: list[bytes]) -> bytes:
+    """Calls a function, in the other process."""
+    import importlib
+
+    module, qualified, by, arrow, returns = task
+    found: Any = importlib.import_module(module)
+    for name in qualified.split("."):
+        found = getattr(found, name)
+    function = found._function if isinstance(found, Function) else found
+    columns = [column_from_bytes(argument) for argument in arguments]
+    if by == "row":
+        result = [function(*row) for row in zip(*(column.to_list() for column in columns), strict=True)]
+    else:
+        result = function(*columns) if arrow is None else _converted(function, arrow, *columns)
+    return column_to_bytes(Column(result, returns))
