@@ -13,9 +13,9 @@ demo: release
 test: setup
 	scripts/setup.sh --kafka
 	scripts/kafka.sh jars
+	scripts/python.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	scripts/python.sh
 	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
 	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
 	$(MAKE) test-s3

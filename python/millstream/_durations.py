@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from fractions import Fraction
 
 #: ``"10s"``, ``"1.5 min"``, ``"250ms"``, or a ``timedelta``.
 Duration = str | timedelta
@@ -31,18 +32,16 @@ def milliseconds(duration: Duration) -> int:
     """The whole milliseconds of a duration."""
     if isinstance(duration, timedelta):
         whole, rest = divmod(duration, timedelta(milliseconds=1))
-        if rest:
-            raise ValueError(f"{duration!r} is not a number of whole milliseconds")
+        if rest or whole < 0:
+            raise ValueError(f"{duration!r} is not a number of whole milliseconds from 0")
         return whole
     if not isinstance(duration, str):
         raise TypeError(f"a duration is a string like '10s' or a timedelta, not {duration!r}")
-    total = 0.0
-    matched = re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-zA-Z]+)+\s*", duration)
-    for number, _, unit in re.findall(r"(\d+(\.\d+)?)\s*([a-zA-Z]+)", duration) if matched else []:
-        if unit.lower() not in _MILLISECONDS:
-            matched = None
-            break
-        total += float(number) * _MILLISECONDS[unit.lower()]
-    if matched is None or not total.is_integer():
-        raise ValueError(f"{duration!r} is not a duration: write '10s', '5 min', '1h 30min' or '250ms'")
+    total = Fraction(0)
+    is_duration = re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-zA-Z]+)+\s*", duration) is not None
+    for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)", duration) if is_duration else []:
+        is_duration = is_duration and unit.lower() in _MILLISECONDS
+        total += Fraction(number) * _MILLISECONDS.get(unit.lower(), 0)
+    if not is_duration or total.denominator != 1:
+        raise ValueError(f"{duration!r} is not a duration in whole milliseconds: write '10s', '5 min', '1h 30min' or '250ms'")
     return int(total)

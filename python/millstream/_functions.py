@@ -40,6 +40,8 @@ _TYPES: dict[object, str] = {
 class Function(Generic[P, R]):
     """A function that SQL can call once a session knows it: ``session.register_function(f)``. Called in Python it is what it was."""
 
+    __name__: str
+
     def __init__(
         self,
         function: Callable[P, R],
@@ -81,6 +83,8 @@ def udf(function: Callable[P, R], /) -> Function[P, R]: ...
 
 @overload
 def udf(
+    function: None = None,
+    /,
     *,
     returns: str | None = None,
     takes: Sequence[str] | None = None,
@@ -122,7 +126,7 @@ def udf(
     ``__main__`` in a notebook.
     """
     if function is None:
-        return functools.partial(  # type: ignore[return-value]
+        return functools.partial(
             _udf,
             returns=returns,
             takes=takes,

@@ -32,7 +32,9 @@ class Job:
 
     def __init__(self, job: _core.Job) -> None:
         self._job = job
-        self._is_waited_for = False
+        # Whether somebody has been told how it ended.
+        self._is_told = False
+        self._is_stuck = False
         _keep(self)
 
     @property
@@ -57,25 +59,9 @@ class Job:
         text = self._job.stats()
         return {} if text is None else dict(json.loads(text))
 
-    def checkpoint(self, *, timeout: float = 60.0) -> None:
-        """Takes a checkpoint, and waits until it is complete."""
-        if not self._job.keeps_checkpoints:
-            raise errors.of(
-                "error[MS1003]: the job has no state directory\n  = help: give connect() a state_dir",
-                code="MS1003",
-                message="the job has no state directory",
-                place=None,
-                advice="give connect() a state_dir",
-            )
-        before = self._checkpoints()
-        self._job.checkpoint()
-        deadline = time.monotonic() + timeout
-        while self._checkpoints() <= before and not self._job.wait_within(0.02):
-            if time.monotonic() > deadline:
-                raise TimeoutError("the checkpoint is not complete yet")
-
-    def _checkpoints(self) -> int:
-        return int(self.stats().get("checkpoints", {}).get("complete", 0))
+    def checkpoint(self, *, timeout: float | None = 60.0) -> None:
+        """Takes a checkpoint that begins now, and waits until it is complete. Raises what the job has failed with if it fails meanwhile."""
+        self._job.checkpoint(timeout)
 
     def stop(self) -> None:
         """Asks it to end in good order: with a checkpoint if it has a state directory, otherwise with what was read. Does not wait."""
@@ -83,7 +69,11 @@ class Job:
 
     def cancel(self) -> None:
         """Ends it at once. A function of Python that hangs is interrupted; one that is within native code cannot be: then this raises."""
-        self._job.cancel()
+        try:
+            self._job.cancel()
+        except errors.RunError:
+            self._is_stuck = True
+            raise
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits for its end, and raises what it has failed with.
@@ -91,8 +81,10 @@ class Job:
         After ``timeout`` seconds it raises ``TimeoutError``, and the job runs on. An interrupt (Ctrl-C) stops the job as
         :meth:`stop` does, a second one as :meth:`cancel`.
         """
-        self._is_waited_for = True
-        self._job.wait(timeout)
+        try:
+            self._job.wait(timeout)
+        finally:
+            self._is_told = self.state != "running"
 
     def __await__(self) -> Generator[Any, None, None]:
         return self._wait().__await__()
@@ -100,13 +92,12 @@ class Job:
     async def _wait(self) -> None:
         import asyncio
 
-        self._is_waited_for = True
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="millstream") as thread:
             # In slices, so that a task that is cancelled ends soon.
             while not await loop.run_in_executor(thread, self._job.wait_within, 0.1):
                 pass
-        self._job.wait(None)
+        self.wait()
 
     def __repr__(self) -> str:
         first = " ".join(self._job.text.split())
@@ -136,24 +127,37 @@ def _watch() -> None:
     while True:
         with _lock:
             jobs = list(_running)
-        for job in jobs:
-            if job.state == "running":
-                continue
-            if job.error is not None and not job._is_waited_for:
-                _log.error("%s", job.error)
-            with _lock:
-                _running.remove(job)
+        ended = [job for job in jobs if _has_ended(job)]
         with _lock:
+            for job in ended:
+                _running.remove(job)
+            # Whoever adds one afterwards finds none, and starts another thread.
             if not _running:
                 return
-        jobs[0]._job.wait_within(0.25)
+            first = _running[0]
+        first._job.wait_within(0.25)
+
+
+def _has_ended(job: Job) -> bool:
+    """Whether a job has ended; how, if nobody else has been told."""
+    try:
+        if job.state == "running":
+            return False
+        # Somebody who waits is told first.
+        time.sleep(0.05)
+        if job.error is not None and not job._is_told:
+            _log.error("%s", job.error)
+    except Exception:
+        # A handler of the program's logging: it is not to end the watch.
+        pass
+    return job._job.wait_within(0.0)
 
 
 @atexit.register
 def _end() -> None:
     """Ends all jobs before the interpreter goes: in good order, and those that do not end so at once."""
     with _lock:
-        jobs = [job for job in _running if _process == os.getpid()]
+        jobs = [job for job in _running if _process == os.getpid() and not job._is_stuck]
     deadline = time.monotonic() + PATIENCE
     try:
         for job in jobs:

@@ -82,7 +82,8 @@ class Relation:
 
     def df(self, *, limit: int | None = None, timeout: float | None = None) -> pandas.DataFrame:
         """The rows as a pandas data frame, by way of pyarrow; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
-        return self.to_arrow(limit=limit, timeout=timeout).to_pandas()
+        table = self.to_arrow(limit=limit, timeout=timeout)
+        return table.cast(_without_views(table.schema)).to_pandas()
 
     def batches(self, *, limit: int | None = None, timeout: float | None = None) -> BatchReader:
         """Runs the query and gives its rows as they come: ``for batch in …`` or ``async for batch in …``."""
@@ -108,6 +109,26 @@ class Relation:
         width = max((len(name) for name in self.schema), default=0)
         lines = [f"  {name:{width}}  {data_type}" for name, data_type in self.schema.items()]
         return "\n".join(["Relation", *lines])
+
+
+def _without_views(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """The schema with strings and bytes as pandas takes them, also within lists."""
+    import pyarrow as pa
+
+    def plain(data_type: Any) -> Any:
+        if pa.types.is_string_view(data_type):
+            return pa.string()
+        if pa.types.is_binary_view(data_type):
+            return pa.binary()
+        if pa.types.is_list(data_type):
+            return pa.list_(data_type.value_field.with_type(plain(data_type.value_type)))
+        if pa.types.is_struct(data_type):
+            return pa.struct([field.with_type(plain(field.type)) for field in data_type.fields])
+        if pa.types.is_map(data_type):
+            return pa.map_(plain(data_type.key_type), plain(data_type.item_type))
+        return data_type
+
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])
 
 
 class BatchReader:
@@ -138,8 +159,10 @@ class BatchReader:
                         return
                     if isinstance(batch, Batch):
                         yield batch
+                        # A query that is always ready leaves others their turn.
+                        await asyncio.sleep(0)
             finally:
-                self._reader.close()
+                await loop.run_in_executor(thread, self._reader.close)
 
     def close(self) -> None:
         """Cancels the query."""

@@ -66,9 +66,12 @@ class Session:
     def register(self, name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:
         """Makes data a table of the session: whatever :meth:`sql` takes as a variable.
 
-        ``time`` names the column of event time, for windows and joins over time. It is read in milliseconds. A row that is ``delay``
-        older than the latest one is not late yet. Without it the table has no event time.
+        ``time`` names the column of event time, for windows and joins over time. It is read in milliseconds. A row that is more than
+        ``delay`` older than the latest one before it is late: windows that are complete leave it out. Without ``time`` the table has no
+        event time.
         """
+        if not name:
+            raise ValueError("a table has a name")
         self._session.register(name, data, time, milliseconds(delay))
 
     def set(self, key: str, value: str | int | float | bool | os.PathLike[str]) -> None:
@@ -93,6 +96,10 @@ class Session:
         return f"<Session: {len(self.tables())} tables and views>"
 
 
+#: Functions that Python makes of expressions.
+_INLINE = {"<lambda>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"}
+
+
 class _Variables:
     """The variables that a caller sees."""
 
@@ -100,7 +107,11 @@ class _Variables:
         self._frame = frame
 
     def __call__(self, name: str) -> Any:
-        for variables in (self._frame.f_locals, self._frame.f_globals):
+        frames = [self._frame]
+        # A comprehension or lambda that does not name the variable itself does not have it: it is one of the function around it.
+        while frames[-1].f_code.co_name in _INLINE and frames[-1].f_back is not None:
+            frames.append(frames[-1].f_back)
+        for variables in [frame.f_locals for frame in frames] + [self._frame.f_globals]:
             if name in variables:
                 value = variables[name]
                 # `SELECT * FROM time`: nobody means the module.
@@ -143,7 +154,7 @@ _lock = threading.Lock()
 
 
 def default_session() -> Session:
-    """The session of the functions :func:`sql`, :func:`execute` and :func:`register` of the module."""
+    """The session of the functions of the module, such as :func:`sql`."""
     global _default
     with _lock:
         if _default is None:

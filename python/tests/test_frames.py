@@ -232,3 +232,116 @@ def test_sessions_in_threads() -> None:
     for thread in threads:
         thread.join()
     assert found == [True] * 20
+
+
+def test_a_schema_is_matched_by_name_and_nothing_is_lost() -> None:
+    relation = ms.sql("SELECT 300 AS a, 7 AS b")
+    swapped = pa.schema([("b", pa.int64()), ("a", pa.int64())])
+    assert pa.table(relation, schema=swapped).to_pylist() == [{"b": 7, "a": 300}]
+    with pytest.raises(pa.ArrowInvalid):
+        pa.table(relation, schema=pa.schema([("a", pa.int8()), ("b", pa.int8())]))
+    with pytest.raises(ValueError, match="'c'"):
+        pa.table(relation, schema=pa.schema([("c", pa.int8())]))
+
+
+def test_expressions_see_the_function_around_them() -> None:
+    local = pl.DataFrame({"n": [1]})
+    assert [ms.sql("SELECT n FROM local").fetchall() for _ in range(2)] == [[(1,)], [(1,)]]
+    assert (lambda: ms.sql("SELECT n FROM local").fetchall())() == [(1,)]
+    assert local.height == 1
+
+
+def test_a_table_whose_making_uses_the_session(con: ms.Session) -> None:
+    class Lazy:
+        def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+            return con.sql("SELECT 1 AS n").__arrow_c_stream__(requested_schema)
+
+    lazy = Lazy()
+    assert con.sql("SELECT n FROM lazy").fetchall() == [(1,)]
+    assert lazy is not None
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame(), pd.DataFrame([[1, 2]], columns=["a", "a"])])
+def test_frames_that_are_no_tables(frame: Any) -> None:
+    with pytest.raises((ms.Error, ValueError)) as caught:
+        ms.sql("SELECT * FROM frame")
+    assert "SQL:1:19" not in str(caught.value)
+
+
+def test_capsules_that_are_used_up() -> None:
+    class Once:
+        def __init__(self) -> None:
+            self.capsules = pa.record_batch({"n": [1]}).__arrow_c_array__()
+
+        def __arrow_c_array__(self, requested_schema: object | None = None) -> object:
+            return self.capsules
+
+    once = Once()
+    assert ms.sql("SELECT n FROM once").fetchall() == [(1,)]
+    with pytest.raises(ValueError, match="once"):
+        ms.sql("SELECT n FROM once")
+    rows = pa.array([{"a": 1}, None])
+    with pytest.raises((TypeError, ValueError)):
+        ms.sql("SELECT * FROM rows")
+
+
+def test_names_with_quotes() -> None:
+    frame = pa.table({"a`b": [{"c`d": 1}]})
+    assert ms.sql("SELECT `a``b` FROM frame").fetchall() == [({"c`d": 1},)]
+
+
+def test_lists_of_texts_as_pandas() -> None:
+    frame = ms.sql("SELECT ARRAY['a', 'b'] AS l, MAP['k', 'v'] AS m, ROW('x', 1) AS r, 's' AS s").df()
+    assert list(frame["l"][0]) == ["a", "b"] and frame["s"][0] == "s"
+
+
+def test_dropping_something_else_keeps_the_table(con: ms.Session) -> None:
+    con.register("reg", source)
+    for drop in ("DROP VIEW reg", "DROP FUNCTION reg"):
+        with pytest.raises(ms.Error):
+            con.execute(drop)
+    con.execute("DROP FUNCTION IF EXISTS reg; CREATE TABLE other LIKE reg; DROP TABLE other")
+    assert con.sql("SELECT COUNT(*) FROM reg").fetchall() == [(3,)]
+    with pytest.raises(ms.Error) as caught:
+        con.execute("CREATE TABLE x (k BIGINT) WITH ('connector' = 'memory', 'endless' = 'false', 'number' = '0')")
+    assert caught.value.code == "MS4007"
+
+
+def test_late_rows_are_told(con: ms.Session, caplog: pytest.LogCaptureFixture) -> None:
+    start = datetime.datetime(2026, 1, 1)
+    rows = pl.DataFrame({"ts": [start + datetime.timedelta(seconds=s) for s in (100, 1, 2, 3)]})
+    con.register("events", rows, time="ts")
+    windows = con.sql("""
+        SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end
+    """)
+    assert windows.fetchall() == [(1,)]
+    assert "3 rows were late" in caplog.text
+
+
+def test_a_timeout_ends_a_query_that_is_always_ready(con: ms.Session) -> None:
+    con.execute("CREATE TABLE fast (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '0', 'fields.n.min' = '1', 'fields.n.max' = '2')")
+    relation = con.sql("SELECT n FROM fast")
+    began = time.monotonic()
+    for _ in relation.batches(timeout=0.3):
+        time.sleep(0.02)
+    assert time.monotonic() - began < 3
+    for timeout in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="timeout"):
+            relation.fetchall(timeout=timeout)
+
+    async def fair() -> int:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0.01)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        async for _ in relation.batches(timeout=0.5):
+            pass
+        counting.cancel()
+        return turns
+
+    assert asyncio.run(fair()) > 5

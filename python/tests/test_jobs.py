@@ -112,6 +112,62 @@ def test_a_job_goes_on_from_its_checkpoint(tmp_path: pathlib.Path) -> None:
     assert written == list(range(1, len(written) + 1)) and len(written) > first > 200
 
 
+def test_a_job_that_was_stopped_resumes_in_the_same_session(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ms.connect(state_dir=tmp_path / "state") as con:
+        con.execute(EVENTS)
+        sink(con, tmp_path / "out")
+        for _ in range(3):
+            job = con.submit("INSERT INTO out SELECT n FROM events")
+            until(lambda: job.stats().get("rows_in", 0) > 200)
+            job.stop()
+            job.wait()
+    written = rows(tmp_path / "out")
+    assert written == list(range(1, len(written) + 1))
+    assert "resuming from checkpoint" in caplog.text
+
+
+def test_other_rows_under_the_same_statement_are_told(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    def run(numbers: list[int]) -> None:
+        with ms.connect(state_dir=tmp_path / "state") as con:
+            sink(con, tmp_path / "out")
+            df = pl.DataFrame({"n": numbers})
+            con.execute("INSERT INTO out SELECT n FROM df")
+            assert df.height == len(numbers)
+
+    run([1, 2])
+    run([1, 2])
+    assert "had come to its end before" in caplog.text and "in memory" not in caplog.text
+    run([3, 4])
+    assert "the rows of a table in memory are not those that the job has read" in caplog.text
+    assert rows(tmp_path / "out") == [1, 2]
+
+
+def test_the_state_directory_is_free_when_the_last_job_has_ended(tmp_path: pathlib.Path) -> None:
+    con = ms.connect(state_dir=tmp_path / "state")
+    con.execute(EVENTS + "; CREATE TABLE hole (n BIGINT) WITH ('connector' = 'blackhole')")
+    job = con.submit("INSERT INTO hole SELECT n FROM events")
+    con.close()
+    with ms.connect(state_dir=tmp_path / "state") as other:
+        other.execute(EVENTS + "; CREATE TABLE hole (n BIGINT) WITH ('connector' = 'blackhole')")
+        with pytest.raises(ms.Error) as caught:
+            other.submit("INSERT INTO hole SELECT n FROM events")
+        assert caught.value.code == "MS3015"
+        job.stop()
+        job.wait()
+        again = other.submit("INSERT INTO hole SELECT n FROM events")
+        again.stop()
+        again.wait()
+
+
+def test_a_failure_after_a_timeout_is_told(con: ms.Session, caplog: pytest.LogCaptureFixture) -> None:
+    con.execute(EVENTS + "; CREATE TABLE hole (n BIGINT) WITH ('connector' = 'blackhole')")
+    job = con.submit("INSERT INTO hole SELECT n / (n - 2000) FROM events")
+    with pytest.raises(TimeoutError):
+        job.wait(timeout=0.05)
+    until(lambda: "MS3002" in caplog.text)
+    assert job.state == "failed"
+
+
 def test_a_failure_is_raised_and_told(con: ms.Session, caplog: pytest.LogCaptureFixture) -> None:
     con.execute("CREATE TABLE hole (n INT) WITH ('connector' = 'blackhole')")
     with caplog.at_level(logging.ERROR, logger="millstream"):

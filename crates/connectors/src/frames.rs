@@ -4,14 +4,20 @@
 //! same values (an Arrow string of 32-bit offsets, an unsigned integer).
 
 use crate::fit::{self, Wanted};
-use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader};
+use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader, Witness};
 use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_cast::display::array_value_to_string;
 use arrow_schema::{Field, Schema as ArrowSchema};
 use millstream_types::{Diagnostic, Place, Schema, code};
-use std::sync::{Arc, Mutex, PoisonError};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A larger batch is read in pieces of at most so many rows, so that several workers have something to do.
 const PIECE_ROWS: usize = 4 * CHUNK_ROWS;
+
+/// Rows that are looked at to know batches again.
+const SAMPLES: usize = 64;
 
 /// Name of the one split.
 const SPLIT: &str = "memory";
@@ -20,6 +26,48 @@ const SPLIT: &str = "memory";
 #[derive(Debug, Clone)]
 pub struct Frame {
     batches: Arc<[RecordBatch]>,
+    summary: Arc<Summary>,
+}
+
+/// What a checkpoint remembers of batches, so that a job does not resume in other ones: made when the first one asks.
+#[derive(Debug, Default)]
+struct Summary(OnceLock<Value>);
+
+impl Summary {
+    /// The number of rows, and the hash of some of them as text.
+    fn of(&self, batches: &[RecordBatch]) -> Value {
+        let summarised = self.0.get_or_init(|| {
+            let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+            let mut text = String::new();
+            let (mut before, mut sample) = (0, 0);
+            for batch in batches {
+                while sample < SAMPLES && sample * rows / SAMPLES < before + batch.num_rows() {
+                    let row = sample * rows / SAMPLES - before;
+                    for column in batch.columns() {
+                        // What has no text is not compared.
+                        text += &array_value_to_string(column, row).unwrap_or_default();
+                        text.push('\n');
+                    }
+                    sample += 1;
+                }
+                before += batch.num_rows();
+            }
+            json!({ "rows": rows, "sample": format!("{:016x}", xxh3_64(text.as_bytes())) })
+        });
+        summarised.clone()
+    }
+}
+
+#[derive(Debug)]
+struct FrameWitness {
+    batches: Arc<[RecordBatch]>,
+    summary: Arc<Summary>,
+}
+
+impl Witness for FrameWitness {
+    fn describe(&self, _: Option<Position>, _: bool) -> Option<Value> {
+        Some(self.summary.of(&self.batches))
+    }
 }
 
 impl Frame {
@@ -37,17 +85,14 @@ impl Frame {
             })
         };
         let batches = batches.into_iter().enumerate().map(named).collect::<Result<Vec<_>, _>>()?;
-        Ok(Frame { batches: batches.into() })
+        Ok(Frame { batches: batches.into(), summary: Arc::default() })
     }
 
     /// Opens the batches for a query.
     pub fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
         let decoder = FrameDecoder::new(request)?;
-        Ok(Box::new(FrameSource {
-            batches: self.batches.clone(),
-            most: piece_rows(request),
-            decoder: Arc::new(decoder),
-        }))
+        let (batches, summary) = (self.batches.clone(), Arc::clone(&self.summary));
+        Ok(Box::new(FrameSource { batches, summary, most: piece_rows(request), decoder: Arc::new(decoder) }))
     }
 }
 
@@ -77,13 +122,15 @@ fn named(schema: &Schema, batch: &RecordBatch) -> Result<RecordBatch, String> {
 
 struct FrameSource {
     batches: Arc<[RecordBatch]>,
+    summary: Arc<Summary>,
     most: usize,
     decoder: Arc<FrameDecoder>,
 }
 
 impl Source for FrameSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        Ok(vec![Box::new(Pieces { batches: self.batches.clone(), most: self.most, next: Position::default() })])
+        let witness = FrameWitness { batches: self.batches.clone(), summary: Arc::clone(&self.summary) };
+        Ok(vec![Box::new(Pieces { witness: Arc::new(witness), most: self.most, next: Position::default() })])
     }
 
     fn decoder(&self) -> Arc<dyn Decoder> {
@@ -101,7 +148,7 @@ impl Source for FrameSource {
 
 /// Hands out the batches, large ones in pieces.
 struct Pieces {
-    batches: Arc<[RecordBatch]>,
+    witness: Arc<FrameWitness>,
     most: usize,
     /// The number of a batch, and in `line` the rows of it that were handed out.
     next: Position,
@@ -117,8 +164,21 @@ impl SplitReader for Pieces {
         Ok(())
     }
 
+    fn witness(&self) -> Option<Arc<dyn Witness>> {
+        Some(self.witness.clone())
+    }
+
+    fn verify(&self, described: &Value, _: bool) -> Result<(), Diagnostic> {
+        if *described == self.witness.summary.of(&self.witness.batches) {
+            return Ok(());
+        }
+        let message = "the rows of a table in memory are not those that the job has read";
+        Err(Diagnostic::new(code::INPUT_CHANGED, message)
+            .advise("give the same rows, or start from the beginning with another state directory and output"))
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        let batch = usize::try_from(self.next.at).ok().and_then(|number| self.batches.get(number));
+        let batch = usize::try_from(self.next.at).ok().and_then(|number| self.witness.batches.get(number));
         let Some(batch) = batch else { return Ok(None) };
         let start = usize::try_from(self.next.line).unwrap_or(usize::MAX).min(batch.num_rows());
         let rows = self.most.min(batch.num_rows() - start);

@@ -17,7 +17,7 @@ use millstream_connectors::Frame;
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Target};
 use millstream_plan::pipeline::Aggregation;
 use millstream_runtime::{CancelState, RunConfig};
-use millstream_sql::{self as sql, Catalog, InsertStatement, ParsedStatement, Statement};
+use millstream_sql::{self as sql, Catalog, InsertStatement, ObjectKind, ParsedStatement, Statement};
 use millstream_types::{Diagnostic, Options, Schema, code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,11 +113,14 @@ impl Environment {
         Ok(())
     }
 
-    /// Forgets the rows of a table of the program that is dropped; what names it already keeps them.
-    pub(crate) fn forget(&mut self, name: &[sql::Ident]) {
-        if let Ok(table) = self.catalog.lookup_table(name) {
-            self.memory.remove(&table.options);
-        }
+    /// Drops a table, view or function; whether it was there. Rows of the program that nothing names any more are forgotten, but by queries
+    /// that have them.
+    pub(crate) fn drop(&mut self, kind: ObjectKind, name: &[sql::Ident], if_exists: bool) -> Result<bool, Diagnostic> {
+        let dropped = self.catalog.drop(kind, name, if_exists)?;
+        let mut named = Vec::new();
+        self.catalog.each_table(&mut |table| named.extend(memory::number(&table.options)));
+        self.memory.retain(&named);
+        Ok(dropped)
     }
 
     /// The environment with what the statement names and the catalog lacks.
@@ -126,7 +129,10 @@ impl Environment {
         while let Some(name) = sql::unknown_table(&local.catalog, &local.settings.values.bind, statement)
             && let Some(table) = find(&name)?
         {
-            local.register_local(&name, table)?;
+            local.register_local(&name, table).map_err(|error| {
+                // The place would be one of a statement that the user has not written.
+                Diagnostic { place: None, message: format!("`{name}`: {}", error.message), ..error }
+            })?;
         }
         Ok(local)
     }

@@ -156,6 +156,14 @@ impl Job {
         JobHandle { monitor: Arc::clone(&self.monitor), results: Arc::clone(&self.results) }
     }
 
+    /// What is to be told of its end, if it ended without running: that it had come to its end before.
+    pub fn note(&self) -> Option<String> {
+        match self.results.lock().end.as_ref()? {
+            Ok(Outcome::Done(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
     /// Why it has failed, or ended before its input had; `None` while it runs, and when nothing was wrong.
     pub fn failure(&self) -> Option<Diagnostic> {
         self.results.lock().end.as_ref()?.as_ref().err().cloned()

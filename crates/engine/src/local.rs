@@ -51,13 +51,19 @@ pub struct EventTime {
 ///
 /// Fails when SQL has no type for a column, and when the event time is no column of a timestamp.
 pub fn columns_text(schema: &ArrowSchema, time: Option<&EventTime>) -> Result<String, Diagnostic> {
+    if schema.fields().is_empty() {
+        return Err(Diagnostic::new(code::INVALID_TABLE, "the table has no columns").advise("give one with a column"));
+    }
     let mut text = String::new();
     let mut known = None;
     for field in schema.fields() {
         let name = field.name();
         let mut column = Field::from_arrow(field).ok_or_else(|| {
-            Diagnostic::new(code::TYPE_MISMATCH, format!("column `{name}` is of the Arrow type {}", field.data_type()))
-                .advise("leave the column out or cast it: SQL has no type for its values")
+            Diagnostic::new(
+                code::TYPE_MISMATCH,
+                format!("SQL has no type for column `{name}`, which is {} in Arrow", field.data_type()),
+            )
+            .advise("leave the column out, or cast it")
         })?;
         if let Some(time) = time.filter(|time| time.column == *name) {
             column.data_type = match column.data_type {

@@ -4,13 +4,13 @@
 //! catalogs of several queries are not mistaken for each other.
 
 use millstream_connectors::{self as connectors, Frame, FrameReader, Source, SourceRequest};
-use millstream_types::{Diagnostic, Options, RecordLayout, code};
+use millstream_types::{Diagnostic, Options, Place, RecordLayout, code};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Value of the `connector` option of such tables. SQL cannot name it: there would be nothing behind it.
+/// Value of the `connector` option of such tables. Statements of users cannot name it: there would be nothing behind it.
 pub(crate) const CONNECTOR: &str = "memory";
 /// Option of such tables: whether they are endless.
 pub(crate) const ENDLESS: &str = "endless";
@@ -50,11 +50,9 @@ impl MemoryTables {
         self.0.extend(others.0.iter().map(|(number, table)| (*number, Arc::clone(table))));
     }
 
-    /// Forgets the table with these options.
-    pub(crate) fn remove(&mut self, options: &Options) {
-        if let Some(number) = number(options) {
-            self.0.remove(&number);
-        }
+    /// Forgets all but these.
+    pub(crate) fn retain(&mut self, numbers: &[u64]) {
+        self.0.retain(|number, _| numbers.contains(number));
     }
 
     /// The table with these options, if it is the program's own.
@@ -63,7 +61,8 @@ impl MemoryTables {
     }
 }
 
-fn number(options: &Options) -> Option<u64> {
+/// The number in the options of a table of the program.
+pub(crate) fn number(options: &Options) -> Option<u64> {
     if options.get("connector") != Some(CONNECTOR) {
         return None;
     }
@@ -75,6 +74,19 @@ pub(crate) fn is_bounded(options: &Options) -> bool {
     match options.get("connector") {
         Some(CONNECTOR) => options.get(ENDLESS) != Some("true"),
         _ => connectors::is_bounded(options),
+    }
+}
+
+/// Refuses the connector in a statement of a user.
+pub(crate) fn refuse(options: &[(String, String)]) -> Result<(), Diagnostic> {
+    match options.iter().any(|(key, value)| key == "connector" && value == CONNECTOR) {
+        true => Err(Diagnostic::new(
+            code::UNKNOWN_CONNECTOR,
+            format!("the connector '{CONNECTOR}' is for tables of programs"),
+        )
+        .at(Place::Option("connector".into()))
+        .advise("register the data in the program; SQL has no rows for it")),
+        false => Ok(()),
     }
 }
 

@@ -165,6 +165,8 @@ impl PreparedRun {
             }
             sinks.push(opened);
         }
+        // To its end: until then the job is this run's.
+        let _running = state.as_ref().map(|state| Arc::clone(&state.running));
         let checkpoints = match state.map(|state| state.begin(&plan, &mut sinks, monitor)).transpose()? {
             None => None,
             Some(Beginning::Run(config)) => Some(*config),

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -42,8 +42,8 @@ struct KnownJob {
     number: usize,
     /// What its newest checkpoint keeps; `None`: it has none that can be read.
     kept: Option<PlanShape>,
-    /// Whether a statement of this session is it.
-    is_taken: bool,
+    /// Whether a statement of this session is it: lives as long as that runs.
+    taken: Option<Weak<()>>,
 }
 
 /// How a session's jobs are checkpointed.
@@ -66,6 +66,8 @@ pub(crate) struct JobState {
     settings: Checkpointed,
     /// What is worth telling of the choice of the job.
     note: Option<String>,
+    /// Kept as long as the job runs.
+    pub(crate) running: Arc<()>,
 }
 
 /// How a job begins.
@@ -124,10 +126,10 @@ impl StateDirectory {
         let mut note = None;
         let at = chosen.unwrap_or_else(|| {
             let is_used = |number: &usize| {
-                self.jobs.iter().any(|job| job.number == *number && (job.is_taken || job.kept.is_some()))
+                self.jobs.iter().any(|job| job.number == *number && (job.taken.is_some() || job.kept.is_some()))
             };
             let number = (1..).find(|number| !is_used(number)).unwrap_or(usize::MAX);
-            let others = self.jobs.iter().filter(|job| job.kept.is_some() && !job.is_taken);
+            let others = self.jobs.iter().filter(|job| job.kept.is_some() && job.taken.is_none());
             let others: Vec<String> = others.map(KnownJob::name).collect();
             if !others.is_empty() {
                 let (others, place) = (others.join(", "), &self.place);
@@ -135,16 +137,27 @@ impl StateDirectory {
                 note = Some(format!("{is_new} is new in {place}, and begins from the start; there is {others}"));
             }
             self.jobs.retain(|job| job.number != number);
-            self.jobs.push(KnownJob { number, kept: None, is_taken: false });
+            self.jobs.push(KnownJob { number, kept: None, taken: None });
             self.jobs.len() - 1
         });
-        self.jobs[at].is_taken = true;
+        let running = Arc::new(());
+        self.jobs[at].taken = Some(Arc::downgrade(&running));
         let number = self.jobs[at].number;
         let checkpoints = self.place.own_checkpoints(number, &self.lock);
         let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
         let directory = self.place.local().join(format!("job-{number}")).join("sinks");
         let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
-        Ok(JobState { checkpoints, run: self.lock.run(), directory, remote, settings, note })
+        Ok(JobState { checkpoints, run: self.lock.run(), directory, remote, settings, note, running })
+    }
+
+    /// Has jobs that have ended be resumed by the next statements that are the same, as if this was a new process.
+    pub(crate) fn forget_ended(&mut self) -> Result<(), Diagnostic> {
+        for job in &mut self.jobs {
+            if job.taken.as_ref().is_some_and(|taken| taken.strong_count() == 0) {
+                *job = known_job(&self.place, job.number).map_err(|e| unusable(&self.place.to_string(), &e))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -167,7 +180,7 @@ impl KnownJob {
 
     /// `None` if it writes none of the tables of the statement, so it cannot be the statement's job.
     fn likeness(&self, statement: &PlanShape) -> Option<Likeness> {
-        let kept = self.kept.as_ref().filter(|_| !self.is_taken)?;
+        let kept = self.kept.as_ref().filter(|_| self.taken.is_none())?;
         let writes = |table: &str| statement.sinks.iter().any(|sink| sink.table == table);
         if !kept.sinks.iter().any(|sink| writes(&sink.table)) {
             return None;
@@ -188,13 +201,14 @@ fn written(shape: &PlanShape) -> String {
 
 /// The jobs of a directory. One whose checkpoints cannot be read says so when its turn comes.
 fn known_jobs(place: &StatePlace) -> io::Result<Vec<KnownJob>> {
-    let known = |number| {
-        let listed = place.checkpoints(number).list()?;
-        let newest = listed.into_iter().find_map(|listed| listed.manifest.ok());
-        let kept = newest.and_then(|manifest| kept_shape(&manifest));
-        Ok(KnownJob { number, kept, is_taken: false })
-    };
-    place.jobs()?.into_iter().map(known).collect()
+    place.jobs()?.into_iter().map(|number| known_job(place, number)).collect()
+}
+
+fn known_job(place: &StatePlace, number: usize) -> io::Result<KnownJob> {
+    let listed = place.checkpoints(number).list()?;
+    let newest = listed.into_iter().find_map(|listed| listed.manifest.ok());
+    let kept = newest.and_then(|manifest| kept_shape(&manifest));
+    Ok(KnownJob { number, kept, taken: None })
 }
 
 impl JobState {

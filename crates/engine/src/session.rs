@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::function::ScalarFunction;
 use crate::job::Job;
 use crate::local::LocalTable;
-use crate::memory::TableProvider;
+use crate::memory::{self, TableProvider};
 use crate::monitor::{Outcome, RunMonitor};
 use crate::planned::PreparedRun;
 use crate::recovery::{JobState, StateDirectory};
@@ -189,24 +189,39 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<PreparedRun, Diagnostic> {
-        let mut run = self.environment.prepared(&statement.statement, find)?;
-        if statement.is_insert() {
-            run.state = self.next_job(&run.plan)?;
-        }
+        let run = self.environment.prepared(&statement.statement, find)?;
+        if statement.is_insert() { self.with_job(run) } else { Ok(run) }
+    }
+
+    /// Plans a query, an insert or a statement set, without a job: [`Session::with_job`] gives an insert its own.
+    pub fn plan_with(
+        &self,
+        statement: &ParsedStatement,
+        find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
+    ) -> Result<PreparedRun, Diagnostic> {
+        self.environment.prepared(&statement.statement, find)
+    }
+
+    /// The run of an insert with its job, if there is a state directory.
+    pub fn with_job(&mut self, mut run: PreparedRun) -> Result<PreparedRun, Diagnostic> {
+        run.state = self.next_job(&run.plan)?;
         Ok(run)
     }
 
-    /// Plans to write the rows of a query into a table of the session.
-    pub fn prepare_insert(
-        &mut self,
-        target: &str,
-        overwrites: bool,
-        relation: &Relation,
-    ) -> Result<PreparedRun, Diagnostic> {
-        let mut run = self.environment.prepared_insert(target, overwrites, relation)?;
-        self.to_come.clear();
-        run.state = self.next_job(&run.plan)?;
-        Ok(run)
+    /// A copy of the session as it is, without its state directory. What is defined in one is not in the other.
+    #[must_use]
+    pub fn snapshot(&self) -> Session {
+        Session { environment: self.environment.clone(), state: None, to_come: VecDeque::new() }
+    }
+
+    /// Has jobs of this session that have ended be resumed by the next statements that are the same, as if the session was new.
+    pub fn forget_ended_jobs(&mut self) -> Result<(), Diagnostic> {
+        self.state.as_mut().map_or(Ok(()), StateDirectory::forget_ended)
+    }
+
+    /// Plans to write the rows of a query into a table of the session, without a job, as [`Session::plan_with`] does.
+    pub fn plan_insert(&self, target: &str, overwrites: bool, relation: &Relation) -> Result<PreparedRun, Diagnostic> {
+        self.environment.prepared_insert(target, overwrites, relation)
     }
 
     /// Runs a query, an insert or a statement set in the background. What is defined or set afterwards does not change it.
@@ -238,7 +253,10 @@ impl Session {
             false => done(&format!("the {what} exists already")),
         };
         match &statement.statement {
-            Statement::CreateTable(definition) => created("table", self.environment.catalog.create_table(definition)?),
+            Statement::CreateTable(definition) => {
+                memory::refuse(&definition.options)?;
+                created("table", self.environment.catalog.create_table(definition)?)
+            }
             Statement::CreateView(definition) => created(
                 "view",
                 self.environment.catalog.create_view(definition, &self.environment.settings.values.bind)?,
@@ -248,8 +266,7 @@ impl Session {
             }
             Statement::Drop { kind, name, if_exists } => {
                 let what = kind.name();
-                self.environment.forget(name);
-                match self.environment.catalog.drop(*kind, name, *if_exists)? {
+                match self.environment.drop(*kind, name, *if_exists)? {
                     true => done(&format!("{what} dropped")),
                     false => done(&format!("there was no such {what}")),
                 }

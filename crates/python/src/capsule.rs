@@ -4,12 +4,15 @@
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, make_array};
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 const STREAM: &CStr = c"arrow_array_stream";
 const ARRAY: &CStr = c"arrow_array";
@@ -22,7 +25,7 @@ fn taken<T>(object: &Bound<'_, PyAny>, name: &CStr, empty: T) -> PyResult<T> {
     let capsule = object.cast::<PyCapsule>()?;
     let pointer = capsule.pointer_checked(Some(name))?.cast::<T>();
     // SAFETY: a capsule of this name holds a struct of the Arrow C interface, whose layout `T` has, and whoever has the capsule may move
-    // from it; the interpreter lock is held, so nobody else does at the same time.
+    // from it. One that was just made for this call is nobody else's.
     Ok(unsafe { std::mem::replace(&mut *pointer.as_ptr(), empty) })
 }
 
@@ -30,7 +33,7 @@ fn taken<T>(object: &Bound<'_, PyAny>, name: &CStr, empty: T) -> PyResult<T> {
 pub(crate) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<Option<ArrowArrayStreamReader>> {
     let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_stream__")) else { return Ok(None) };
     let stream = taken(&method.call0()?, STREAM, FFI_ArrowArrayStream::empty())?;
-    ArrowArrayStreamReader::try_new(stream).map(Some).map_err(of_arrow)
+    guarded(|| ArrowArrayStreamReader::try_new(stream).map_err(of_arrow)).map(Some)
 }
 
 /// The batch of an object with `__arrow_c_array__`; `None` if it has no such method.
@@ -40,8 +43,11 @@ pub(crate) fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch
     let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
     let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
     // SAFETY: the two belong together, as the interface says of what the method returns.
-    let data = unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?;
+    let data = guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?;
     match data.data_type() {
+        arrow_schema::DataType::Struct(_) if data.null_count() > 0 => {
+            Err(PyTypeError::new_err("rows of the table are NULL: only their columns can be"))
+        }
         arrow_schema::DataType::Struct(_) => Ok(Some(RecordBatch::from(StructArray::from(data)))),
         other => Err(PyTypeError::new_err(format!("an array of {other} is a column, not a table"))),
     }
@@ -54,7 +60,7 @@ pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayR
         let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
         let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
         // SAFETY: the two belong together, as the interface says of what the method returns.
-        let data = unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?;
+        let data = guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?;
         return Ok(Some(vec![make_array(data)]));
     }
     let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_stream__")) else { return Ok(None) };
@@ -74,7 +80,7 @@ pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayR
             break;
         }
         // SAFETY: the arrays of a stream are of its schema.
-        pieces.push(make_array(unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?));
+        pieces.push(make_array(guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?));
     }
     match status {
         0 => Ok(Some(pieces)),
@@ -114,8 +120,8 @@ pub(crate) fn stream_capsule<'py>(
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let reader = match requested {
         Some(requested) => {
-            let schema = taken(requested, SCHEMA, FFI_ArrowSchema::empty())?;
-            let schema = Schema::try_from(&schema).map_err(of_arrow)?;
+            let schema =
+                guarded(|| Schema::try_from(&taken(requested, SCHEMA, FFI_ArrowSchema::empty())?).map_err(of_arrow))?;
             Box::new(Cast::new(reader, schema)?)
         }
         None => reader,
@@ -123,28 +129,46 @@ pub(crate) fn stream_capsule<'py>(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
 }
 
+/// The library asserts that structs of the interface are whole; one that somebody has moved from is not.
+fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(PyValueError::new_err("the Arrow data is not whole: a capsule can be used once")))
+}
+
 fn of_arrow(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Batches with other types for the same columns.
+/// Batches with columns of a batch by name, in other types.
 struct Cast {
     reader: Box<dyn RecordBatchReader + Send>,
+    /// Of each column in the batches of the reader.
+    positions: Vec<usize>,
     schema: SchemaRef,
 }
 
 impl Cast {
     fn new(reader: Box<dyn RecordBatchReader + Send>, schema: Schema) -> PyResult<Cast> {
-        let (found, wanted) = (reader.schema().fields().len(), schema.fields().len());
-        if found != wanted {
-            return Err(PyValueError::new_err(format!("the schema has {wanted} columns, the query {found}")));
-        }
-        Ok(Cast { reader, schema: schema.into() })
+        let found = reader.schema();
+        let position = |field: &Arc<Field>| {
+            found.index_of(field.name()).map_err(|_| {
+                let names: Vec<&str> = found.fields().iter().map(|field| field.name().as_str()).collect();
+                PyValueError::new_err(format!(
+                    "there is no column '{}'; the columns are {}",
+                    field.name(),
+                    names.join(", ")
+                ))
+            })
+        };
+        let positions = schema.fields().iter().map(position).collect::<PyResult<_>>()?;
+        Ok(Cast { reader, positions, schema: schema.into() })
     }
 
     fn cast(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let columns = batch.columns().iter().zip(self.schema.fields());
-        let columns = columns.map(|(column, field)| arrow_cast::cast(column, field.data_type()));
+        // What does not fit is an error, not NULL.
+        let cast = CastOptions { safe: false, ..CastOptions::default() };
+        let columns = self.positions.iter().zip(self.schema.fields());
+        let columns = columns.map(|(&at, field)| cast_with_options(batch.column(at), field.data_type(), &cast));
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns.collect::<Result<_, _>>()?, &options)
     }

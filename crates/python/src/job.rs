@@ -3,11 +3,17 @@
 use crate::calls;
 use crate::error::{OrRaise, exception};
 use crate::process;
-use crate::waiting::{LOOK, detached, tell_notices};
+use crate::session::Share;
+use crate::waiting::{LOOK, deadline, detached, tell_losses, tell_notices};
 use millstream::{CancelState, Diagnostic, code};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How often it is looked whether a checkpoint is complete.
+const MOMENT: Duration = Duration::from_millis(10);
 
 /// See `millstream.Job`, which has one.
 #[pyclass(frozen, module = "millstream._core")]
@@ -16,6 +22,8 @@ pub(crate) struct Job {
     job: Option<millstream::Job>,
     script: String,
     keeps_checkpoints: bool,
+    /// Until it is known to have ended.
+    share: Mutex<Option<Share>>,
 }
 
 impl Drop for Job {
@@ -27,9 +35,9 @@ impl Drop for Job {
 }
 
 impl Job {
-    pub(crate) fn new(job: millstream::Job, script: &str, keeps_checkpoints: bool) -> Job {
+    pub(crate) fn new(job: millstream::Job, script: &str, keeps_checkpoints: bool, share: Share) -> Job {
         process::note(&job);
-        Job { job: Some(job), script: script.into(), keeps_checkpoints }
+        Job { job: Some(job), script: script.into(), keeps_checkpoints, share: Mutex::new(Some(share)) }
     }
 
     fn job(&self, py: Python<'_>) -> PyResult<&millstream::Job> {
@@ -60,6 +68,12 @@ impl Job {
         if !job.has_ended() {
             return Ok("running");
         }
+        let share = self.share.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).take();
+        if share.is_some() {
+            // It is seen for the first time that it has ended.
+            tell_losses(py, job)?;
+            drop(share);
+        }
         Ok(match (job.failure().map(|failure| failure.code), job.monitor().cancel().state()) {
             (None, _) => "finished",
             (Some(_), CancelState::Abort) => "cancelled",
@@ -86,9 +100,28 @@ impl Job {
         text.map_err(|e| Diagnostic::bug(e.to_string())).or_raise(py, None)
     }
 
-    /// Asks for a checkpoint.
-    fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
-        self.job(py)?.checkpoint();
+    /// Takes a checkpoint that begins now, and waits until it is complete, for so many seconds.
+    fn checkpoint(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let job = self.job(py)?;
+        if !self.keeps_checkpoints {
+            let error = Diagnostic::new(code::MISSING_OPTION, "the job has no state directory");
+            return Err(error.advise("give connect() a state_dir")).or_raise(py, None);
+        }
+        let counts = || job.stats().map_or((0, 0), |stats| (stats.checkpoints.begun, stats.checkpoints.complete));
+        let (before, deadline) = (counts().0, deadline(timeout)?);
+        job.checkpoint();
+        // One that had begun is another one.
+        while counts().1 <= before {
+            if py.detach(|| job.wait_within(MOMENT)) {
+                let message = "the job ended before the checkpoint was complete";
+                return Err(job.failure().unwrap_or_else(|| Diagnostic::new(code::CHECKPOINT_FAILED, message)))
+                    .or_raise(py, Some(&self.script));
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(PyTimeoutError::new_err("the checkpoint is not complete yet"));
+            }
+            py.check_signals()?;
+        }
         Ok(())
     }
 
@@ -114,12 +147,11 @@ impl Job {
         Ok(py.detach(|| job.wait_within(patience)))
     }
 
-    /// Waits for its end. The first interrupt stops it in good order, the second at once; then the interrupt is raised. Raises
-    /// `TimeoutError` after so many seconds, and goes on running.
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+    /// Waits for its end. The first interrupt stops it in good order, with a checkpoint if it has any, the second at once; then the
+    /// interrupt is raised. Raises `TimeoutError` after so many seconds, and goes on running.
+    pub(crate) fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let job = self.job(py)?;
-        let timeout = timeout.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = deadline(timeout)?;
         let mut interrupt = None;
         loop {
             let patience =
@@ -135,8 +167,12 @@ impl Job {
             if let Err(signal) = py.check_signals() {
                 match interrupt.replace(signal) {
                     None => job.stop(),
-                    // What does not end so is left alone.
-                    Some(_) => drop(py.detach(|| calls::end(&job.handle()))),
+                    Some(signal) => {
+                        if !py.detach(|| calls::end(&job.handle())) {
+                            // It is left alone.
+                            return Err(signal);
+                        }
+                    }
                 }
             }
         }

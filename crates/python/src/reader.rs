@@ -7,7 +7,7 @@ use crate::batch::Batch;
 use crate::calls;
 use crate::error::OrRaise;
 use crate::process;
-use crate::waiting::{LOOK, detached, if_of_python};
+use crate::waiting::{LOOK, detached, if_of_python, tell_losses};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use millstream::{CancelToken, Diagnostic, Job, Next};
@@ -28,9 +28,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            process::release(|| detached(|| calls::release(job)));
-        }
+        self.end();
     }
 }
 
@@ -38,8 +36,11 @@ impl Running {
     /// The next batch, if it comes within `patience`.
     fn next(&mut self, patience: Duration) -> Result<Next, Diagnostic> {
         process::check()?;
-        let Some(job) = &self.job else { return Ok(Next::End) };
         let now = Instant::now();
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            return Ok(self.end());
+        }
+        let Some(job) = &self.job else { return Ok(Next::End) };
         let patience = self.deadline.map_or(patience, |deadline| patience.min(deadline.saturating_duration_since(now)));
         if self.left == Some(0) {
             return Ok(self.end());
@@ -52,11 +53,13 @@ impl Running {
                 Ok(Next::Batch(batch.slice(0, wanted)))
             }
             Next::End => {
-                let job = self.job.take();
-                job.map_or(Ok(()), |job| job.wait().map(drop))?;
+                if let Some(job) = self.job.take() {
+                    // What is told is not worth an error.
+                    let _ = if_of_python(|py| tell_losses(py, &job));
+                    detached(|| job.wait())?;
+                }
                 Ok(Next::End)
             }
-            Next::Waiting if self.deadline.is_some_and(|deadline| deadline <= now) => Ok(self.end()),
             Next::Waiting => Ok(Next::Waiting),
         }
     }
@@ -80,10 +83,9 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(job: Job, script: &str, limit: Option<u64>, timeout: Option<Duration>) -> Reader {
+    pub(crate) fn new(job: Job, script: &str, limit: Option<u64>, deadline: Option<Instant>) -> Reader {
         process::note(&job);
         let cancel = job.monitor().cancel().clone();
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let running = Mutex::new(Running { job: Some(job), left: limit, deadline });
         Reader { running, cancel, is_closed: AtomicBool::new(false), script: script.into() }
     }
@@ -160,18 +162,31 @@ impl Reader {
     }
 }
 
-/// The same for a consumer of Arrow streams, which may call from any thread and with or without the interpreter.
+/// The same for a consumer of Arrow streams, which may call from any thread and with or without the interpreter. The query begins when the
+/// first batch is asked for.
 pub(crate) struct Stream {
-    running: Running,
+    query: millstream::Relation,
+    running: Option<Running>,
     schema: SchemaRef,
     script: String,
 }
 
 impl Stream {
-    pub(crate) fn new(job: Job, schema: SchemaRef, script: &str) -> Stream {
-        process::note(&job);
-        let running = Running { job: Some(job), left: None, deadline: None };
-        Stream { running, schema, script: script.into() }
+    pub(crate) fn new(query: millstream::Relation, script: &str) -> Stream {
+        let schema = query.schema().to_arrow();
+        Stream { query, running: None, schema, script: script.into() }
+    }
+
+    fn next(&mut self, patience: Duration) -> Result<Next, Diagnostic> {
+        let running = match &mut self.running {
+            Some(running) => running,
+            None => {
+                let job = detached(|| self.query.submit())?;
+                process::note(&job);
+                self.running.insert(Running { job: Some(job), left: None, deadline: None })
+            }
+        };
+        if patience.is_zero() { running.next(patience) } else { detached(|| running.next(patience)) }
     }
 }
 
@@ -181,9 +196,7 @@ impl Iterator for Stream {
     fn next(&mut self) -> Option<Self::Item> {
         let mut patience = Duration::ZERO;
         loop {
-            let running = &mut self.running;
-            let next = if patience.is_zero() { running.next(patience) } else { detached(|| running.next(patience)) };
-            match next {
+            match self.next(patience) {
                 Ok(Next::Batch(batch)) => return Some(Ok(batch)),
                 Ok(Next::End) => return None,
                 Ok(Next::Waiting) => {}
@@ -194,7 +207,7 @@ impl Iterator for Stream {
             }
             // The exception ends here: the consumer raises one of its own, with this text.
             if if_of_python(|py| py.check_signals().is_err()).unwrap_or(false) {
-                self.running.end();
+                self.running = None;
                 return Some(Err(ArrowError::ExternalError("the query was interrupted".into())));
             }
             patience = LOOK;

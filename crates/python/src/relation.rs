@@ -5,11 +5,10 @@ use crate::capsule;
 use crate::error::OrRaise;
 use crate::process;
 use crate::reader::{Reader, Stream};
-use crate::waiting::interruptible;
+use crate::waiting::{deadline, interruptible};
 use millstream::{Diagnostic, RunMonitor, code};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use std::time::Duration;
 
 /// See `millstream.Relation`, which has one.
 #[pyclass(frozen, module = "millstream._core")]
@@ -53,9 +52,9 @@ impl Relation {
     /// Starts the query; its batches. It is cancelled after so many rows or seconds.
     fn read(&self, py: Python<'_>, limit: Option<u64>, timeout: Option<f64>) -> PyResult<Reader> {
         process::check().or_raise(py, None)?;
-        let timeout = timeout.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        let deadline = deadline(timeout)?;
         let job = py.detach(|| self.query.submit()).or_raise(py, Some(&self.script))?;
-        Ok(Reader::new(job, &self.script, limit, timeout))
+        Ok(Reader::new(job, &self.script, limit, deadline))
     }
 
     /// All rows, or as many as there are before so many rows or seconds.
@@ -93,8 +92,7 @@ impl Relation {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         process::check().or_raise(py, None)?;
-        let job = py.detach(|| self.query.submit()).or_raise(py, Some(&self.script))?;
-        let stream = Stream::new(job, self.query.schema().to_arrow(), &self.script);
+        let stream = Stream::new(self.query.clone(), &self.script);
         capsule::stream_capsule(py, Box::new(stream), requested_schema.as_ref())
     }
 }

@@ -28,7 +28,13 @@ use std::sync::Arc;
 
 /// The rows of a batch, a tuple each.
 pub(crate) fn rows<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-    let columns = batch.columns().iter().map(|column| values(py, column)).collect::<PyResult<Vec<_>>>()?;
+    let named = |(column, field): (&ArrayRef, &Arc<arrow_schema::Field>)| {
+        values(py, column).inspect_err(|error| {
+            // Without the note the error is as good as it was.
+            let _ = error.value(py).call_method1("add_note", (format!("in column `{}`", field.name()),));
+        })
+    };
+    let columns = batch.columns().iter().zip(batch.schema_ref().fields()).map(named).collect::<PyResult<Vec<_>>>()?;
     let row = |row: usize| PyTuple::new(py, columns.iter().map(|column| &column[row]));
     (0..batch.num_rows()).map(row).collect()
 }
@@ -368,7 +374,7 @@ pub(crate) fn parameters(object: Option<&Bound<'_, PyAny>>) -> PyResult<Paramete
     if let Ok(mapping) = object.cast::<PyMapping>() {
         let items = mapping.items()?.iter().map(|item| {
             let (name, value): (String, Bound<'_, PyAny>) = item.extract()?;
-            Ok((name, parameter(&value)?))
+            Ok((name, parameter(&value, 0)?))
         });
         return Ok(Parameters::Named(items.collect::<PyResult<BTreeMap<_, _>>>()?));
     }
@@ -377,20 +383,29 @@ pub(crate) fn parameters(object: Option<&Bound<'_, PyAny>>) -> PyResult<Paramete
     else {
         return Err(PyTypeError::new_err("parameters are a sequence of values or a mapping of names to values"));
     };
-    let values = sequence.try_iter()?.map(|value| parameter(&value?));
+    let values = sequence.try_iter()?.map(|value| parameter(&value?, 0));
     Ok(Parameters::Positional(values.collect::<PyResult<_>>()?))
 }
 
-fn parameter(value: &Bound<'_, PyAny>) -> PyResult<ParameterValue> {
+/// Lists may be nested this deep.
+const MAX_NESTING: usize = 32;
+
+fn parameter(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<ParameterValue> {
     let py = value.py();
     let is = |class: &Imported| value.is_instance(class.get(py)?);
     let text = || -> PyResult<String> { value.call_method1("isoformat", ())?.extract() };
+    if depth > MAX_NESTING {
+        return Err(PyValueError::new_err(format!("a parameter is nested more than {MAX_NESTING} deep")));
+    }
+    // What is not equal to itself is no value: NaT of pandas and NumPy. A float has NaN.
+    let is_missing = || value.ne(value);
     Ok(if value.is_none() {
         ParameterValue::Null
     } else if value.is_instance_of::<PyBool>() {
         ParameterValue::Boolean(value.extract()?)
     } else if value.is_instance_of::<PyInt>() {
-        ParameterValue::Number(value.str()?.extract()?)
+        // By the class: a subclass may show something else.
+        ParameterValue::Number(py.get_type::<PyInt>().call_method1("__repr__", (value,))?.extract()?)
     } else if value.is_instance_of::<PyFloat>() {
         ParameterValue::Double(value.extract()?)
     } else if value.is_instance_of::<PyString>() {
@@ -398,28 +413,58 @@ fn parameter(value: &Bound<'_, PyAny>) -> PyResult<ParameterValue> {
     } else if value.is_instance_of::<PyBytes>() {
         ParameterValue::Bytes(value.extract()?)
     } else if is(&DECIMAL)? {
-        if !value.call_method0("is_finite")?.is_truthy()? {
-            return Err(PyValueError::new_err(format!("the parameter {value} is no finite number")));
+        let class = DECIMAL.get(py)?;
+        if !class.call_method1("is_finite", (value,))?.is_truthy()? {
+            return Err(PyValueError::new_err(format!("the parameter {value} is not a finite number")));
         }
-        ParameterValue::Number(value.call_method1("__format__", ("f",))?.extract()?)
+        ParameterValue::Number(class.call_method1("__format__", (value, "f"))?.extract()?)
     } else if is(&DATETIME)? {
-        datetime(value, text()?)?
+        if is_missing()? { ParameterValue::Null } else { datetime(value, text()?)? }
     } else if is(&DATE)? {
         ParameterValue::Date(text()?)
     } else if is(&TIME)? {
+        if value.getattr("microsecond")?.extract::<u32>()? % 1_000 != 0 {
+            return Err(PyValueError::new_err("a TIME has whole milliseconds: round the parameter"));
+        }
         ParameterValue::Time(text()?)
     } else if is(&TIMEDELTA)? {
+        if is_missing()? {
+            return Ok(ParameterValue::Null);
+        }
         let millis = TIMEDELTA.get(py)?.call1((0, 0, 0, 1))?;
-        ParameterValue::Interval(value.call_method1("__floordiv__", (millis,))?.extract()?)
+        let (whole, rest): (i64, Bound<'_, PyAny>) = value.call_method1("__divmod__", (millis,))?.extract()?;
+        if rest.is_truthy()? {
+            return Err(PyValueError::new_err("an INTERVAL has whole milliseconds: round the parameter"));
+        }
+        ParameterValue::Interval(whole)
     } else if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        ParameterValue::List(value.try_iter()?.map(|item| parameter(&item?)).collect::<PyResult<_>>()?)
-    } else if let Ok(item) = value.getattr("item").and_then(|item| item.call0()) {
-        // A scalar of NumPy.
-        parameter(&item)?
+        let values = value.try_iter()?.map(|item| parameter(&item?, depth + 1));
+        ParameterValue::List(values.collect::<PyResult<_>>()?)
     } else {
         let kind = value.get_type().fully_qualified_name()?;
-        return Err(PyTypeError::new_err(format!("a {kind} cannot be a parameter")));
+        let refused = || PyTypeError::new_err(format!("a {kind} cannot be a parameter"));
+        let item = scalar_of_numpy(value).map_err(|_| refused())?;
+        if item.get_type().is(value.get_type()) {
+            return Err(refused());
+        }
+        parameter(&item, depth + 1)?
     })
+}
+
+/// The value of a scalar of NumPy. Times come in microseconds, which Python has; finer ones are refused.
+fn scalar_of_numpy<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let kind: String = value.getattr("dtype")?.getattr("kind")?.extract()?;
+    let unit = match kind.as_str() {
+        "M" => "datetime64[us]",
+        "m" => "timedelta64[us]",
+        _ => return value.call_method0("item"),
+    };
+    let coarse = value.call_method1("astype", (unit,))?;
+    let item = coarse.call_method0("item")?;
+    if !item.is_none() && coarse.ne(value)? {
+        return Err(PyValueError::new_err("a time finer than microseconds"));
+    }
+    Ok(item)
 }
 
 fn datetime(value: &Bound<'_, PyAny>, text: String) -> PyResult<ParameterValue> {

@@ -5,7 +5,7 @@ use crate::function::{self, Style};
 use crate::job::Job;
 use crate::process;
 use crate::relation::Relation;
-use crate::waiting::{detached, finish, interruptible};
+use crate::waiting::{detached, interruptible};
 use crate::{frame, rows};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -17,14 +17,42 @@ use millstream::{
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// See `millstream.Session`, which has one.
 #[pyclass(frozen, module = "millstream._core")]
 pub(crate) struct Session {
-    /// `None` once it is closed.
-    session: Mutex<Option<millstream::Session>>,
+    shared: Arc<Shared>,
+}
+
+/// What a session and its jobs share: the state directory is in use until the session is closed and the last job has ended.
+pub(crate) struct Shared {
+    session: Mutex<millstream::Session>,
+    is_closed: AtomicBool,
+    /// Jobs that have not ended.
+    jobs: AtomicUsize,
+}
+
+impl Shared {
+    /// Frees the state directory if nothing needs it. Not to be called by a thread that has the interpreter: whoever has the lock may want it.
+    fn free_if_unused(&self) {
+        if self.is_closed.load(Ordering::SeqCst) && self.jobs.load(Ordering::SeqCst) == 0 {
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            *session = millstream::Session::new(SessionConfig::default());
+        }
+    }
+}
+
+/// A job's part in the state directory.
+pub(crate) struct Share(Arc<Shared>);
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::SeqCst);
+        process::release(|| detached(|| self.0.free_if_unused()));
+    }
 }
 
 /// A script that is being executed.
@@ -62,17 +90,61 @@ impl Script<'_> {
     }
 }
 
-impl Session {
-    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<millstream::Session>>> {
-        process::check().or_raise(py, None)?;
-        let lock = self.session.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        match lock.is_some() {
-            true => Ok(lock),
-            false => {
-                Err(Diagnostic::new(code::USAGE, "the session is closed").advise("make another one with connect()"))
-                    .or_raise(py, None)
+/// What the statements of a script are checked for before the first is executed.
+enum Purpose {
+    /// Definitions, then a query or listing.
+    Query,
+    /// Definitions and inserts.
+    Execution,
+    /// Definitions, then an insert.
+    Job,
+}
+
+impl Purpose {
+    fn check(&self, statements: &[ParsedStatement]) -> Result<(), Diagnostic> {
+        let refused = |message: &str, advice: &str| Err(Diagnostic::new(code::UNSUPPORTED, message).advise(advice));
+        let Some((last, before)) = statements.split_last() else {
+            return match self {
+                Purpose::Execution => Ok(()),
+                _ => Err(Diagnostic::new(code::SYNTAX, "there is no statement")),
+            };
+        };
+        match self {
+            Purpose::Query if statements.iter().any(ParsedStatement::is_insert) => {
+                refused("sql() does not write rows", "run INSERT INTO with execute(), or start it with submit()")
             }
+            Purpose::Query if before.iter().any(ParsedStatement::is_query) => {
+                refused("only the last statement may be a query", "give each query to sql() by itself")
+            }
+            Purpose::Execution if statements.iter().any(ParsedStatement::is_query) => {
+                refused("execute() has nowhere to put the rows of a query", "give it to sql()")
+            }
+            Purpose::Job if !last.is_insert() => refused(
+                "there is no INSERT at the end of the script",
+                "end it with INSERT INTO or a statement set; queries are for sql()",
+            ),
+            Purpose::Job if before.iter().any(|s| s.is_query() || s.is_insert()) => refused(
+                "only the last statement may be a query or an INSERT",
+                "put several INSERTs into one EXECUTE STATEMENT SET",
+            ),
+            _ => Ok(()),
         }
+    }
+}
+
+impl Session {
+    fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, millstream::Session>> {
+        process::check().or_raise(py, None)?;
+        if self.shared.is_closed.load(Ordering::SeqCst) {
+            let error = Diagnostic::new(code::USAGE, "the session is closed");
+            return Err(error.advise("make another one with connect()")).or_raise(py, None);
+        }
+        Ok(self.shared.session.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A copy to bind and plan in: code of Python that is called meanwhile may use the session.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<millstream::Session> {
+        Ok(self.lock(py)?.snapshot())
     }
 
     /// The statements of a script.
@@ -81,31 +153,55 @@ impl Session {
         py: Python<'_>,
         script: &str,
         parameters: Option<&Bound<'_, PyAny>>,
+        purpose: &Purpose,
     ) -> PyResult<Vec<ParsedStatement>> {
         let parameters = rows::parameters(parameters)?;
-        let mut lock = self.lock(py)?;
-        let session = lock.as_mut().expect("it is open");
+        let mut session = self.lock(py)?;
         let statements = session.parse_with(script, &parameters).or_raise(py, Some(script))?;
-        session.announce(&statements);
+        purpose.check(&statements).or_raise(py, Some(script))?;
+        if !matches!(purpose, Purpose::Query) {
+            session.announce(&statements);
+            session.forget_ended_jobs().or_raise(py, Some(script))?;
+        }
         Ok(statements)
     }
 
     /// Plans an insert.
     fn prepare(&self, py: Python<'_>, script: &mut Script<'_>, statement: &ParsedStatement) -> PyResult<PreparedRun> {
+        let snapshot = self.snapshot(py)?;
+        let mut find = |name: &str| script.find(name);
+        let planned = py.detach(move || snapshot.plan_with(statement, &mut find));
+        let run = script.raise(py, planned)?;
+        self.with_job(py, run, script.text)
+    }
+
+    /// The run of an insert with its job.
+    fn with_job(&self, py: Python<'_>, run: PreparedRun, script: &str) -> PyResult<PreparedRun> {
         let mut lock = self.lock(py)?;
-        let session = lock.as_mut().expect("it is open");
-        let prepared = py.detach(|| session.prepare_with(statement, &mut |name| script.find(name)));
-        script.raise(py, prepared)
+        let session = &mut *lock;
+        py.detach(|| session.with_job(run)).or_raise(py, Some(script))
+    }
+
+    /// Starts a run in the background.
+    fn start(&self, py: Python<'_>, run: PreparedRun, script: &str) -> PyResult<Job> {
+        let keeps_checkpoints = run.keeps_checkpoints();
+        let job = py.detach(|| run.submit()).or_raise(py, Some(script))?;
+        self.shared.jobs.fetch_add(1, Ordering::SeqCst);
+        Ok(Job::new(job, script, keeps_checkpoints, Share(Arc::clone(&self.shared))))
     }
 
     /// Executes a statement that is neither a query nor an insert; the table that it lists, or a text.
     fn define(&self, py: Python<'_>, script: &mut Script<'_>, statement: &ParsedStatement) -> PyResult<RecordBatch> {
         let (monitor, mut results) = (RunMonitor::new(), Collected::new());
-        let mut lock = self.lock(py)?;
-        let session = lock.as_mut().expect("it is open");
         let mut find = |name: &str| script.find(name);
-        let outcome =
-            interruptible(py, &monitor, || session.execute_with(statement, &mut find, &mut results, &monitor))?;
+        let outcome = if statement.changes_session() {
+            let mut lock = self.lock(py)?;
+            let session = &mut *lock;
+            py.detach(|| session.execute_with(statement, &mut find, &mut results, &monitor))
+        } else {
+            let mut snapshot = self.snapshot(py)?;
+            interruptible(py, &monitor, || snapshot.execute_with(statement, &mut find, &mut results, &monitor))?
+        };
         match script.raise(py, outcome)? {
             Outcome::Done(text) | Outcome::Text(text) => text_batch(text.trim_end()).or_raise(py, None),
             Outcome::Listed | Outcome::Ran(_) => results.into_batch().or_raise(py, None),
@@ -124,18 +220,18 @@ impl Session {
         for (key, value) in settings {
             session.set(&key, &value).or_raise(py, None)?;
         }
-        Ok(Session { session: Mutex::new(Some(session)) })
+        let (session, is_closed, jobs) = (Mutex::new(session), AtomicBool::new(false), AtomicUsize::new(0));
+        Ok(Session { shared: Arc::new(Shared { session, is_closed, jobs }) })
     }
 
     /// Sets an option.
     fn set(&self, py: Python<'_>, key: &str, value: &str) -> PyResult<()> {
-        let mut lock = self.lock(py)?;
-        lock.as_mut().expect("it is open").set(key, value).or_raise(py, None)
+        self.lock(py)?.set(key, value).or_raise(py, None)
     }
 
     /// Names of tables and views.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(self.lock(py)?.as_ref().expect("it is open").tables().map(str::to_string).collect())
+        Ok(self.lock(py)?.tables().map(str::to_string).collect())
     }
 
     /// Executes the definitions of a script; the query that it ends with, or what its last statement gives.
@@ -146,27 +242,21 @@ impl Session {
         parameters: Option<Bound<'_, PyAny>>,
         find: Py<PyAny>,
     ) -> PyResult<Relation> {
-        let statements = self.parse(py, script, parameters.as_ref())?;
+        let mut statements = self.parse(py, script, parameters.as_ref(), &Purpose::Query)?;
         let mut context = Script { text: script, find: &find, raised: None };
-        let Some((last, before)) = statements.split_last() else {
-            return Err(Diagnostic::new(code::SYNTAX, "there is no statement")).or_raise(py, Some(script));
-        };
-        for statement in before {
-            if statement.is_query() {
-                let error = Diagnostic::new(code::UNSUPPORTED, "a query before the last statement has no reader");
-                return Err(error.advise("give it to sql() by itself")).or_raise(py, Some(script));
-            }
-            refuse_insert(statement).or_raise(py, Some(script))?;
+        let last = statements.pop();
+        for statement in &statements {
             self.define(py, &mut context, statement)?;
         }
-        refuse_insert(last).or_raise(py, Some(script))?;
-        let relation = match last.is_query() {
-            true => {
-                let lock = self.lock(py)?;
-                let relation = lock.as_ref().expect("it is open").relation(last, &mut |name| context.find(name));
+        let relation = match last {
+            Some(last) if last.is_query() => {
+                let snapshot = self.snapshot(py)?;
+                let mut find = |name: &str| context.find(name);
+                let relation = py.detach(move || snapshot.relation(&last, &mut find));
                 context.raise(py, relation)?
             }
-            false => listing(self.define(py, &mut context, last)?).or_raise(py, Some(script))?,
+            Some(last) => listing(self.define(py, &mut context, &last)?).or_raise(py, Some(script))?,
+            None => return Err(Diagnostic::bug("a script without statements was accepted")).or_raise(py, None),
         };
         Ok(Relation::new(relation, script))
     }
@@ -179,19 +269,15 @@ impl Session {
         parameters: Option<Bound<'_, PyAny>>,
         find: Py<PyAny>,
     ) -> PyResult<()> {
-        let statements = self.parse(py, script, parameters.as_ref())?;
+        let statements = self.parse(py, script, parameters.as_ref(), &Purpose::Execution)?;
         let mut context = Script { text: script, find: &find, raised: None };
         for statement in &statements {
-            if statement.is_query() {
-                let error = Diagnostic::new(code::UNSUPPORTED, "execute() has nowhere to put the rows of a query");
-                return Err(error.advise("give it to sql()")).or_raise(py, Some(script));
-            }
-            if !statement.is_insert() {
+            if statement.is_insert() {
+                let run = self.prepare(py, &mut context, statement)?;
+                self.start(py, run, script)?.wait(py, None)?;
+            } else {
                 self.define(py, &mut context, statement)?;
-                continue;
             }
-            let run = self.prepare(py, &mut context, statement)?;
-            finish(py, run.submit().or_raise(py, Some(script))?, script)?;
         }
         Ok(())
     }
@@ -204,39 +290,30 @@ impl Session {
         parameters: Option<Bound<'_, PyAny>>,
         find: Py<PyAny>,
     ) -> PyResult<Job> {
-        let statements = self.parse(py, script, parameters.as_ref())?;
+        let mut statements = self.parse(py, script, parameters.as_ref(), &Purpose::Job)?;
         let mut context = Script { text: script, find: &find, raised: None };
-        let (last, before) = match statements.split_last() {
-            Some((last, before)) if last.is_insert() => (last, before),
-            _ => {
-                return Err(Diagnostic::new(code::UNSUPPORTED, "there is no INSERT at the end of the script")
-                    .advise("end it with INSERT INTO or a statement set; queries are for sql()"))
-                .or_raise(py, Some(script));
-            }
-        };
-        for statement in before {
-            if statement.is_query() || statement.is_insert() {
-                let error = Diagnostic::new(code::UNSUPPORTED, "only the last statement can be a query or an INSERT");
-                return Err(error.advise("put several INSERTs into one EXECUTE STATEMENT SET"))
-                    .or_raise(py, Some(script));
-            }
+        let last = statements.pop();
+        for statement in &statements {
             self.define(py, &mut context, statement)?;
         }
-        let run = self.prepare(py, &mut context, last)?;
-        let keeps_checkpoints = run.keeps_checkpoints();
-        Ok(Job::new(py.detach(|| run.submit()).or_raise(py, Some(script))?, script, keeps_checkpoints))
+        let Some(last) = last else {
+            return Err(Diagnostic::bug("a script without statements was accepted")).or_raise(py, None);
+        };
+        let run = self.prepare(py, &mut context, &last)?;
+        self.start(py, run, script)
     }
 
-    /// Starts to write the rows of a query into a table of the session.
+    /// Starts writing the rows of a query into a table of the session.
     fn insert_into(&self, py: Python<'_>, relation: &Relation, table: &str, overwrites: bool) -> PyResult<Job> {
         let text = relation.query().text();
         let run = {
-            let mut lock = self.lock(py)?;
-            let session = lock.as_mut().expect("it is open");
-            py.detach(|| session.prepare_insert(table, overwrites, relation.query())).or_raise(py, Some(text))?
+            let mut session = self.lock(py)?;
+            session.announce(&[]);
+            session.forget_ended_jobs().or_raise(py, Some(text))?;
+            session.plan_insert(table, overwrites, relation.query()).or_raise(py, Some(text))?
         };
-        let keeps_checkpoints = run.keeps_checkpoints();
-        Ok(Job::new(py.detach(|| run.submit()).or_raise(py, Some(text))?, text, keeps_checkpoints))
+        let run = self.with_job(py, run, text)?;
+        self.start(py, run, text)
     }
 
     /// Makes a callable a function of SQL. `takes` are the types of its parameters, if they are declared.
@@ -265,7 +342,7 @@ impl Session {
             function = function.not_deterministic();
         }
         let mut lock = self.lock(py)?;
-        lock.as_mut().expect("it is open").register_function(function).or_raise(py, None)
+        lock.register_function(function).or_raise(py, None)
     }
 
     /// Makes an object a table of the session. `delay_ms` is for the event time `time`.
@@ -280,21 +357,14 @@ impl Session {
         let time = time.map(|column| EventTime { column, delay: Duration::from_millis(delay_ms) });
         let table = frame::local_table(object, time.as_ref())?.or_raise(py, None)?;
         let mut lock = self.lock(py)?;
-        lock.as_mut().expect("it is open").register_local(name, table).or_raise(py, None)
+        lock.register_local(name, table).or_raise(py, None)
     }
 
-    /// Ends the session. Queries of it that run, and relations, stay.
+    /// Ends the session: its state directory is free when no job of it runs. Queries of it that run, and relations, stay.
     fn close(&self, py: Python<'_>) {
-        let session = py.detach(|| self.session.lock().unwrap_or_else(PoisonError::into_inner).take());
-        detached(|| drop(session));
-    }
-}
-
-fn refuse_insert(statement: &ParsedStatement) -> Result<(), Diagnostic> {
-    match statement.is_insert() {
-        true => Err(Diagnostic::new(code::UNSUPPORTED, "sql() does not write rows")
-            .advise("run INSERT INTO with execute(), or start it with submit()")),
-        false => Ok(()),
+        if !self.shared.is_closed.swap(true, Ordering::SeqCst) && process::check().is_ok() {
+            py.detach(|| self.shared.free_if_unused());
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Waiting for the engine without keeping Python from anything.
 
-use crate::calls;
-use crate::error::OrRaise;
-use millstream::{Diagnostic, Job, Next, RunMonitor, code};
+use millstream::{Diagnostic, Job, RunMonitor, code};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often whoever waits looks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
@@ -30,26 +30,13 @@ pub(crate) fn detached<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// Waits for the end of a job. The first interrupt stops it in good order, with a checkpoint if it has any, the second at once; then
-/// `KeyboardInterrupt` is raised.
-pub(crate) fn finish(py: Python<'_>, job: Job, script: &str) -> PyResult<()> {
-    let mut interrupt = None;
-    while !matches!(py.detach(|| job.next_batch_within(LOOK)), Next::End) {
-        tell_notices(py, job.monitor())?;
-        if let Err(signal) = py.check_signals() {
-            match interrupt.replace(signal) {
-                None => job.stop(),
-                Some(_) => drop(py.detach(|| calls::end(&job.handle()))),
-            }
-        }
+/// When so many seconds have passed; `None`: never.
+pub(crate) fn deadline(seconds: Option<f64>) -> PyResult<Option<Instant>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(PyValueError::new_err(format!("a timeout is a number of seconds, not {seconds}")));
     }
-    tell_notices(py, job.monitor())?;
-    let outcome = py.detach(|| job.wait());
-    match (interrupt, outcome) {
-        (Some(signal), Ok(_)) => Err(signal),
-        (Some(signal), Err(error)) if [code::CANCELLED, code::SUSPENDED].contains(&error.code) => Err(signal),
-        (_, outcome) => outcome.map(drop).or_raise(py, Some(script)),
-    }
+    Ok(Duration::try_from_secs_f64(seconds).ok().and_then(|patience| Instant::now().checked_add(patience)))
 }
 
 /// Runs something of the engine that can be cancelled, in another thread.
@@ -62,7 +49,8 @@ pub(crate) fn interruptible<T: Send>(
     let (result, changed) = &done;
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let value = work();
+            // A panic is told below.
+            let Ok(value) = catch_unwind(AssertUnwindSafe(work)) else { return };
             *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             changed.notify_all();
         });
@@ -76,7 +64,8 @@ pub(crate) fn interruptible<T: Send>(
             if let Some(result) = received {
                 return interrupt.map_or(Ok(result), Err);
             }
-            if thread.is_finished() {
+            // It panicked, unless it has ended since.
+            if thread.is_finished() && result.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
                 return Ok(Err(Diagnostic::new(code::WORKER_FAILED, "a thread panicked")));
             }
             if let Err(signal) = py.check_signals() {
@@ -87,11 +76,33 @@ pub(crate) fn interruptible<T: Send>(
     })
 }
 
+/// Tells what a run has left out: nobody would notice.
+pub(crate) fn tell_losses(py: Python<'_>, job: &Job) -> PyResult<()> {
+    if let Some(note) = job.note() {
+        tell(py, &note)?;
+    }
+    let Some(stats) = job.stats() else { return Ok(()) };
+    let first = stats.first_error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+    let losses = [
+        (stats.late_rows, "late for a window or a join, and left out"),
+        (stats.skipped_rows, "malformed, and skipped"),
+        (stats.error_rows, &format!("bad, and skipped{first}")),
+    ];
+    for (rows, what) in losses.into_iter().filter(|(rows, _)| *rows > 0) {
+        tell(py, &format!("{rows} rows were {what}"))?;
+    }
+    Ok(())
+}
+
+fn tell(py: Python<'_>, text: &str) -> PyResult<()> {
+    let logger = py.import(intern!(py, "logging"))?.call_method1(intern!(py, "getLogger"), ("millstream",))?;
+    logger.call_method1(intern!(py, "warning"), ("%s", text)).map(drop)
+}
+
 /// Hands what is worth telling and is no error to the logger `millstream`.
 pub(crate) fn tell_notices(py: Python<'_>, monitor: &RunMonitor) -> PyResult<()> {
     for notice in monitor.take_notices() {
-        let logger = py.import(intern!(py, "logging"))?.call_method1(intern!(py, "getLogger"), ("millstream",))?;
-        logger.call_method1(intern!(py, "warning"), ("%s", notice))?;
+        tell(py, &notice)?;
     }
     Ok(())
 }

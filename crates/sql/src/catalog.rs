@@ -153,6 +153,20 @@ impl Catalog {
         }
     }
 
+    /// Calls `each` with all tables, also those that only views of programs name.
+    pub fn each_table(&self, each: &mut dyn FnMut(&Table)) {
+        for entry in self.entries.values() {
+            match entry {
+                CatalogEntry::Table(entry) => each(&entry.table),
+                CatalogEntry::View(view) => {
+                    if let Some(scope) = &view.scope {
+                        scope.each_table(each);
+                    }
+                }
+            }
+        }
+    }
+
     /// Names of all tables and views, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)

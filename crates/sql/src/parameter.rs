@@ -5,7 +5,7 @@
 
 use crate::diagnostics::error_at;
 use crate::dialect::FlinkDialect;
-use millstream_types::{Diagnostic, code};
+use millstream_types::{Diagnostic, code, secret};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -66,6 +66,7 @@ impl Parameters {
                     let literal = self.value(placeholder, &used).map_err(|(message, advice)| {
                         error_at(code::UNUSABLE_PARAMETER, token.span, message).advise(advice)
                     })?;
+                    remember_secret(&replaced, literal);
                     replaced.extend(literal_tokens(literal, token.span)?);
                 }
                 _ => replaced.push(token),
@@ -73,7 +74,7 @@ impl Parameters {
         }
         match self {
             Parameters::Positional(given) if used.get() < given.len() => {
-                let message = format!("{} parameters are given, and the script uses {}", given.len(), used.get());
+                let message = format!("the script uses {} of {} parameters", used.get(), given.len());
                 Err(Diagnostic::new(code::UNUSABLE_PARAMETER, message).advise("write a `?` for each parameter"))
             }
             _ => Ok(replaced),
@@ -118,13 +119,42 @@ impl Parameters {
     }
 }
 
+/// Has a value masked that stands behind the key of a secret, as `'password' = ?`.
+fn remember_secret(before: &[TokenWithSpan], value: &ParameterValue) {
+    if let [.., key, equals] = before
+        && let (Token::SingleQuotedString(key), Token::Eq, ParameterValue::String(value)) =
+            (&key.token, &equals.token, value)
+    {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        secret::remember_statement(&format!("{} = {}", quoted(key), quoted(value)));
+    }
+}
+
 fn literal_tokens(value: &ParameterValue, span: Span) -> Result<Vec<TokenWithSpan>, Diagnostic> {
+    check_numbers(value)?;
     let mut text = String::new();
     write_literal(value, &mut text);
     let tokens = Tokenizer::new(&FlinkDialect, &text).tokenize();
     let tokens = tokens.map_err(|e| Diagnostic::bug(format!("the literal of a parameter cannot be read: {e}")))?;
     let of_literal = tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_)));
     Ok(of_literal.map(|token| TokenWithSpan { token, span }).collect())
+}
+
+/// A number is digits with a sign and a point, whatever made its text.
+fn check_numbers(value: &ParameterValue) -> Result<(), Diagnostic> {
+    match value {
+        ParameterValue::List(values) => values.iter().try_for_each(check_numbers),
+        ParameterValue::Number(text) => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+            let are_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+            match are_digits(whole) && are_digits(fraction) {
+                true => Ok(()),
+                false => Err(Diagnostic::new(code::UNUSABLE_PARAMETER, format!("'{text}' is not a number"))),
+            }
+        }
+        _ => Ok(()),
+    }
 }
 
 fn write_literal(value: &ParameterValue, text: &mut String) {
@@ -212,7 +242,7 @@ mod tests {
     fn what_does_not_fit_says_where() {
         let one = Parameters::Positional(vec![ParameterValue::Null]);
         let cases: [(&str, &Parameters, &str, Option<u64>); 4] = [
-            ("SELECT 1", &one, "1 parameters are given, and the script uses 0", None),
+            ("SELECT 1", &one, "the script uses 0 of 1 parameters", None),
             ("SELECT ?, ?", &one, "parameter 2 has no value: 1 are given", Some(11)),
             ("SELECT $low", &one, "the parameter `$low` has a name, and a list of values was given", Some(8)),
             ("SELECT $x", &Parameters::Named(BTreeMap::new()), "the parameter `$x` has no value", Some(8)),

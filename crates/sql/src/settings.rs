@@ -10,7 +10,7 @@ pub enum RuntimeMode {
     Streaming,
     /// Every input is bounded.
     Batch,
-    /// An input is bounded if all tables are that it reads.
+    /// An input is bounded if all tables that it reads are.
     Automatic,
 }
 

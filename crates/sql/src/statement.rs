@@ -181,6 +181,19 @@ impl ParsedStatement {
         matches!(self.statement, Statement::Insert(_) | Statement::StatementSet(_))
     }
 
+    /// Whether it changes what a session has: a definition or a setting.
+    pub fn changes_session(&self) -> bool {
+        matches!(
+            self.statement,
+            Statement::CreateTable(_)
+                | Statement::CreateView(_)
+                | Statement::CreateFunction(_)
+                | Statement::Drop { .. }
+                | Statement::Set { .. }
+                | Statement::Reset { .. }
+        )
+    }
+
     /// The names of the tables that it writes rows into.
     pub fn targets(&self) -> Vec<String> {
         let inserts = match &self.statement {

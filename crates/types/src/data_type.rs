@@ -212,7 +212,7 @@ impl fmt::Display for DataType {
                 for (i, field) in fields.iter().enumerate() {
                     let comma = if i == 0 { "" } else { ", " };
                     let not_null = if field.nullable { "" } else { " NOT NULL" };
-                    write!(f, "{comma}`{}` {}{not_null}", field.name, field.data_type)?;
+                    write!(f, "{comma}`{}` {}{not_null}", field.name.replace('`', "``"), field.data_type)?;
                 }
                 f.write_str(">")
             }

@@ -95,7 +95,7 @@ fn evaluate(
     }
     let mut pieces: Vec<ArrayRef> = Vec::new();
     // Ranges that are to be evaluated, the next one last.
-    let mut pending = vec![0..rows];
+    let mut pending: Vec<_> = std::iter::once(0..rows).collect();
     while let Some(range) = pending.pop() {
         let middle = range.start + range.len() / 2;
         let halves = [middle..range.end, range.start..middle];

@@ -75,7 +75,7 @@ settings! {
     "execution.runtime-mode" = "streaming", one_of(bind.runtime_mode, &[
         ("streaming", RuntimeMode::Streaming), ("batch", RuntimeMode::Batch), ("automatic", RuntimeMode::Automatic)]),
         "Whether a bounded input is one window, so that GROUP BY without a window is allowed: never, always (every input counts as bounded), \
-         or if all tables are bounded that it reads. Sessions of Python begin with `automatic`.";
+         or if all tables that it reads are bounded. Sessions of Python begin with `automatic`.";
     "table.exec.state.ttl" = "0 ms", duration(bind.state_ttl),
         "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
          Windows and interval joins drop theirs as watermarks pass.";
