@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test wheel test-wheel test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo test wheel test-wheel bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -54,6 +54,10 @@ wheel:
 # The wheel as its users have it: what it needs of a system, an older Debian without a compiler, every Python that is here.
 test-wheel:
 	scripts/test_wheel.sh
+
+# The wheel beside Polars and DuckDB, functions of Python, and memory; three minutes once there is a wheel (`make wheel`).
+bench-python:
+	scripts/bench_python.sh
 
 # The PostgreSQL sink against a real server, which the tests start and stop themselves; half a minute once built.
 test-postgres:

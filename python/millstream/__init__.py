@@ -7,29 +7,58 @@
 
 from millstream import errors
 from millstream._core import Batch, Column, __version__
+from millstream._expressions import (
+    CountWindow,
+    Cumulate,
+    Expression,
+    Hop,
+    SessionWindow,
+    Tumble,
+    call,
+    col,
+    count,
+    left,
+    lit,
+    right,
+    when,
+)
 from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import BatchReader, Relation
-from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit
+from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit, table
 from millstream.errors import Error
 
 __all__ = [
     "Batch",
     "BatchReader",
     "Column",
+    "CountWindow",
+    "Cumulate",
     "Error",
+    "Expression",
     "Function",
+    "Hop",
     "Job",
     "Relation",
     "Session",
+    "SessionWindow",
+    "Tumble",
     "__version__",
+    "call",
+    "col",
     "connect",
+    "count",
     "default_session",
     "errors",
     "execute",
+    "left",
+    "lit",
     "register",
     "register_function",
+    "right",
     "sql",
     "submit",
+    "table",
     "udf",
+    "when",
 ]

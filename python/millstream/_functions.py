@@ -6,11 +6,15 @@ import datetime
 import decimal
 import functools
 import inspect
+import signal
 import threading
+import traceback
 import types
 import typing
+import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -161,7 +165,7 @@ def _udf(
     if inspect.iscoroutinefunction(function):
         raise TypeError("an async function cannot be called by SQL yet")
     if by == "row":
-        hints = typing.get_type_hints(function)
+        hints = _hints(function) if returns is None or takes is None else {}
         if returns is None:
             returns = _sql_type(hints.get("return"), "its result")
         if takes is None:
@@ -184,10 +188,25 @@ def _udf(
     )
 
 
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of parameters and result, as far as they are known: also of a partial, or an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    for annotated in (function, getattr(type(function), "__call__", None)):
+        try:
+            return typing.get_type_hints(annotated)
+        except (NameError, TypeError):
+            continue
+    return {}
+
+
 def _parameters(function: Callable[..., Any]) -> list[str] | None:
-    """The names of the parameters; ``None`` if their number is open."""
-    parameters = inspect.signature(function).parameters.values()
-    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.KEYWORD_ONLY) for p in parameters):
+    """The names of the parameters; ``None`` if their number is open: then arguments come as they are."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return None
+    if any(p.default is not p.empty for p in parameters) or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.KEYWORD_ONLY) for p in parameters):
         return None
     return [p.name for p in parameters]
 
@@ -234,15 +253,67 @@ class _InProcesses:
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, *columns: Column) -> Column:
+        if not columns:
+            raise ValueError("a function without arguments cannot run in other processes")
         with self._lock:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(self._processes, mp_context=get_context("spawn"))
-        future = self._pool.submit(_call, self._task, [column_to_bytes(column) for column in columns])
-        return column_from_bytes(future.result())
+                self._pool = ProcessPoolExecutor(self._processes, mp_context=get_context("spawn"), initializer=_begin)
+                _pools.add(self._pool)
+            pool = self._pool
+        try:
+            future = pool.submit(_call, self._task, [column_to_bytes(column) for column in columns])
+            # In slices: an exception that is raised in this thread does not end a wait.
+            while not wait([future], timeout=0.05).done:
+                pass
+            result = future.result()
+        except BaseException as error:
+            if not isinstance(error, Exception) or isinstance(error, BrokenProcessPool):
+                # What runs there does not end by itself; the next call has other processes.
+                with self._lock:
+                    if self._pool is pool:
+                        self._pool = None
+                _kill(pool)
+            raise
+        if isinstance(result, str):
+            raise RuntimeError(result)
+        return column_from_bytes(result)
 
 
-def _call(task: tuple[str, str, By, Arrow | None, str], arguments: list[bytes]) -> bytes:
-    """Calls a function, in the other process."""
+def _begin() -> None:
+    """In another process: Ctrl-C is for the one that has started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+#: Those that may run something.
+_pools: weakref.WeakSet[ProcessPoolExecutor] = weakref.WeakSet()
+
+
+def _kill(pool: ProcessPoolExecutor) -> None:
+    """Ends the processes of a pool, whatever they do."""
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
+        process.kill()
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _kill_all() -> None:
+    for pool in list(_pools):
+        _kill(pool)
+
+
+# Before `concurrent.futures` waits for what runs.
+threading._register_atexit(_kill_all)  # type: ignore[attr-defined]
+
+
+def _call(task: tuple[str, str, By, Arrow | None, str], arguments: list[bytes]) -> bytes | str:
+    """Calls a function, in the other process: its column, or what it has raised."""
+    try:
+        return _called(task, arguments)
+    except Exception:
+        # As a text: not every exception can travel.
+        return traceback.format_exc(limit=-3).strip()
+
+
+def _called(task: tuple[str, str, By, Arrow | None, str], arguments: list[bytes]) -> bytes:
     import importlib
 
     module, qualified, by, arrow, returns = task

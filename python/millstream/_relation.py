@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from millstream import _core
+from millstream._chain import Chain, Source, Step, render
 from millstream._core import Batch
 from millstream._jobs import Job
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class Relation:
+class Relation(Chain):
     """A query that has been checked and has not been run.
 
     It runs each time its rows are asked for: by a method below, or by whatever takes an object with ``__arrow_c_stream__``
@@ -24,9 +25,15 @@ class Relation:
     names; what is defined or set in its session afterwards does not change it.
     """
 
-    def __init__(self, relation: _core.Relation, session: _core.Session) -> None:
+    def __init__(self, relation: _core.Relation, session: _core.Session, step: Step | None = None) -> None:
         self._relation = relation
         self._session = session
+        self._step = step if step is not None else Source(self)
+        self._is_chain = step is not None
+
+    def _bind(self, step: Step) -> Relation:
+        text, relations = render(step, self._session.tables())
+        return Relation(self._session.sql(text, None, relations.get), self._session, step)
 
     @property
     def columns(self) -> list[str]:
@@ -49,8 +56,14 @@ class Relation:
         return self._relation.is_endless
 
     def to_sql(self) -> str:
-        """The text of the query."""
-        return self._relation.text
+        """The text of the query. What a chain begins with is a query of WITH."""
+        if not self._is_chain:
+            return self._relation.text
+        text, relations = render(self._step)
+        sources = ",\n".join(f"{name} AS (\n{relation.to_sql()}\n)" for name, relation in relations.items())
+        if not sources:
+            return text
+        return f"WITH\n{sources},\n{text[5:]}" if text.startswith("WITH\n") else f"WITH\n{sources}\n{text}"
 
     def explain(self, *, codegen: bool = False, analyze: bool = False) -> str:
         """The plan; with ``codegen`` also the programs and machine code. ``analyze`` runs the query and says what each part did."""

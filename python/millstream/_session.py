@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream import _core
 from millstream._durations import Duration, milliseconds
+from millstream._expressions import quoted
 from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import Relation
@@ -37,6 +38,13 @@ class Session:
 
     def _sql(self, script: str, parameters: Parameters | None, caller: FrameType) -> Relation:
         return Relation(self._session.sql(script, parameters, _Variables(caller)), self._session)
+
+    def table(self, data: Any) -> Relation:
+        """A table of the session by its name, or data that :meth:`sql` takes as a variable: the beginning of a chain."""
+        if isinstance(data, str):
+            relation = self._session.sql(f"SELECT * FROM {quoted(data)}", None, lambda _: None)
+            return Relation(relation, self._session)
+        return Relation(self._session.sql("SELECT * FROM data", None, lambda _: data), self._session)
 
     def execute(self, script: str, parameters: Parameters | None = None) -> None:
         """Executes every statement of a script to its end, INSERTs too. Names and parameters are those of :meth:`sql`.
@@ -165,6 +173,11 @@ def default_session() -> Session:
 def sql(script: str, parameters: Parameters | None = None) -> Relation:
     """:meth:`Session.sql` of the default session."""
     return default_session()._sql(script, parameters, sys._getframe(1))
+
+
+def table(data: Any) -> Relation:
+    """:meth:`Session.table` of the default session."""
+    return default_session().table(data)
 
 
 def execute(script: str, parameters: Parameters | None = None) -> None:

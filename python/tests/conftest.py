@@ -4,6 +4,11 @@ from collections.abc import Iterator
 
 import millstream as ms
 import pytest
+from hypothesis import settings
+
+# Nothing is kept between runs.
+settings.register_profile("tests", database=None, deadline=None)
+settings.load_profile("tests")
 
 ENDLESS = """
     CREATE TABLE endless (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000',

@@ -345,3 +345,10 @@ def test_a_timeout_ends_a_query_that_is_always_ready(con: ms.Session) -> None:
         return turns
 
     assert asyncio.run(fair()) > 5
+
+
+def test_dictionaries_within_rows() -> None:
+    texts = pa.dictionary(pa.int32(), pa.string())
+    # Of a row that is NULL the keys are any numbers.
+    frame = pa.table({"c": pa.array([None, {"a": "x", "b": None}], pa.struct([("a", texts), ("b", texts)]))})
+    assert ms.sql("SELECT * FROM frame").fetchall() == [(None,), ({"a": "x", "b": None},)]

@@ -1,6 +1,7 @@
 """Functions of Python in SQL."""
 
 import decimal
+import functools
 import re
 import subprocess
 import sys
@@ -124,6 +125,25 @@ def test_a_result_that_does_not_fit(con: ms.Session, result: Any, message: str) 
     con.register_function(ms.udf(returns="BIGINT", by="column", name="f")(result))
     with pytest.raises(ms.errors.RunError, match=message):
         con.sql("SELECT f(x) FROM numbers").fetchall()
+
+
+def test_parts_do_not_stand_for_the_whole(con: ms.Session) -> None:
+    con.register_function(ms.udf(returns="BIGINT", by="column", name="total")(lambda x: [sum(v or 0 for v in x.to_list())]))
+    con.register_function(ms.udf(returns="BIGINT", by="column", name="unordered")(lambda x: {1, 2, 3, 4}))
+    with pytest.raises(ms.errors.RunError, match="returned 1 values for 4 rows"):
+        con.sql("SELECT total(x) FROM numbers").fetchall()
+    with pytest.raises(ms.errors.RunError, match="a function by column returns a column"):
+        con.sql("SELECT unordered(x) FROM numbers").fetchall()
+
+
+def test_all_that_can_be_called_is_a_function(con: ms.Session) -> None:
+    class Adder:
+        def __call__(self, x: int | None) -> int | None:
+            return None if x is None else x + 1
+
+    con.register_function(ms.udf(name="adder")(Adder()))
+    con.register_function(ms.udf(name="power_of_two", returns="DOUBLE")(functools.partial(pow, 2)))
+    assert con.sql("SELECT adder(x), power_of_two(x) FROM numbers WHERE x = 4").fetchall() == [(5, 16.0)]
 
 
 def test_what_cannot_be_declared(con: ms.Session) -> None:
@@ -259,11 +279,25 @@ print(ms.connect().sql("SELECT 1").fetchall(), job.state)
 def test_functions_in_other_processes(con: ms.Session, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "of_test.py").write_text("""
 import os
+import time
 import millstream as ms
 
 @ms.udf(processes=2)
 def tripled(x: int | None) -> int | None:
     return None if x is None else 3 * x
+
+@ms.udf(processes=1)
+def fails(x: int) -> int:
+    return {}[x]
+
+@ms.udf(processes=1)
+def dies(x: int) -> int:
+    os._exit(1)
+
+@ms.udf(processes=1)
+def sleeps(x: int) -> int:
+    time.sleep(1_000)
+    return x
 
 @ms.udf(by="column", returns="BIGINT", arrow="polars", processes=1)
 def process(x):
@@ -279,6 +313,18 @@ def process(x):
     con.register_function(of_test.process)
     assert con.sql("SELECT tripled(x) FROM numbers").fetchall() == [(3,), (6,), (None,), (12,)]
     assert con.sql("SELECT process(x) FROM numbers").fetchone() != (os.getpid(),)
+    con.register_function(of_test.fails)
+    for _ in range(2):
+        with pytest.raises(ms.errors.RunError, match="KeyError: 1"):
+            con.sql("SELECT fails(x) FROM numbers WHERE x = 1").fetchall()
+    con.register_function(of_test.dies)
+    for _ in range(2):
+        with pytest.raises(ms.errors.RunError, match="BrokenProcessPool"):
+            con.sql("SELECT dies(x) FROM numbers WHERE x = 1").fetchall()
+    con.register_function(of_test.sleeps)
+    began = time.monotonic()
+    assert con.sql("SELECT sleeps(x) FROM numbers WHERE x = 1").fetchall(timeout=1.0) == []
+    assert time.monotonic() - began < 5
     with pytest.raises(ValueError, match="other processes"):
 
         @ms.udf(processes=1)

@@ -2,7 +2,10 @@
 
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, StructArray, make_array, new_null_array};
+use arrow_array::types::Int64Type;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int64Array, ListArray, RecordBatch, StructArray, make_array, new_null_array,
+};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType as ArrowType, Fields};
@@ -159,6 +162,14 @@ pub fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
         return Ok(array.clone());
     }
     let mismatch = || format!("{} cannot be read as {wanted}", array.data_type());
+    if let Some(dictionary) = array.as_any_dictionary_opt() {
+        let values = fit(dictionary.values(), wanted)?;
+        let keys = arrow_cast::cast(dictionary.keys(), &ArrowType::Int64).map_err(|e| e.to_string())?;
+        // Under a NULL of a row around it a key may be any number, and the library does not look.
+        let is_key = |key: &i64| usize::try_from(*key).is_ok_and(|key| key < values.len());
+        let keys: Int64Array = keys.as_primitive::<Int64Type>().iter().map(|key| key.filter(is_key)).collect();
+        return arrow_select::take::take(&values, &keys, None).map_err(|e| e.to_string());
+    }
     if let DataType::Row(fields) = wanted {
         let rows = array.as_struct_opt().ok_or_else(mismatch)?;
         let child = |field: &millstream_types::Field| match rows.column_by_name(&field.name) {

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 /// From one interruption to the next.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Exceptions that are kept for the errors that come of them.
-const KEPT: usize = 64;
+const KEPT: usize = 8;
 
 #[derive(Default)]
 struct Calls {

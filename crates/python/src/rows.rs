@@ -15,14 +15,14 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
 use arrow_select::concat::concat;
-use millstream::DataType as SqlType;
 use millstream::connectors::fit;
 use millstream::sql::{ParameterValue, Parameters};
+use millstream::{DataType as SqlType, TimeUnit as SqlUnit};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PySequence, PySet, PyString, PyTuple};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -196,8 +196,13 @@ pub(crate) fn column_of(result: &Bound<'_, PyAny>, rows: Option<usize>, data_typ
             }
         }
         None => {
-            let is_text = result.is_instance_of::<PyString>() || result.is_instance_of::<PyBytes>();
-            let Some(values) = result.try_iter().ok().filter(|_| !is_text) else {
+            // A set has no order, and a dict gives its keys.
+            let is_other = result.is_instance_of::<PyString>()
+                || result.is_instance_of::<PyBytes>()
+                || result.is_instance_of::<PyDict>()
+                || result.is_instance_of::<PySet>();
+            let has_items = !is_other && result.hasattr("__iter__")?;
+            let Some(values) = has_items.then(|| result.try_iter()).transpose()? else {
                 let kind = result.get_type().fully_qualified_name()?;
                 return Err(PyTypeError::new_err(format!(
                     "the function returned a {kind}; a function by column returns a column: of Arrow, or a list of values"
@@ -245,13 +250,23 @@ pub(crate) fn build(values: &[Bound<'_, PyAny>], data_type: &SqlType) -> PyResul
     ) -> PyResult<ArrayRef> {
         let numbers: Int64Array = optional(values, data_type, read).collect::<PyResult<_>>()?;
         let cast = |array: &dyn Array, to: &DataType| {
-            arrow_cast::cast(array, to).map_err(|e| PyValueError::new_err(e.to_string()))
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(array, to, &options).map_err(|e| PyValueError::new_err(e.to_string()))
         };
         cast(&cast(&numbers, &unit)?, &data_type.to_arrow())
     }
     let micros = |value: &Bound<'_, PyAny>| -> PyResult<i64> {
         let part = |name| value.getattr(name)?.extract::<i64>();
         Ok((part("days")? * 86_400 + part("seconds")?) * 1_000_000 + part("microseconds")?)
+    };
+    // To the precision of the type, downwards as SQL does.
+    let cut = |micros: i64| match data_type.time_unit() {
+        SqlUnit::Milli => micros.div_euclid(1_000) * 1_000,
+        SqlUnit::Micro | SqlUnit::Nano => micros,
+    };
+    let whole = |micros: i64| match micros % 1_000 {
+        0 => Ok(micros),
+        _ => Err(PyValueError::new_err("it has parts of a millisecond")),
     };
     let micro = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
     Ok(match data_type {
@@ -292,16 +307,18 @@ pub(crate) fn build(values: &[Bound<'_, PyAny>], data_type: &SqlType) -> PyResul
         })?,
         SqlType::Time(_) => units(values, data_type, DataType::Time64(TimeUnit::Microsecond), |value| {
             let part = |name| value.getattr(name)?.extract::<i64>();
-            Ok(((part("hour")? * 60 + part("minute")?) * 60 + part("second")?) * 1_000_000 + part("microsecond")?)
+            whole(((part("hour")? * 60 + part("minute")?) * 60 + part("second")?) * 1_000_000 + part("microsecond")?)
         })?,
         SqlType::Timestamp(_) => units(values, data_type, micro(None), |value| {
-            micros(&value.sub(DATETIME.get(value.py())?.call1((1970, 1, 1))?)?)
+            micros(&value.sub(DATETIME.get(value.py())?.call1((1970, 1, 1))?)?).map(cut)
         })?,
         SqlType::TimestampLtz(_) => units(values, data_type, micro(Some("UTC")), |value| {
             let utc = TIMEZONE.get(value.py())?.getattr("utc")?;
-            micros(&value.sub(DATETIME.get(value.py())?.call1((1970, 1, 1, 0, 0, 0, 0, utc))?)?)
+            micros(&value.sub(DATETIME.get(value.py())?.call1((1970, 1, 1, 0, 0, 0, 0, utc))?)?).map(cut)
         })?,
-        SqlType::IntervalMilli => units(values, data_type, DataType::Duration(TimeUnit::Microsecond), micros)?,
+        SqlType::IntervalMilli => {
+            units(values, data_type, DataType::Duration(TimeUnit::Microsecond), |value| whole(micros(value)?))?
+        }
         SqlType::Array(_) | SqlType::Row(_) | SqlType::Map(..) => nested(values, data_type)?,
     })
 }

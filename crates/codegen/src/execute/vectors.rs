@@ -94,6 +94,8 @@ fn evaluate(
         return Ok(new_null_array(&arrow_type, 0));
     }
     let mut pieces: Vec<ArrayRef> = Vec::new();
+    // Why more than one row at once failed first, and whether single ones did.
+    let (mut together, mut is_alone) = (None, false);
     // Ranges that are to be evaluated, the next one last.
     let mut pending: Vec<_> = std::iter::once(0..rows).collect();
     while let Some(range) = pending.pop() {
@@ -113,8 +115,12 @@ fn evaluate(
         };
         match vector.function.evaluate(&part, range.len(), run) {
             Ok(column) => pieces.push(checked(vector, column, range.len())?),
-            Err(_) if range.len() > 1 => pending.extend(halves),
+            Err(message) if range.len() > 1 => {
+                together.get_or_insert(message);
+                pending.extend(halves);
+            }
             Err(message) => {
+                is_alone = true;
                 let mut message = format!("{message} in {}", vector.function.name());
                 if vector.function.registration() != 0 {
                     message += &format!(", row {} of a buffer", range.start);
@@ -123,6 +129,14 @@ fn evaluate(
                 pieces.push(new_null_array(&arrow_type, 1));
             }
         }
+    }
+    if let (Some(message), false) = (together, is_alone) {
+        // No row is to blame: what the parts gave is not what the whole would have.
+        let failure = Diagnostic::new(code::FUNCTION_FAILED, format!("{message} in {}", vector.function.name()));
+        for row in 0..rows {
+            failed.entry(row).or_insert_with(|| failure.clone());
+        }
+        return Ok(new_null_array(&arrow_type, rows));
     }
     if let [whole] = pieces.as_slice() {
         return Ok(whole.clone());
