@@ -130,8 +130,9 @@ fn evaluate(
             }
         }
     }
-    if let (Some(message), false) = (together, is_alone) {
-        // No row is to blame: what the parts gave is not what the whole would have.
+    let is_registered = vector.function.registration() != 0;
+    if let (Some(message), false, true) = (together, is_alone, is_registered) {
+        // No row is to blame: what the parts gave is not what the whole would have. The engine's own functions know what a row alone means.
         let failure = Diagnostic::new(code::FUNCTION_FAILED, format!("{message} in {}", vector.function.name()));
         for row in 0..rows {
             failed.entry(row).or_insert_with(|| failure.clone());
