@@ -65,10 +65,12 @@ def frames(rows: int, rounds: int) -> None:
         SELECT window_start, campaign, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
         WHERE kind = 'view' GROUP BY campaign, window_start, window_end
     """)
-    joined = con.sql("SELECT e.price, n.name FROM frame e JOIN names n ON e.campaign = n.campaign WHERE e.price < 100")
+    joined = con.sql("SELECT e.price, n.name FROM events e JOIN names n ON e.campaign = n.campaign WHERE e.price < 100")
     window = pl.col("ts").dt.truncate("10s").alias("window_start")
     bucket = "time_bucket(INTERVAL 10 SECONDS, ts)"
     db = duckdb.connect()
+    db.register("frame", frame)
+    db.register("names", names)
     compared(
         "tumbling counts",
         rows,
