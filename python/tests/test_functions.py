@@ -237,14 +237,15 @@ def test_a_function_that_hangs_is_interrupted(con: ms.Session) -> None:
         pass
     began = time.monotonic()
     job.cancel()
-    assert time.monotonic() - began < 1.0
+    # Typically a third of a second; a machine that is busy takes longer.
+    assert time.monotonic() - began < 2.0
     assert job.state == "cancelled"
     assert set(caught) == {ms.errors.Interrupted}
     batches = con.sql("SELECT hangs(x) FROM numbers").batches()
     threading.Timer(0.3, batches.close).start()
     began = time.monotonic()
     assert list(batches) == []
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 4.0
     assert con.sql("SELECT 1").fetchall() == [(1,)]
 
 

@@ -49,7 +49,8 @@ def test_an_interrupt_ends_what_waits(work: str) -> None:
     script = imports + BEGIN.replace("WORK", WORK[work])
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
-    assert 0 < float(result.stdout) < 1.0
+    # Typically a twentieth of a second; a machine that is busy takes longer.
+    assert 0 < float(result.stdout) < 2.0
 
 
 def test_handlers_of_the_program_stay() -> None:
