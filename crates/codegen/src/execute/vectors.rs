@@ -2,8 +2,9 @@
 
 use super::{Flow, emit_keeping, take};
 use crate::interpreter::Interpreter;
-use crate::lower::{Lowered, VectorColumn};
+use crate::lower::{Lowered, OutputSource, VectorColumn};
 use arrow_array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
+use arrow_buffer::BooleanBuffer;
 use arrow_select::concat::concat;
 use millstream_functions::FunctionContext;
 use millstream_types::{Diagnostic, code};
@@ -42,7 +43,10 @@ pub fn prepare(
         let arguments = arguments(vector, &columns[..plain], rows, watermarks, functions, &mut failed)?;
         let place = lowered.program.sites.get(vector.site as usize).and_then(|s| s.place());
         let values = evaluate(vector, &arguments, rows, functions.settings().run, &mut failed)?;
-        let flags = BooleanArray::from((0..rows).map(|row| failed.contains_key(&row)).collect::<Vec<bool>>());
+        let flags = match failed.is_empty() {
+            true => BooleanArray::new(BooleanBuffer::new_unset(rows), None),
+            false => BooleanArray::from((0..rows).map(|row| failed.contains_key(&row)).collect::<Vec<bool>>()),
+        };
         if let Some(place) = place {
             for diagnostic in failed.values_mut() {
                 diagnostic.place.get_or_insert_with(|| place.clone());
@@ -65,6 +69,17 @@ fn arguments(
     failed: &mut HashMap<usize, Diagnostic>,
 ) -> Result<Vec<ArrayRef>, Diagnostic> {
     let lowered = &vector.arguments;
+    // Plain columns need no program.
+    let plain = lowered.outputs.iter().map(|output| match output {
+        OutputSource::Input(column) => columns.get(*column).cloned(),
+        OutputSource::Emitted(_) => None,
+    });
+    if lowered.program.body.is_empty()
+        && lowered.vectors.is_empty()
+        && let Some(plain) = plain.collect::<Option<Vec<_>>>()
+    {
+        return Ok(plain);
+    }
     let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
     let emitted = emit_keeping(lowered, &kernel, columns, rows, watermarks, functions, &mut |error| {
         failed.insert(error.row, error.diagnostic);
