@@ -63,14 +63,12 @@ class Function(Generic[P, R]):
         self.by = by
         self._function = function
         self._callable: Callable[..., Any] = function
+        # In other processes what is called by row comes as columns, too: a row each would cost a trip each.
+        self._by_rows = by == "row" and not processes
         if processes:
-            # What is called by row comes as columns, too: a row each would cost a trip each.
             self._callable = _InProcesses(function, by, arrow, returns, processes)
-            self._by_rows = False
-        else:
-            self._by_rows = by == "row"
-            if by == "column" and arrow is not None:
-                self._callable = functools.partial(_converted, function, arrow)
+        elif arrow is not None:
+            self._callable = functools.partial(_converted, function, arrow)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -129,63 +127,40 @@ def udf(
     ``processes=n`` runs it in that many other processes, started with ``spawn``: the function must be importable there, so it cannot be one of
     ``__main__`` in a notebook.
     """
-    if function is None:
-        return functools.partial(
-            _udf,
-            returns=returns,
-            takes=takes,
-            by=by,
-            arrow=arrow,
-            name=name,
-            version=version,
-            deterministic=deterministic,
-            processes=processes,
-        )
-    return _udf(function)
-
-
-def _udf(
-    function: Callable[P, R],
-    *,
-    returns: str | None = None,
-    takes: Sequence[str] | None = None,
-    by: By = "row",
-    arrow: Arrow | None = None,
-    name: str | None = None,
-    version: str | None = None,
-    deterministic: bool = True,
-    processes: int = 0,
-) -> Function[P, R]:
     if by not in ("column", "row"):
         raise ValueError(f"by is 'column' or 'row', not {by!r}")
     if arrow not in (None, "polars", "pyarrow", "numpy"):
         raise ValueError(f"arrow is 'polars', 'pyarrow' or 'numpy', not {arrow!r}")
     if arrow is not None and by == "row":
         raise ValueError("arrow is for functions by column: give by='column'")
-    if inspect.iscoroutinefunction(function):
-        raise TypeError("an async function cannot be called by SQL yet")
-    if by == "row":
-        hints = _hints(function) if returns is None or takes is None else {}
-        if returns is None:
-            returns = _sql_type(hints.get("return"), "its result")
-        if takes is None:
-            names = _parameters(function)
-            if names is not None and all(parameter in hints for parameter in names):
-                takes = [_sql_type(hints[parameter], f"`{parameter}`") for parameter in names]
-    if returns is None:
-        raise TypeError("a function by column needs `returns`: the SQL type of its result, such as 'BIGINT'")
-    name = name if name is not None else getattr(function, "__name__", "")
-    return Function(
-        function,
-        name=name,
-        returns=returns,
-        takes=takes,
-        by=by,
-        arrow=arrow,
-        version=version,
-        deterministic=deterministic,
-        processes=processes,
-    )
+
+    def made(function: Callable[P, R]) -> Function[P, R]:
+        if inspect.iscoroutinefunction(function):
+            raise TypeError("an async function cannot be called by SQL yet")
+        result, parameters = returns, takes
+        if by == "row":
+            hints = _hints(function) if result is None or parameters is None else {}
+            if result is None:
+                result = _sql_type(hints.get("return"), "its result")
+            if parameters is None:
+                names = _parameters(function)
+                if names is not None and all(parameter in hints for parameter in names):
+                    parameters = [_sql_type(hints[parameter], f"`{parameter}`") for parameter in names]
+        if result is None:
+            raise TypeError("a function by column needs `returns`: the SQL type of its result, such as 'BIGINT'")
+        return Function(
+            function,
+            name=name if name is not None else getattr(function, "__name__", ""),
+            returns=result,
+            takes=parameters,
+            by=by,
+            arrow=arrow,
+            version=version,
+            deterministic=deterministic,
+            processes=processes,
+        )
+
+    return made if function is None else made(function)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

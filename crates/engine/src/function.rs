@@ -40,7 +40,7 @@ pub struct ScalarFunction {
 impl ScalarFunction {
     /// A deterministic function of this name that takes any arguments as they are. `evaluate` gives a column of the Arrow type of `returns`,
     /// of as many rows as it is told; NULLs may be in it. An error means that at least one row is bad: it is called again for parts of the
-    /// rows, down to the bad ones.
+    /// rows, down to the bad ones. Where no row alone is bad, all are.
     pub fn new(
         name: impl Into<String>,
         returns: DataType,

@@ -88,9 +88,10 @@ pub(crate) fn cause(py: Python<'_>, message: &str) -> Option<PyErr> {
 
 /// Raises `Interrupted` in the threads that evaluate functions of a run.
 fn interrupt(py: Python<'_>, run: u64) {
-    let threads = calls().threads.get(&run).cloned().unwrap_or_default();
     let Ok(class) = py.import("millstream.errors").and_then(|module| module.getattr("Interrupted")) else { return };
     let Ok(class) = class.cast_into::<PyType>() else { return };
+    // Not before: an import may let others run.
+    let threads = calls().threads.get(&run).cloned().unwrap_or_default();
     for thread in threads {
         // SAFETY: the interpreter is held, and the class lives. The call may have ended meanwhile: then the exception is raised in the next one
         // of this thread, which is of another run at worst and repeated there.

@@ -60,7 +60,7 @@ impl Running {
                 }
                 Ok(Next::End)
             }
-            Next::Waiting => Ok(Next::Waiting),
+            waiting => Ok(waiting),
         }
     }
 

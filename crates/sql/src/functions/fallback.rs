@@ -113,37 +113,16 @@ fn integer_of(arrow: &Arrow) -> Arrow {
     }
 }
 
-/// The SQL type that holds every value of an Arrow type.
+/// The SQL type that holds every value of an Arrow type that a function gives: of scalars without intervals.
 fn sql_type(arrow: &Arrow) -> Option<DataType> {
-    use arrow_schema::TimeUnit;
-    Some(match arrow {
-        Arrow::Boolean => DataType::Boolean,
-        Arrow::Int8 => DataType::TinyInt,
-        Arrow::Int16 | Arrow::UInt8 => DataType::SmallInt,
-        Arrow::Int32 | Arrow::UInt16 => DataType::Int,
-        Arrow::Int64 | Arrow::UInt32 => DataType::BigInt,
-        Arrow::UInt64 => DataType::decimal(20, 0),
-        Arrow::Float16 | Arrow::Float32 => DataType::Float,
-        Arrow::Float64 => DataType::Double,
-        Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View => DataType::STRING,
-        Arrow::Binary | Arrow::LargeBinary | Arrow::BinaryView | Arrow::FixedSizeBinary(_) => DataType::BYTES,
-        Arrow::Decimal128(precision, scale) if *scale >= 0 && *scale as u8 <= *precision => {
-            DataType::decimal(*precision, *scale as u8)
-        }
-        Arrow::Date32 | Arrow::Date64 => DataType::Date,
-        Arrow::Time32(TimeUnit::Second) => DataType::Time(0),
-        Arrow::Time32(_) | Arrow::Time64(_) => DataType::Time(3),
-        Arrow::Timestamp(unit, zone) => {
-            let precision = match unit {
-                TimeUnit::Second => 0,
-                TimeUnit::Millisecond => 3,
-                TimeUnit::Microsecond => 6,
-                TimeUnit::Nanosecond => 9,
-            };
-            if zone.is_some() { DataType::TimestampLtz(precision) } else { DataType::Timestamp(precision) }
-        }
-        _ => return None,
-    })
+    match arrow {
+        Arrow::Time32(arrow_schema::TimeUnit::Second) => Some(DataType::Time(0)),
+        Arrow::Null | Arrow::Duration(_) | Arrow::Interval(_) | Arrow::Dictionary(..) => None,
+        other if other.is_nested() => None,
+        Arrow::Decimal32(..) | Arrow::Decimal64(..) | Arrow::Decimal256(..) => None,
+        Arrow::Decimal128(_, scale) if *scale < 0 => None,
+        other => DataType::from_arrow(other),
+    }
 }
 
 /// A DataFusion function with the types of one call.
