@@ -68,11 +68,10 @@ impl Job {
         if !job.has_ended() {
             return Ok("running");
         }
-        let share = self.share.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).take();
-        if share.is_some() {
-            // It is seen for the first time that it has ended.
+        // Dropped under the lock: whoever else asks waits until the state directory is free.
+        let is_news = self.share.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).take().is_some();
+        if is_news {
             tell_losses(py, job)?;
-            drop(share);
         }
         Ok(match (job.failure().map(|failure| failure.code), job.monitor().cancel().state()) {
             (None, _) => "finished",
