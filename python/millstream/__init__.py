@@ -26,6 +26,7 @@ from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import BatchReader, Relation
 from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit, table
+from millstream._sinks import Sink
 from millstream.errors import Error
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Relation",
     "Session",
     "SessionWindow",
+    "Sink",
     "Tumble",
     "__version__",
     "call",

@@ -7,6 +7,7 @@ __all__ = [
     "Batch",
     "Batches",
     "Column",
+    "Feed",
     "Job",
     "Reader",
     "Relation",
@@ -15,12 +16,14 @@ __all__ = [
     "column_from_bytes",
     "column_to_bytes",
     "end_all",
+    "interrupt_thread",
     "run_command",
 ]
 
 __version__: str
 
 def end_all(seconds: float) -> None: ...
+def interrupt_thread(thread: int) -> None: ...
 def run_command(words: Sequence[str]) -> int: ...
 
 @final
@@ -58,6 +61,18 @@ class Session:
         is_deterministic: bool,
     ) -> None: ...
     def register(self, name: str, object: Any, time: str | None, delay_ms: int) -> None: ...
+    def register_source(
+        self,
+        name: str,
+        columns: str,
+        begin: Callable[[Feed, int, str | None], Callable[[], None]],
+        splits: Sequence[str],
+        is_bounded: bool,
+        is_replayable: bool,
+        idle_timeout_ms: int | None,
+    ) -> None: ...
+    def register_sink(self, name: str, columns: str, open: Callable[[], Any], is_transactional: bool) -> None: ...
+    def write_to(self, relation: Relation, name: str, columns: str, open: Callable[[], Any], is_transactional: bool) -> Job: ...
     def close(self) -> None: ...
 
 @final
@@ -139,3 +154,12 @@ class Column:
 
 def column_to_bytes(column: Column) -> bytes: ...
 def column_from_bytes(bytes: bytes) -> Column: ...
+
+@final
+class Feed:
+    @property
+    def is_closed(self) -> bool: ...
+    def put(self, rows: Any, position: str | None) -> bool: ...
+    def offer(self, rows: Any, position: str | None) -> bool | None: ...
+    def end(self) -> None: ...
+    def fail(self, error: BaseException) -> None: ...

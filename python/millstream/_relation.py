@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from millstream import _core
 from millstream._chain import Chain, Source, Step, render
+from millstream._columns import columns_text
 from millstream._core import Batch
 from millstream._jobs import Job
+from millstream._sinks import As, SinkLike, opening
 
 if TYPE_CHECKING:
     import pandas
@@ -108,6 +110,14 @@ class Relation(Chain):
     def insert_into(self, table: str, *, overwrite: bool = False) -> Job:
         """Starts to write the rows into a table of the session, and returns at once; ``overwrite`` as INSERT OVERWRITE does."""
         return Job(self._session.insert_into(self._relation, table, overwrite))
+
+    def write_to(self, sink: SinkLike, *, give: As | None = None, name: str = "sink") -> Job:
+        """Starts to write the rows into a sink of Python, and returns at once: as :meth:`insert_into` with one of
+        :meth:`Session.register_sink`.
+
+        ``relation.write_to(print)`` prints each batch. ``name`` is that of its table: by it a job with a state directory knows it again.
+        """
+        return Job(self._session.write_to(self._relation, name, columns_text(self.schema), *opening(sink, give)))
 
     def _collect(self, limit: int | None, timeout: float | None) -> _core.Batches:
         return self._relation.collect(limit, timeout)

@@ -10,11 +10,14 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from millstream import _core
+from millstream._columns import Columns, columns_text
 from millstream._durations import Duration, milliseconds
 from millstream._expressions import quoted
 from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import Relation
+from millstream._sinks import As, SinkLike, opening
+from millstream._sources import Read, Splits, beginning, names_of
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -81,6 +84,57 @@ class Session:
         if not name:
             raise ValueError("a table has a name")
         self._session.register(name, data, time, milliseconds(delay))
+
+    def register_source(
+        self,
+        name: str,
+        read: Read,
+        columns: Columns,
+        *,
+        splits: Splits | None = None,
+        positions: bool = False,
+        bounded: bool = False,
+        time: str | None = None,
+        delay: Duration = "0s",
+        idle_timeout: Duration | None = None,
+    ) -> None:
+        """Makes an iterator a table of the session: its rows are made while a query reads them.
+
+        ``read`` is a function, mostly a generator or async generator, that is called each time that a query begins; a list or another
+        iterable will do. It yields rows: a dict (a name that is absent is NULL), a tuple with a value for each column, a list of these,
+        or a batch with the Arrow interface (a data frame). ``None`` says that there is nothing now: a generator that waits for the outside
+        in steps yields it so that it ends soon after its query.
+
+        ``columns`` has the SQL type of each name, or is what stands between the parentheses of CREATE TABLE. ``time`` and ``delay`` are
+        those of :meth:`register`. ``bounded`` says that the rows end, so that a query may collect them or group without a window.
+
+        With ``splits``, a number or a list of names, ``read`` is called once for each, with its number or name, and they are read at the
+        same time, each in its order. One that was silent for ``idle_timeout`` does not hold the watermark back.
+
+        With ``positions``, ``read`` is called with a position as well (the last argument), and yields pairs of a position and rows. The
+        position says what comes behind these rows; it is anything that JSON has but ``None``. A job with a state directory resumes with
+        ``read(position)`` behind the rows that its last checkpoint has: exactly once. At the start it is ``None``. Without positions
+        ``read`` begins from its start in each process: rows that were read behind the last checkpoint are lost, or read again, as its start
+        has it.
+        """
+        begin = beginning(name, read, splits, positions)
+        idle = None if idle_timeout is None else milliseconds(idle_timeout)
+        if idle == 0:
+            raise ValueError("idle_timeout is longer than 0")
+        text = columns_text(columns, time, delay)
+        self._session.register_source(name, text, begin, names_of(splits), bounded, positions, idle)
+
+    def register_sink(self, name: str, sink: SinkLike, columns: Columns, *, give: As | None = None) -> None:
+        """Makes a sink of Python a table of the session, for INSERT INTO and :meth:`Relation.insert_into`.
+
+        ``sink`` is a function that is called with each batch of rows, in order, or an object with a method ``write`` and others that
+        :class:`Sink` names; of a class each run makes an object. With ``prepare`` and ``commit`` it is exactly once under checkpoints;
+        otherwise rows behind the last checkpoint may come again after a crash.
+
+        It gets a :class:`Batch`; with ``give`` a ``polars.DataFrame``, a ``pyarrow.RecordBatch``, or a list of dicts (``"rows"``).
+        ``columns`` is as for :meth:`register_source`.
+        """
+        self._session.register_sink(name, columns_text(columns), *opening(sink, give))
 
     def set(self, key: str, value: str | int | float | bool | os.PathLike[str]) -> None:
         """Sets an option, as ``SET 'key' = 'value'`` does."""

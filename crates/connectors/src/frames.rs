@@ -4,13 +4,14 @@
 //! same values (an Arrow string of 32-bit offsets, an unsigned integer).
 
 use crate::fit::{self, Wanted};
-use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader, Witness};
+use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader, Witness, locked};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_cast::display::array_value_to_string;
 use arrow_schema::{Field, Schema as ArrowSchema};
 use millstream_types::{Diagnostic, Place, Schema, code};
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A larger batch is read in pieces of at most so many rows, so that several workers have something to do.
@@ -194,23 +195,88 @@ impl SplitReader for Pieces {
 /// Batches that are made one after the other. An error ends the query.
 pub type FrameReader = Box<dyn Iterator<Item = Result<RecordBatch, Diagnostic>> + Send>;
 
-/// Opens batches with the columns of the request's schema by name, made one after the other, for a query. They are read once.
-pub fn open_reader(request: &SourceRequest, reader: FrameReader) -> Result<Box<dyn Source>, Diagnostic> {
-    let stream = FrameStream { reader, most: piece_rows(request), rest: None };
-    let decoder = Arc::new(FrameDecoder::new(request)?);
-    Ok(Box::new(ReaderSource { stream: Mutex::new(Some(stream)), decoder }))
+/// A split whose rows the program makes: batches in order, with the columns of the table by name. Used by one thread.
+pub trait FrameSplit: Send {
+    /// Its name, which it keeps: see [`SplitReader::name`].
+    fn name(&self) -> &str;
+
+    /// Begins, once and before anything else: behind a batch that had this position in an earlier process, or at the start.
+    fn begin(&mut self, after: Option<Value>) -> Result<(), Diagnostic>;
+
+    /// See [`SplitReader::wait`].
+    fn wait(&mut self) -> Result<bool, Diagnostic>;
+
+    /// The next batch; blocks until there is one; `None` at the end. After an error it is not called again.
+    fn next(&mut self) -> Result<Option<PlacedBatch>, Diagnostic>;
 }
 
-struct ReaderSource {
-    /// Until it has been handed out.
-    stream: Mutex<Option<FrameStream>>,
+/// A batch and its place in its split.
+#[derive(Debug, Clone)]
+pub struct PlacedBatch {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// What [`FrameSplit::begin`] is told to go on behind it: for splits that can be read again.
+    pub position: Value,
+}
+
+/// Opens batches for a query that are made one after the other. They are read once.
+pub fn open_reader(request: &SourceRequest, reader: FrameReader) -> Result<Box<dyn Source>, Diagnostic> {
+    let kind = SplitKind { is_bounded: true, is_replayable: false };
+    open_splits(request, vec![Box::new(OneReader(reader))], kind)
+}
+
+/// What is said of all splits of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SplitKind {
+    /// They end.
+    pub is_bounded: bool,
+    /// They begin behind the position of any batch, and give the rows behind it in the same order.
+    pub is_replayable: bool,
+}
+
+/// Opens splits that the program makes for a query. Batches have the columns of the request's schema by name; one that is absent is NULL.
+pub fn open_splits(
+    request: &SourceRequest,
+    splits: Vec<Box<dyn FrameSplit>>,
+    kind: SplitKind,
+) -> Result<Box<dyn Source>, Diagnostic> {
+    let (most, decoder) = (piece_rows(request), Arc::new(FrameDecoder::new(request)?));
+    Ok(Box::new(SplitSource { splits, most, kind, decoder }))
+}
+
+/// A reader as the only split.
+struct OneReader(FrameReader);
+
+impl FrameSplit for OneReader {
+    fn name(&self) -> &str {
+        SPLIT
+    }
+
+    fn begin(&mut self, _: Option<Value>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<bool, Diagnostic> {
+        Ok(true)
+    }
+
+    fn next(&mut self) -> Result<Option<PlacedBatch>, Diagnostic> {
+        self.0.next().map(|batch| Ok(PlacedBatch { batch: batch?, position: Value::Null })).transpose()
+    }
+}
+
+struct SplitSource {
+    /// Until they have been handed out.
+    splits: Vec<Box<dyn FrameSplit>>,
+    most: usize,
+    kind: SplitKind,
     decoder: Arc<FrameDecoder>,
 }
 
-impl Source for ReaderSource {
+impl Source for SplitSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(stream.into_iter().map(|stream| Box::new(stream) as Box<dyn SplitReader>).collect())
+        let stream = |split| Box::new(FrameStream::new(split, self.most, self.kind)) as Box<dyn SplitReader>;
+        Ok(std::mem::take(&mut self.splits).into_iter().map(stream).collect())
     }
 
     fn decoder(&self) -> Arc<dyn Decoder> {
@@ -218,37 +284,149 @@ impl Source for ReaderSource {
     }
 
     fn is_bounded(&self) -> bool {
-        true
+        self.kind.is_bounded
     }
 
     fn is_replayable(&self) -> bool {
-        false
+        self.kind.is_replayable
     }
 }
 
+/// Positions of batches by number, as long as a checkpoint may want them.
+#[derive(Debug, Default)]
+struct Positions(Mutex<VecDeque<(u64, Value)>>);
+
+impl Positions {
+    fn push(&self, batches: u64, position: Value) {
+        locked(&self.0).push_back((batches, position));
+    }
+}
+
+impl Witness for Positions {
+    /// The position that the program has given, which the number of batches stands for in this process.
+    fn describe(&self, at: Option<Position>, _: bool) -> Option<Value> {
+        let Position { at, line } = at?;
+        let mut positions = locked(&self.0);
+        // Checkpoints come in order: nobody asks for earlier ones.
+        while positions.get(1).is_some_and(|(batches, _)| *batches <= at) {
+            positions.pop_front();
+        }
+        let last = positions.front().filter(|(batches, _)| *batches <= at);
+        Some(json!({ "after": last.map(|(_, position)| position), "rows": line }))
+    }
+}
+
+/// Cuts the batches of a split into pieces, and says where they are.
 struct FrameStream {
-    reader: FrameReader,
+    split: Box<dyn FrameSplit>,
+    has_begun: bool,
     most: usize,
+    is_replayable: bool,
     /// What is left of a batch.
-    rest: Option<RecordBatch>,
+    rest: Option<PlacedBatch>,
+    /// The number of batches that were handed out, and in `line` the rows of the next one.
+    next: Position,
+    /// Rows that were read before the checkpoint.
+    skipped: u64,
+    /// Kept when there are checkpoints.
+    positions: OnceLock<Arc<Positions>>,
+    /// What the checkpoint says of the position.
+    described: Mutex<Option<Value>>,
+}
+
+impl FrameStream {
+    fn new(split: Box<dyn FrameSplit>, most: usize, kind: SplitKind) -> FrameStream {
+        FrameStream {
+            split,
+            has_begun: false,
+            most,
+            is_replayable: kind.is_replayable,
+            rest: None,
+            next: Position::default(),
+            skipped: 0,
+            positions: OnceLock::new(),
+            described: Mutex::default(),
+        }
+    }
+
+    fn begin(&mut self, after: Option<Value>) -> Result<(), Diagnostic> {
+        self.has_begun = true;
+        if let (Some(positions), Some(after)) = (self.positions.get(), &after) {
+            positions.push(self.next.at, after.clone());
+        }
+        self.split.begin(after)
+    }
+
+    /// Takes so many rows off a batch, of which the rest comes next.
+    fn take(&mut self, batch: PlacedBatch, rows: usize) -> RecordBatch {
+        let piece = batch.batch.slice(0, rows);
+        if rows < batch.batch.num_rows() {
+            self.next.line += rows as u64;
+            let rest = batch.batch.slice(rows, batch.batch.num_rows() - rows);
+            self.rest = Some(PlacedBatch { batch: rest, position: batch.position });
+        } else {
+            self.next = Position { at: self.next.at + 1, line: 0 };
+            if let Some(positions) = self.positions.get() {
+                positions.push(self.next.at, batch.position);
+            }
+        }
+        piece
+    }
 }
 
 impl SplitReader for FrameStream {
     fn name(&self) -> &str {
-        SPLIT
+        self.split.name()
+    }
+
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        if !self.is_replayable {
+            return Ok(());
+        }
+        let described = locked(&self.described).take();
+        let Some(from) = from else { return Ok(()) };
+        let described = described.unwrap_or_default();
+        self.next = Position { at: from.at, line: 0 };
+        self.skipped = from.line;
+        self.begin(described.get("after").filter(|after| !after.is_null()).cloned())
+    }
+
+    fn witness(&self) -> Option<Arc<dyn Witness>> {
+        self.is_replayable.then(|| self.positions.get_or_init(Arc::default).clone() as Arc<dyn Witness>)
+    }
+
+    fn verify(&self, described: &Value, _: bool) -> Result<(), Diagnostic> {
+        *locked(&self.described) = Some(described.clone());
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<bool, Diagnostic> {
+        if !self.has_begun {
+            self.begin(None)?;
+        }
+        if self.rest.is_some() { Ok(true) } else { self.split.wait() }
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        let batch = match self.rest.take() {
-            Some(rest) => rest,
-            None => match self.reader.next() {
-                None => return Ok(None),
-                Some(batch) => batch?,
-            },
-        };
-        let rows = self.most.min(batch.num_rows());
-        self.rest = (rows < batch.num_rows()).then(|| batch.slice(rows, batch.num_rows() - rows));
-        Ok(Some(Chunk { payload: Box::new(batch.slice(0, rows)), bytes: 0, after: None }))
+        loop {
+            let batch = match self.rest.take() {
+                Some(rest) => rest,
+                None => match self.split.next()? {
+                    None => return Ok(None),
+                    Some(batch) => batch,
+                },
+            };
+            let rows = batch.batch.num_rows();
+            if self.skipped > 0 {
+                let seen = rows.min(usize::try_from(self.skipped).unwrap_or(usize::MAX));
+                self.skipped -= seen as u64;
+                self.take(batch, seen);
+                continue;
+            }
+            let piece = self.take(batch, self.most.min(rows));
+            let after = self.is_replayable.then_some(self.next);
+            return Ok(Some(Chunk { payload: Box::new(piece), bytes: 0, after }));
+        }
     }
 }
 

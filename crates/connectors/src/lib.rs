@@ -45,7 +45,7 @@ mod values;
 
 pub use blackhole::discarding_sink;
 pub use fit::fit;
-pub use frames::{Frame, FrameReader, open_reader};
+pub use frames::{Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, open_reader, open_splits};
 pub use registry::{check_table_options, is_bounded, open_sink, open_source, options_reference_markdown};
 pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
@@ -168,8 +168,8 @@ pub trait SplitReader: Send {
         Ok(())
     }
 
-    /// Who can say what was read, for checkpoints; asked once, before anything is read. `None`: nobody, so that a source that is
-    /// replaced between two runs goes unnoticed.
+    /// Who can say what was read, for checkpoints; asked once and before anything is read if there are any. `None`: nobody, so that a source
+    /// that is replaced between two runs goes unnoticed.
     fn witness(&self) -> Option<Arc<dyn Witness>> {
         None
     }

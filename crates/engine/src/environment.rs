@@ -4,7 +4,7 @@ use crate::analysis;
 use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
 use crate::local::LocalTable;
-use crate::memory::{self, MemoryTables, ReaderTable, TableProvider};
+use crate::memory::{self, MemoryTable, MemoryTables, ReaderTable, SinkProvider, TableProvider};
 use crate::monitor::RunMonitor;
 use crate::packed::PackedTable;
 use crate::planned::PreparedRun;
@@ -56,10 +56,10 @@ impl Environment {
     pub(crate) fn register_local(&mut self, name: &str, table: LocalTable) -> Result<(), Diagnostic> {
         match table {
             LocalTable::Frame { columns, batches } => {
-                self.define(name, &columns, false, |schema| Ok(Arc::new(Frame::new(schema, batches)?)))
+                self.define_source(name, &columns, |schema| Ok(Arc::new(Frame::new(schema, batches)?)))
             }
             LocalTable::Reader { columns, reader } => {
-                self.define(name, &columns, false, |_| Ok(Arc::new(ReaderTable::new(reader))))
+                self.define_source(name, &columns, |_| Ok(Arc::new(ReaderTable::new(reader))))
             }
             LocalTable::Query(relation) => {
                 let (query, scope) = (&relation.statement, Arc::new(relation.environment.catalog.clone()));
@@ -72,7 +72,7 @@ impl Environment {
 
     /// Makes packed records a table.
     pub(crate) fn register_rows(&mut self, name: &str, columns: &str, blocks: Vec<Buffer>) -> Result<(), Diagnostic> {
-        self.define(name, columns, false, |schema| Ok(Arc::new(PackedTable::new(name, schema, blocks)?)))
+        self.define_source(name, columns, |schema| Ok(Arc::new(PackedTable::new(name, schema, blocks)?)))
     }
 
     /// Makes a source a table.
@@ -82,25 +82,58 @@ impl Environment {
         columns: &str,
         table: Arc<dyn TableProvider>,
     ) -> Result<(), Diagnostic> {
-        self.define(name, columns, !table.is_bounded(), |_| Ok(table))
+        let mut options = vec![(memory::ENDLESS.to_string(), (!table.is_bounded()).to_string())];
+        if let Some(timeout) = table.idle_timeout() {
+            options.push(("scan.watermark.idle-timeout".into(), format!("{} ms", timeout.as_millis())));
+        }
+        self.define(name, columns, options, |_| Ok(MemoryTable::Source(table)))
     }
 
+    /// Makes a sink a table.
+    pub(crate) fn register_sink(
+        &mut self,
+        name: &str,
+        columns: &str,
+        table: Arc<dyn SinkProvider>,
+    ) -> Result<(), Diagnostic> {
+        self.define(name, columns, vec![], |_| Ok(MemoryTable::Sink(table)))
+    }
+
+    fn define_source(
+        &mut self,
+        name: &str,
+        columns: &str,
+        table: impl FnOnce(&Schema) -> Result<Arc<dyn TableProvider>, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        self.define(name, columns, vec![], |schema| table(schema).map(MemoryTable::Source))
+    }
+
+    /// Makes something of the program a table with these options and columns. `table` is told its physical columns.
     fn define(
         &mut self,
         name: &str,
         columns: &str,
-        is_endless: bool,
-        table: impl FnOnce(&Schema) -> Result<Arc<dyn TableProvider>, Diagnostic>,
+        options: Vec<(String, String)>,
+        table: impl FnOnce(&Schema) -> Result<MemoryTable, Diagnostic>,
     ) -> Result<(), Diagnostic> {
         let quoted = name.replace('`', "``");
-        let sql = format!(
-            "CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}', '{}' = '{is_endless}')",
-            memory::CONNECTOR,
-            memory::ENDLESS
-        );
-        let Statement::CreateTable(mut definition) = sql::parse_statement(&sql)? else {
+        let sql = format!("CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}')", memory::CONNECTOR);
+        let defined = sql::parse_statement(&sql).and_then(|statement| self.add(name, statement, options, table));
+        // The place would be one of a statement that the user has not written.
+        defined.map_err(|error| Diagnostic { place: None, ..error })
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        statement: Statement,
+        options: Vec<(String, String)>,
+        table: impl FnOnce(&Schema) -> Result<MemoryTable, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let Statement::CreateTable(mut definition) = statement else {
             return Err(Diagnostic::bug("CREATE TABLE was parsed as another statement"));
         };
+        definition.options.extend(options);
         // The columns are checked by defining the table, and what has them by its provider: the catalog gets it when both are well.
         let mut catalog = self.catalog.clone();
         catalog.create_table(&definition)?;
@@ -129,10 +162,9 @@ impl Environment {
         while let Some(name) = sql::unknown_table(&local.catalog, &local.settings.values.bind, statement)
             && let Some(table) = find(&name)?
         {
-            local.register_local(&name, table).map_err(|error| {
-                // The place would be one of a statement that the user has not written.
-                Diagnostic { place: None, message: format!("`{name}`: {}", error.message), ..error }
-            })?;
+            local
+                .register_local(&name, table)
+                .map_err(|error| Diagnostic { message: format!("`{name}`: {}", error.message), ..error })?;
         }
         Ok(local)
     }

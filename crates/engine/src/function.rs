@@ -34,6 +34,7 @@ pub struct ScalarFunction {
     parameters: Option<Vec<DataType>>,
     returns: DataType,
     is_deterministic: bool,
+    is_cancelled: fn(u64) -> bool,
     evaluate: Box<Evaluate>,
 }
 
@@ -53,6 +54,7 @@ impl ScalarFunction {
             parameters,
             returns,
             is_deterministic: true,
+            is_cancelled: |_| false,
             evaluate: Box::new(evaluate),
         }
     }
@@ -78,10 +80,17 @@ impl ScalarFunction {
         self
     }
 
+    /// Says which runs are over for it: their errors are not looked into.
+    #[must_use]
+    pub fn with_cancellation(mut self, is_cancelled: fn(u64) -> bool) -> ScalarFunction {
+        self.is_cancelled = is_cancelled;
+        self
+    }
+
     /// Registers it: it is another function than all that were registered before.
     pub(crate) fn registered(self) -> Result<NativeFunction, Diagnostic> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let ScalarFunction { name, version, parameters, returns, is_deterministic, evaluate } = self;
+        let ScalarFunction { name, version, parameters, returns, is_deterministic, is_cancelled, evaluate } = self;
         let is_name =
             name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
         if name.is_empty() || !is_name {
@@ -90,7 +99,7 @@ impl ScalarFunction {
         }
         let shown = version.map_or_else(|| name.clone(), |version| format!("{name}@{version}"));
         let registration = NEXT.fetch_add(1, Ordering::Relaxed);
-        let function = Registered { name: shown, registration, is_deterministic, evaluate };
+        let function = Registered { name: shown, registration, is_deterministic, is_cancelled, evaluate };
         Ok(NativeFunction { name, parameters, returns, function: Arc::new(function) })
     }
 }
@@ -99,6 +108,7 @@ struct Registered {
     name: String,
     registration: u64,
     is_deterministic: bool,
+    is_cancelled: fn(u64) -> bool,
     evaluate: Box<Evaluate>,
 }
 
@@ -119,6 +129,10 @@ impl VectorFunction for Registered {
 
     fn is_deterministic(&self) -> bool {
         self.is_deterministic
+    }
+
+    fn is_cancelled(&self, run: u64) -> bool {
+        (self.is_cancelled)(run)
     }
 
     fn evaluate(&self, arguments: &[ArrayRef], rows: usize, run: u64) -> Result<ArrayRef, String> {

@@ -40,7 +40,7 @@ pub use compiler::user_code_directory;
 pub use function::{Evaluate, ScalarFunction};
 pub use job::{Job, JobHandle, Next};
 pub use local::{EventTime, LocalTable, columns_text};
-pub use memory::TableProvider;
+pub use memory::{SinkProvider, TableProvider};
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_plan::shape::{Fit, PlanShape};

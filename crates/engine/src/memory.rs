@@ -1,14 +1,15 @@
-//! Tables of the program that uses a session: sources of its own, and Arrow batches.
+//! Tables of the program that uses a session: sources and sinks of its own, and Arrow batches.
 //!
 //! Each has a number, unique in the process, that stands in the options of its catalog entry: tables of one name in the
 //! catalogs of several queries are not mistaken for each other.
 
-use millstream_connectors::{self as connectors, Frame, FrameReader, Source, SourceRequest};
+use millstream_connectors::{self as connectors, Frame, FrameReader, Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::{Diagnostic, Options, Place, RecordLayout, code};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Value of the `connector` option of such tables. Statements of users cannot name it: there would be nothing behind it.
 pub(crate) const CONNECTOR: &str = "memory";
@@ -25,6 +26,11 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
     /// Whether the table ends by itself.
     fn is_bounded(&self) -> bool;
 
+    /// How long a split may be silent before it no longer holds the watermark back; `None`: for as long as it likes.
+    fn idle_timeout(&self) -> Option<Duration> {
+        None
+    }
+
     /// The layout of its rows, all physical columns of the table, if they are packed records whose columns can be read in
     /// place. Then requests may be of [`millstream_connectors::RequestOrigin::Record`].
     fn record_layout(&self) -> Option<&RecordLayout> {
@@ -32,13 +38,26 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
     }
 }
 
+/// Where the rows go that are written into a program's own table ([`crate::Session::register_sink`]).
+pub trait SinkProvider: fmt::Debug + Send + Sync {
+    /// Opens the table for a run of that number (see [`crate::RunMonitor::run`]). Columns are of the Arrow types of the request's schema.
+    fn open(&self, request: &SinkRequest, run: u64) -> Result<Box<dyn Sink>, Diagnostic>;
+}
+
+/// A table of the program.
+#[derive(Debug, Clone)]
+pub(crate) enum MemoryTable {
+    Source(Arc<dyn TableProvider>),
+    Sink(Arc<dyn SinkProvider>),
+}
+
 /// The program's own tables by number.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct MemoryTables(BTreeMap<u64, Arc<dyn TableProvider>>);
+pub(crate) struct MemoryTables(BTreeMap<u64, MemoryTable>);
 
 impl MemoryTables {
     /// Adds a table; its number.
-    pub(crate) fn add(&mut self, table: Arc<dyn TableProvider>) -> u64 {
+    pub(crate) fn add(&mut self, table: MemoryTable) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         self.0.insert(number, table);
@@ -47,7 +66,7 @@ impl MemoryTables {
 
     /// Adds the tables of another query.
     pub(crate) fn extend(&mut self, others: &MemoryTables) {
-        self.0.extend(others.0.iter().map(|(number, table)| (*number, Arc::clone(table))));
+        self.0.extend(others.0.iter().map(|(number, table)| (*number, table.clone())));
     }
 
     /// Forgets all but these.
@@ -55,10 +74,43 @@ impl MemoryTables {
         self.0.retain(|number, _| numbers.contains(number));
     }
 
-    /// The table with these options, if it is the program's own.
-    pub(crate) fn of(&self, options: &Options) -> Option<&Arc<dyn TableProvider>> {
-        self.0.get(&number(options)?)
+    /// The table with these options, if it is the program's own and can be read.
+    pub(crate) fn source(&self, options: &Options) -> Option<&Arc<dyn TableProvider>> {
+        match self.0.get(&number(options)?)? {
+            MemoryTable::Source(table) => Some(table),
+            MemoryTable::Sink(_) => None,
+        }
     }
+
+    /// The table with these options, if it is the program's own and can be written.
+    pub(crate) fn sink(&self, options: &Options) -> Option<&Arc<dyn SinkProvider>> {
+        match self.0.get(&number(options)?)? {
+            MemoryTable::Sink(table) => Some(table),
+            MemoryTable::Source(_) => None,
+        }
+    }
+}
+
+/// Opens a table of the program for reading.
+pub(crate) fn open_source(tables: &MemoryTables, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    let table = tables.source(&request.options).ok_or_else(|| {
+        let message = format!("`{}` is a sink of the program, and cannot be read", request.table);
+        Diagnostic::new(code::NOT_A_SOURCE, message).advise("use it in INSERT INTO only")
+    })?;
+    table.open(request)
+}
+
+/// Opens a table of the program for writing.
+pub(crate) fn open_sink(tables: &MemoryTables, request: &SinkRequest, run: u64) -> Result<Box<dyn Sink>, Diagnostic> {
+    let table = tables.sink(&request.options).ok_or_else(|| {
+        let message = format!("`{}` is a table of the program that is only read", request.table);
+        Diagnostic::new(code::NOT_A_SINK, message).advise("use it in FROM only")
+    })?;
+    if let Some((_, key)) = request.metadata.first() {
+        let message = format!("a sink of the program has no metadata, such as '{key}'");
+        return Err(Diagnostic::new(code::INVALID_TABLE, message).advise("make it a column like the others"));
+    }
+    table.open(request, run)
 }
 
 /// The number in the options of a table of the program.

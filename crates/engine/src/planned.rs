@@ -155,7 +155,13 @@ impl PreparedRun {
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         for sink in &plan.sinks {
             let opened = match &sink.table {
-                Some(table) => connectors::open_sink(&sink_request(table, sink.schema.clone()))?,
+                Some(table) => {
+                    let request = sink_request(table, sink.schema.clone());
+                    match memory::number(&table.options) {
+                        Some(_) => memory::open_sink(&memory, &request, config.settings.run)?,
+                        None => connectors::open_sink(&request)?,
+                    }
+                }
                 None => results.open(&sink.schema)?,
             };
             if let Some(file) = opened.file()
@@ -233,8 +239,8 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
             let most = Some(config.most_adapted_rows()).filter(|&rows| rows < connectors::CHUNK_ROWS);
             let rows = if config.buffer_rows == 0 { most.unwrap_or(0) } else { config.buffer_rows };
             let request = source_request(table, source, rows);
-            Ok(SourceRows::Connector(match memory.of(&table.options) {
-                Some(table) => table.open(&request)?,
+            Ok(SourceRows::Connector(match memory::number(&table.options) {
+                Some(_) => memory::open_source(memory, &request)?,
                 None => connectors::open_source(&request)?,
             }))
         }
@@ -244,7 +250,7 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
 /// The packed records of a source, if it has any.
 fn table_layout(source: &SourcePlan, memory: &MemoryTables) -> Option<TableLayout> {
     let ScanKind::Table(table) = &source.scan else { return None };
-    let layout = match memory.of(&table.options) {
+    let layout = match memory.source(&table.options) {
         Some(provider) => provider.record_layout().cloned(),
         None => connectors::record_layout(&table.options, &physical_schema(table)),
     };

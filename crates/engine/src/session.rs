@@ -5,7 +5,7 @@ use crate::environment::Environment;
 use crate::function::ScalarFunction;
 use crate::job::Job;
 use crate::local::LocalTable;
-use crate::memory::{self, TableProvider};
+use crate::memory::{self, SinkProvider, TableProvider};
 use crate::monitor::{Outcome, RunMonitor};
 use crate::planned::PreparedRun;
 use crate::recovery::{JobState, StateDirectory};
@@ -106,6 +106,13 @@ impl Session {
         table: Arc<dyn TableProvider>,
     ) -> Result<(), Diagnostic> {
         self.environment.register_source(name, columns, table)
+    }
+
+    /// Makes a sink of the program's own a table, to be written like any other. `columns` is as for [`Session::register`].
+    ///
+    /// Fails when the table exists.
+    pub fn register_sink(&mut self, name: &str, columns: &str, table: Arc<dyn SinkProvider>) -> Result<(), Diagnostic> {
+        self.environment.register_sink(name, columns, table)
     }
 
     /// Makes a function of the program one of SQL, in place of one of the same name. Queries that were bound before keep theirs.

@@ -168,6 +168,12 @@ pub trait VectorFunction: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether a run is over for the function, so that an error of it says nothing of rows: asked after each.
+    fn is_cancelled(&self, run: u64) -> bool {
+        let _ = run;
+        false
+    }
+
     /// Evaluates the function over columns of equal length `rows`, of the Arrow types of its arguments, into a column
     /// of the Arrow type of its result. An error message means that at least one row is bad; the caller then
     /// evaluates parts of the rows to find which. `run` is the number of the run that calls, 0 for constants.

@@ -6,6 +6,7 @@
 use crate::waiting::if_of_python;
 use millstream::{Job, JobHandle};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{c_long, c_ulong};
@@ -46,7 +47,8 @@ pub(crate) struct Call {
 impl Call {
     /// Begins a call by this thread; `None` if its run was cancelled.
     pub(crate) fn begin(py: Python<'_>, run: u64) -> PyResult<Option<Call>> {
-        let thread: c_ulong = py.import("threading")?.call_method0("get_ident")?.extract()?;
+        static IDENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let thread: c_ulong = IDENT.import(py, "threading", "get_ident")?.call0()?.extract()?;
         let mut calls = calls();
         if calls.cancelled.contains(&run) {
             return Ok(None);
@@ -69,6 +71,11 @@ impl Drop for Call {
     }
 }
 
+/// Whether a run calls no function any more.
+pub(crate) fn is_cancelled(run: u64) -> bool {
+    calls().cancelled.contains(&run)
+}
+
 /// Keeps an exception for the error that comes of it.
 pub(crate) fn keep(message: &str, raised: PyErr) {
     let mut calls = calls();
@@ -88,17 +95,30 @@ pub(crate) fn cause(py: Python<'_>, message: &str) -> Option<PyErr> {
 
 /// Raises `Interrupted` in the threads that evaluate functions of a run.
 fn interrupt(py: Python<'_>, run: u64) {
-    let Ok(class) = py.import("millstream.errors").and_then(|module| module.getattr("Interrupted")) else { return };
-    let Ok(class) = class.cast_into::<PyType>() else { return };
+    let Ok(class) = interrupted(py) else { return };
     // Not before: an import may let others run.
     let threads = calls().threads.get(&run).cloned().unwrap_or_default();
-    for thread in threads {
-        // SAFETY: the interpreter is held, and the class lives. The call may have ended meanwhile: then the exception is raised in the next one
-        // of this thread, which is of another run at worst and repeated there.
-        #[allow(unsafe_code)]
-        unsafe {
-            pyo3::ffi::PyThreadState_SetAsyncExc(thread as c_long, class.as_ptr());
-        }
+    // The call may have ended meanwhile: then the exception is raised in the next one of this thread, which is of another run at worst and
+    // repeated there.
+    threads.into_iter().for_each(|thread| raise_in(thread, &class));
+}
+
+/// Raises `Interrupted` in a thread of Python, if it is still there.
+#[pyfunction]
+pub(crate) fn interrupt_thread(py: Python<'_>, thread: c_ulong) -> PyResult<()> {
+    raise_in(thread, &interrupted(py)?);
+    Ok(())
+}
+
+fn interrupted(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+    Ok(py.import("millstream.errors")?.getattr("Interrupted")?.cast_into::<PyType>()?)
+}
+
+fn raise_in(thread: c_ulong, class: &Bound<'_, PyType>) {
+    // SAFETY: the interpreter is held, and the class lives.
+    #[allow(unsafe_code)]
+    unsafe {
+        pyo3::ffi::PyThreadState_SetAsyncExc(thread as c_long, class.as_ptr());
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) enum Style {
 /// The function of SQL that calls `callable`.
 pub(crate) fn scalar(name: &str, callable: Py<PyAny>, style: Style, returns: DataType) -> ScalarFunction {
     let (function, result) = (name.to_string(), returns.clone());
-    ScalarFunction::new(name, returns, move |arguments, rows, run| {
+    let evaluate = move |arguments: &[ArrayRef], rows: usize, run: u64| {
         let called = Python::try_attach(|py| {
             let Some(_call) = Call::begin(py, run).map_err(|e| e.to_string())? else {
                 return Err("the query was cancelled".to_string());
@@ -79,7 +79,8 @@ pub(crate) fn scalar(name: &str, callable: Py<PyAny>, style: Style, returns: Dat
             outcome.map_err(|raised| told(py, &function, arguments, rows, raised))
         });
         called.unwrap_or_else(|| Err("the interpreter is going away".to_string()))
-    })
+    };
+    ScalarFunction::new(name, returns, evaluate).with_cancellation(calls::is_cancelled)
 }
 
 /// What is told of an exception. Where one row is evaluated, its arguments are shown.

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `session`, `relation` | a catalog; queries of it |
 //! | `reader`, `job`, `waiting` | rows on their way; INSERTs in the background; how one waits |
-//! | `frame` | Python's tables as tables of SQL |
+//! | `frame`, `source`, `sink` | Python's tables as tables of SQL; tables whose rows code of Python makes or takes |
 //! | `batch`, `rows` | rows as Arrow and as Python values; parameters |
 //! | `capsule` | the Arrow PyCapsule interface |
 //! | `error` | errors as exceptions |
@@ -27,6 +27,8 @@ mod reader;
 mod relation;
 mod rows;
 mod session;
+mod sink;
+mod source;
 mod waiting;
 
 use pyo3::prelude::*;
@@ -45,6 +47,8 @@ mod _core {
     #[pymodule_export]
     use super::batch::{Batch, Batches};
     #[pymodule_export]
+    use super::calls::interrupt_thread;
+    #[pymodule_export]
     use super::function::{Column, column_from_bytes, column_to_bytes};
     #[pymodule_export]
     use super::job::Job;
@@ -54,6 +58,8 @@ mod _core {
     use super::relation::Relation;
     #[pymodule_export]
     use super::session::Session;
+    #[pymodule_export]
+    use super::source::Feed;
 
     /// The version of the package.
     #[pymodule_export]

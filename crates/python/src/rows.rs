@@ -9,7 +9,7 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Int64Array, ListArray, MapArray,
-    PrimitiveArray, RecordBatch, StringViewArray, StructArray, new_empty_array, new_null_array,
+    PrimitiveArray, RecordBatch, RecordBatchOptions, StringViewArray, StructArray, new_empty_array, new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::{CastOptions, cast_with_options};
@@ -17,7 +17,7 @@ use arrow_schema::{DataType, TimeUnit};
 use arrow_select::concat::concat;
 use millstream::connectors::fit;
 use millstream::sql::{ParameterValue, Parameters};
-use millstream::{DataType as SqlType, TimeUnit as SqlUnit};
+use millstream::{DataType as SqlType, Field as SqlField, Schema, TimeUnit as SqlUnit};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -217,6 +217,57 @@ pub(crate) fn column_of(result: &Bound<'_, PyAny>, rows: Option<usize>, data_typ
         }
         _ => Ok(column),
     }
+}
+
+/// A batch of rows with the columns of a schema: dicts, where a name that is absent is NULL, or tuples with a value for each column.
+pub(crate) fn batch(rows: &[Bound<'_, PyAny>], schema: &Schema) -> PyResult<RecordBatch> {
+    let fields = &schema.fields;
+    let mut columns: Vec<Vec<Bound<'_, PyAny>>> = fields.iter().map(|_| Vec::with_capacity(rows.len())).collect();
+    let Some(py) = rows.first().map(Bound::py) else { return with_columns(schema, vec![], 0) };
+    let names: Vec<Bound<'_, PyString>> = fields.iter().map(|field| PyString::new(py, &field.name)).collect();
+    let known = || fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
+    let shown = |row: &Bound<'_, PyAny>| row.repr().map(|repr| repr.to_string()).unwrap_or_default();
+    for row in rows {
+        if let Ok(named) = row.cast::<PyDict>() {
+            let mut found = 0;
+            for (name, column) in names.iter().zip(&mut columns) {
+                let value = named.get_item(name)?;
+                found += usize::from(value.is_some());
+                column.push(value.unwrap_or_else(|| py.None().into_bound(py)));
+            }
+            if found < named.len() {
+                let message =
+                    format!("the row {} has keys that are no columns; the columns are {}", shown(row), known());
+                return Err(PyValueError::new_err(message));
+            }
+        } else if let Ok(values) = row.cast::<PyTuple>() {
+            if values.len() != fields.len() {
+                let message =
+                    format!("the row {} has {} values; the columns are {}", shown(row), values.len(), known());
+                return Err(PyValueError::new_err(message));
+            }
+            values.iter().zip(&mut columns).for_each(|(value, column)| column.push(value));
+        } else {
+            let kind = row.get_type().fully_qualified_name()?;
+            return Err(PyTypeError::new_err(format!("a {kind} is no row: give a dict or a tuple")));
+        }
+    }
+    let column = |(values, field): (Vec<Bound<'_, PyAny>>, &SqlField)| {
+        build(&values, &field.data_type)
+            .map_err(|e| PyTypeError::new_err(format!("column `{}`: {}", field.name, e.value(py))))
+    };
+    let columns = columns.into_iter().zip(fields).map(column).collect::<PyResult<Vec<_>>>()?;
+    with_columns(schema, columns, rows.len())
+}
+
+/// A batch of these columns.
+pub(crate) fn with_columns(schema: &Schema, columns: Vec<ArrayRef>, rows: usize) -> PyResult<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    // Whether there are NULLs where there must be none is checked, with a better message, by whoever reads the rows.
+    let fields =
+        schema.to_arrow().fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>();
+    RecordBatch::try_new_with_options(Arc::new(arrow_schema::Schema::new(fields)), columns, &options)
+        .map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
 /// A column of these values; `None` is NULL.

@@ -5,10 +5,13 @@ use crate::function::{self, Style};
 use crate::job::Job;
 use crate::process;
 use crate::relation::Relation;
+use crate::sink::PythonSink;
+use crate::source::PythonTable;
 use crate::waiting::{detached, interruptible};
 use crate::{frame, rows};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
+use millstream::connectors::SplitKind;
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
     Collected, Diagnostic, EventTime, LocalTable, Outcome, PreparedRun, RunMonitor, SessionConfig, code, columns_text,
@@ -358,6 +361,64 @@ impl Session {
         let table = frame::local_table(object, time.as_ref())?.or_raise(py, None)?;
         let mut lock = self.lock(py)?;
         lock.register_local(name, table).or_raise(py, None)
+    }
+
+    /// Makes code of Python a table that is read. `begin` begins a split; see [`PythonTable`].
+    #[allow(clippy::too_many_arguments, reason = "they are named on the other side")]
+    fn register_source(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        columns: &str,
+        begin: Py<PyAny>,
+        splits: Vec<String>,
+        is_bounded: bool,
+        is_replayable: bool,
+        idle_timeout_ms: Option<u64>,
+    ) -> PyResult<()> {
+        let kind = SplitKind { is_bounded, is_replayable };
+        let idle_timeout = idle_timeout_ms.map(Duration::from_millis);
+        let table = PythonTable { name: name.into(), begin, splits, kind, idle_timeout };
+        let mut lock = self.lock(py)?;
+        lock.register_source(name, columns, Arc::new(table)).or_raise(py, None)
+    }
+
+    /// Makes code of Python a table that is written. `open` makes the object of a run; see [`PythonSink`].
+    fn register_sink(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        columns: &str,
+        open: Py<PyAny>,
+        is_transactional: bool,
+    ) -> PyResult<()> {
+        let sink = PythonSink { name: name.into(), open, is_transactional };
+        let mut lock = self.lock(py)?;
+        lock.register_sink(name, columns, Arc::new(sink)).or_raise(py, None)
+    }
+
+    /// Starts writing the rows of a query into such a table, which the session does not keep.
+    fn write_to(
+        &self,
+        py: Python<'_>,
+        relation: &Relation,
+        name: &str,
+        columns: &str,
+        open: Py<PyAny>,
+        is_transactional: bool,
+    ) -> PyResult<Job> {
+        let text = relation.query().text();
+        let sink = PythonSink { name: name.into(), open, is_transactional };
+        let run = {
+            let mut session = self.lock(py)?;
+            session.announce(&[]);
+            session.forget_ended_jobs().or_raise(py, Some(text))?;
+            let mut with_sink = session.snapshot();
+            with_sink.register_sink(name, columns, Arc::new(sink)).or_raise(py, None)?;
+            with_sink.plan_insert(name, false, relation.query()).or_raise(py, Some(text))?
+        };
+        let run = self.with_job(py, run, text)?;
+        self.start(py, run, text)
     }
 
     /// Ends the session: its state directory is free when no job of it runs. Queries of it that run, and relations, stay.

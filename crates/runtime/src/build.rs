@@ -75,7 +75,7 @@ pub(crate) fn build(
     stats.watch_memory(&budget);
     let checkpointing = checkpoints.map(|config| Arc::new(Checkpointing::new(config)));
     let restored = checkpointing.as_ref().map(|it| Restored::new(it, &plan)).transpose()?.flatten();
-    let mut streams = Streams::new(&plan, restored.as_ref());
+    let mut streams = Streams::new(&plan, restored.as_ref(), checkpointing.is_some());
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
@@ -189,15 +189,16 @@ fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize)
 struct Streams<'a> {
     plan: &'a QueryPlan,
     restored: Option<&'a Restored<'a>>,
+    is_checkpointed: bool,
     streams: Vec<Arc<Stream>>,
     /// Channels that end in each station so far.
     ports: Vec<usize>,
 }
 
 impl<'a> Streams<'a> {
-    fn new(plan: &'a QueryPlan, restored: Option<&'a Restored<'a>>) -> Streams<'a> {
+    fn new(plan: &'a QueryPlan, restored: Option<&'a Restored<'a>>, is_checkpointed: bool) -> Streams<'a> {
         let stations = plan.aggregations.len() + plan.operators.len() + plan.lookups.len() + plan.sinks.len();
-        Streams { plan, restored, streams: Vec::new(), ports: vec![0; stations] }
+        Streams { plan, restored, is_checkpointed, streams: Vec::new(), ports: vec![0; stations] }
     }
 
     /// The number of an input of pipelines: what a checkpoint says, or its place among those of the plan.
@@ -292,7 +293,8 @@ impl<'a> Streams<'a> {
             let feed = Feed::Split(SplitId { source: index, split: place });
             let stream = self.stream(PipelineInput::Source(index), number, feed, sequencer);
             let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());
-            let input = Described { witness: reader.as_ref().and_then(|reader| reader.witness()), before: input };
+            let witnessed = reader.as_ref().filter(|_| self.is_checkpointed);
+            let input = Described { witness: witnessed.and_then(|reader| reader.witness()), before: input };
             runtimes.push(Split::new(stream, &name, begin, is_spare, input));
             if constant.is_none() {
                 unread.push_back((place, reader));

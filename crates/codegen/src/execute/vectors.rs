@@ -130,6 +130,9 @@ fn evaluate(
         };
         match vector.function.evaluate(&part, range.len(), run) {
             Ok(column) => pieces.push(checked(vector, column, range.len())?),
+            Err(_) if vector.function.is_cancelled(run) => {
+                return Err(Diagnostic::new(code::CANCELLED, "the query was cancelled"));
+            }
             Err(message) if range.len() > 1 => {
                 together.get_or_insert(message);
                 pending.extend(halves);

@@ -1,0 +1,173 @@
+"""Tables whose rows an iterator makes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from typing import Any
+
+from millstream import _core
+from millstream.errors import Interrupted
+
+#: A function that returns what yields rows, or such an object itself.
+Read = Callable[..., Iterable[Any] | AsyncIterable[Any]] | Iterable[Any]
+#: How many splits, or their names.
+Splits = int | Sequence[str]
+
+#: Seconds that an iterator has to end by itself when nobody wants its rows any more.
+PATIENCE = 1.0
+#: Seconds until an asynchronous iterator looks again whether there is room.
+LOOK = 0.005
+
+_log = logging.getLogger("millstream")
+
+Begin = Callable[[_core.Feed, int, str | None], Callable[[], None]]
+
+
+def names_of(splits: Splits | None) -> list[str]:
+    """The names of splits."""
+    if splits is None:
+        return ["0"]
+    if isinstance(splits, str):
+        raise TypeError("splits are a number, or a list of names")
+    names = [str(number) for number in range(splits)] if isinstance(splits, int) else list(splits)
+    if not names:
+        raise ValueError("a source has at least one split")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a split is a string, not {name!r}")
+    if len(set(names)) < len(names):
+        raise ValueError("two splits have the same name")
+    return names
+
+
+def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> Begin:
+    """What the engine calls to begin a split: with its number and the position behind which it begins, as JSON."""
+    has_begun = False
+    is_once = not callable(read) and iter(read) is read
+    if not callable(read) and (splits is not None or positions):
+        raise TypeError("splits and positions need a function that is called with them")
+    if asyncio.iscoroutinefunction(read):
+        raise TypeError("an async function that does not yield is no source: make it an async generator")
+
+    def rows(number: int, position: str | None) -> Iterable[Any] | AsyncIterable[Any]:
+        nonlocal has_begun
+        if not callable(read):
+            if is_once and has_begun:
+                raise ValueError(f"the rows of `{name}` have been read: an iterator gives them once. Give a function that makes one")
+            has_begun = True
+            return read
+        arguments: list[Any] = []
+        if splits is not None:
+            arguments.append(number if isinstance(splits, int) else splits[number])
+        if positions:
+            arguments.append(None if position is None else json.loads(position))
+        return read(*arguments)
+
+    def begin(feed: _core.Feed, number: int, position: str | None) -> Callable[[], None]:
+        feeder = _Feeder(f"millstream source {name}", feed, lambda: rows(number, position), positions)
+        feeder.start()
+        return feeder.stop
+
+    return begin
+
+
+class _Feeder(threading.Thread):
+    """Runs the iterator of a split. A daemon: an iterator that waits for the outside does not hold the process up."""
+
+    def __init__(
+        self, name: str, feed: _core.Feed, rows: Callable[[], Iterable[Any] | AsyncIterable[Any]], has_positions: bool
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._feed = feed
+        self._rows = rows
+        self._has_positions = has_positions
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        try:
+            rows = self._rows()
+            if isinstance(rows, AsyncIterable):
+                asyncio.run(self._put_async(rows))
+            elif isinstance(rows, Iterable):
+                self._put_all(rows)
+            else:
+                raise TypeError(f"a source returned a {type(rows).__name__}, which has no rows: make it a generator, or return a list")
+        except (Interrupted, asyncio.CancelledError):
+            self._feed.end()
+        except BaseException as error:
+            if self._feed.is_closed:
+                _log.warning("%s raised an exception after its query had ended", self.name, exc_info=error)
+            self._feed.fail(error)
+        else:
+            self._feed.end()
+
+    def _put_all(self, rows: Iterable[Any]) -> None:
+        iterator = iter(rows)
+        try:
+            for item in iterator:
+                if item is None:
+                    if self._feed.is_closed:
+                        return
+                elif not self._feed.put(*self._placed(item)):
+                    return
+        finally:
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+
+    async def _put_async(self, rows: AsyncIterable[Any]) -> None:
+        self._task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        iterator = aiter(rows)
+        try:
+            async for item in iterator:
+                if self._feed.is_closed:
+                    return
+                if item is None:
+                    continue
+                placed = self._placed(item)
+                # Other tasks of the loop go on meanwhile.
+                while (taken := self._feed.offer(*placed)) is None:
+                    await asyncio.sleep(LOOK)
+                if not taken:
+                    return
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _placed(self, item: Any) -> tuple[Any, str | None]:
+        """Rows, and the position behind them."""
+        if not self._has_positions:
+            return item, None
+        try:
+            position, rows = item
+        except (TypeError, ValueError):
+            raise TypeError(f"a source with positions yields pairs of a position and rows, not {item!r}") from None
+        if position is None:
+            raise ValueError("a position is not None, which stands for the start")
+        return [] if rows is None else rows, json.dumps(position)
+
+    def stop(self) -> None:
+        """Nobody wants the rows any more."""
+        if not self.is_alive():
+            return
+        if self._loop is not None and self._task is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._task.cancel)
+            except RuntimeError:
+                # It has just ended.
+                return
+        # One that yields, or ends, does so in good order; another one is interrupted.
+        timer = threading.Timer(PATIENCE, self._interrupt)
+        timer.daemon = True
+        timer.start()
+
+    def _interrupt(self) -> None:
+        if self.is_alive() and self.ident is not None:
+            _core.interrupt_thread(self.ident)
