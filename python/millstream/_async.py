@@ -29,7 +29,7 @@ LONGEST_DELAY = 60.0
 #: Seconds that a worker waits between looks for an interruption: an exception that is raised in its thread does not end a wait.
 SLICE = 0.05
 #: Seconds within which the engine calls again. Later it is another query: one that was cancelled does not come to its last half.
-SOON = 1.0
+SOON = 3.0
 
 
 class Asynchronous:

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 
-def by_row(size: int) -> pl.DataFrame:
+def numbered(size: int) -> pl.DataFrame:
     return pl.DataFrame({"x": range(size)})
 
 
@@ -27,7 +27,7 @@ def test_results_come_in_the_order_of_rows(con: ms.Session) -> None:
         return f"<{x}>"
 
     con.register_function(reversed_waits)
-    frame = by_row(50)
+    frame = numbered(50)
     assert con.sql("SELECT x, reversed_waits(x) FROM frame").fetchall() == [(x, f"<{x}>") for x in range(50)]
     assert (reversed_waits.takes, reversed_waits.returns) == (["BIGINT"], "STRING")
     # Called in Python it is what it was.
@@ -47,7 +47,8 @@ def test_capacity_is_reached_and_never_exceeded(con: ms.Session) -> None:
         return x
 
     con.register_function(slow)
-    frame, threads = by_row(200), []
+    frame = numbered(200)
+    threads: list[threading.Thread] = []
     began = time.monotonic()
     assert con.sql("SELECT SUM(slow(x)) FROM frame").fetchall() == [(19_900,)]
     # One after another they take four seconds.
@@ -76,7 +77,7 @@ def test_rows_that_are_not_answered_in_time(con: ms.Session) -> None:
         return x
 
     con.register_function(hangs)
-    frame = by_row(5)
+    frame = numbered(5)
     with pytest.raises(ms.errors.RunError) as caught:
         con.sql("SELECT hangs(x) FROM frame").fetchall()
     error = caught.value
@@ -231,7 +232,7 @@ def ended_within(seconds: float, holds: Callable[[], bool]) -> bool:
 
 def test_a_job_that_is_cancelled_cancels_what_is_under_way(con: ms.Session, stuck: Any) -> None:
     has_begun, ends = stuck
-    frame = by_row(100)
+    frame = numbered(100)
     # Twice: the slots are free again.
     for number in (1, 2):
         job = con.submit("INSERT INTO hole SELECT waits(x) FROM frame")
@@ -265,7 +266,7 @@ def test_a_blocked_loop_holds_no_cancelled_query_up(con: ms.Session) -> None:
     con.register_function(blocks)
     con.register_function(innocent)
     con.execute("CREATE TABLE hole (n BIGINT) WITH ('connector' = 'blackhole')")
-    frame = by_row(3)
+    frame = numbered(3)
     try:
         jobs = [con.submit("INSERT INTO hole SELECT blocks(x) FROM frame")]
         assert begun.wait(20)
@@ -292,12 +293,12 @@ async def waits(x: int) -> int:
     await asyncio.sleep(1_000)
     return x
 con.register_function(waits)
-threading.Timer(0.4, os.kill, [os.getpid(), signal.SIGINT]).start()
+threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 try:
     con.sql("SELECT waits(x) FROM (VALUES (CAST(1 AS BIGINT))) AS t (x)").fetchall()
 except KeyboardInterrupt:
     print("interrupted")
-threading.Timer(0.4, os.kill, [os.getpid(), signal.SIGINT]).start()
+threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 try:
     con.sql("SELECT waits(1)").fetchall()
 except KeyboardInterrupt:
@@ -311,7 +312,7 @@ if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
 reader = con.sql("SELECT waits(x) FROM (VALUES (CAST(1 AS BIGINT))) AS t (x)").batches()
-time.sleep(0.2)
+time.sleep(0.1)
 """
     began = time.monotonic()
     result = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60)
@@ -386,7 +387,7 @@ def test_a_task_of_a_function_does_not_end_the_loop(con: ms.Session) -> None:
 
     con.register_function(spawns)
     con.set("pipeline.error-policy", "skip")
-    frame = by_row(4)
+    frame = numbered(4)
     assert con.sql("SELECT spawns(x) FROM frame").fetchall() == [(0,), (2,), (3,)]
 
 
