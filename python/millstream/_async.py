@@ -71,6 +71,7 @@ class Asynchronous:
         thread = threading.get_ident()
         answers = self._kept.pop(thread, None)
         if answers is None or not answers.are_of(rows):
+            self._forget()
             answers = _Answers(rows, self._ask(rows))
         begin = answers.begin
         end = begin + len(rows)
@@ -86,6 +87,13 @@ class Asynchronous:
             if answers.begin < len(answers.outcomes):
                 answers.until = time.monotonic() + SOON
                 self._kept[thread] = answers
+
+    def _forget(self) -> None:
+        """Forgets what queries have left that were cancelled before their last half."""
+        now = time.monotonic()
+        for thread, answers in list(self._kept.items()):
+            if answers.until < now:
+                self._kept.pop(thread, None)
 
     def _column(self, outcomes: list[Any]) -> Column:
         for outcome in outcomes:
