@@ -6,6 +6,7 @@ Every figure is a ratio of medians of runs that alternate, in one process: 2.0 i
 from __future__ import annotations
 
 import argparse
+import asyncio
 import resource
 import statistics
 import subprocess
@@ -125,6 +126,25 @@ def functions(rows: int, rounds: int) -> None:
     )
 
 
+def async_functions(rounds: int) -> None:
+    rows, latency = 10_000, 0.005
+    frame = pl.DataFrame({"x": range(rows)})
+    con = ms.connect()
+
+    async def answered(x: int) -> int:
+        await asyncio.sleep(latency)
+        return x
+
+    for capacity in (10, 100, 1_000):
+        con.register_function(ms.udf(capacity=capacity)(answered))
+        [taken] = medians(rounds, con.sql("SELECT SUM(answered(x)) FROM frame").fetchall)
+        print(
+            f"an async function of 5 ms, capacity {capacity}: {rows / taken:.0f} rows/s, {rows * latency / taken:.0f} times as fast as one "
+            f"after another",
+            flush=True,
+        )
+
+
 MEMORY = """
 import resource, sys
 import millstream as ms
@@ -160,6 +180,7 @@ def main() -> None:
     print(f"millstream {ms.__version__}, polars {pl.__version__}, duckdb {duckdb.__version__}, pyarrow {pa.__version__}", flush=True)
     memory(32_000_000)
     functions(arguments.rows, arguments.rounds)
+    async_functions(arguments.rounds)
     frames(arguments.rows, arguments.rounds)
     print(f"peak of memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
 

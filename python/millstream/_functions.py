@@ -19,6 +19,7 @@ from multiprocessing import get_context
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from millstream._core import Column, column_from_bytes, column_to_bytes
+from millstream._durations import Duration
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,14 +59,17 @@ class Function(Generic[P, R]):
         version: str | None,
         deterministic: bool,
         processes: int,
+        asynchronous: Callable[..., Column] | None = None,
     ) -> None:
         self.name, self.returns, self.takes, self.version, self.deterministic = name, returns, takes, version, deterministic
         self.by = by
         self._function = function
         self._callable: Callable[..., Any] = function
-        # In other processes what is called by row comes as columns, too: a row each would cost a trip each.
-        self._by_rows = by == "row" and not processes
-        if processes:
+        # In other processes what is called by row comes as columns, too: a row each would cost a trip each. So does what waits for many rows.
+        self._by_rows = by == "row" and not processes and asynchronous is None
+        if asynchronous is not None:
+            self._callable = asynchronous
+        elif processes:
             self._callable = _InProcesses(function, by, arrow, returns, processes)
         elif arrow is not None:
             self._callable = functools.partial(_converted, function, arrow)
@@ -96,6 +100,11 @@ def udf(
     version: str | None = None,
     deterministic: bool = True,
     processes: int = 0,
+    capacity: int | None = None,
+    timeout: Duration | None = None,
+    retries: int | None = None,
+    retry_delay: Duration | None = None,
+    retry_on: tuple[type[Exception], ...] | None = None,
 ) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
@@ -111,6 +120,11 @@ def udf(
     version: str | None = None,
     deterministic: bool = True,
     processes: int = 0,
+    capacity: int | None = None,
+    timeout: Duration | None = None,
+    retries: int | None = None,
+    retry_delay: Duration | None = None,
+    retry_on: tuple[type[Exception], ...] | None = None,
 ) -> Function[P, R] | Callable[[Callable[P, R]], Function[P, R]]:
     """Makes a function of Python one that SQL can call.
 
@@ -126,17 +140,27 @@ def udf(
 
     ``processes=n`` runs it in that many other processes, started with ``spawn``: the function must be importable there, so it cannot be one of
     ``__main__`` in a notebook.
+
+    An ``async`` function is called by row, for all rows of a buffer at once, at most ``capacity`` of them at a time (100) over all workers.
+    ``timeout`` is the time of one try ("3 min"). ``retries`` says how often a row that raised one of ``retry_on`` (any ``Exception``) is tried
+    again, first after ``retry_delay`` ("100ms"), then after twice as long each time. With ``deterministic=True`` rows of a buffer with equal
+    arguments share a call.
     """
+    waiting: dict[str, Any] = {"capacity": capacity, "timeout": timeout, "retries": retries, "retry_delay": retry_delay, "retry_on": retry_on}
     if by not in ("column", "row"):
         raise ValueError(f"by is 'column' or 'row', not {by!r}")
     if arrow not in (None, "polars", "pyarrow", "numpy"):
         raise ValueError(f"arrow is 'polars', 'pyarrow' or 'numpy', not {arrow!r}")
-    if arrow is not None and by == "row":
-        raise ValueError("arrow is for functions by column: give by='column'")
 
     def made(function: Callable[P, R]) -> Function[P, R]:
-        if inspect.iscoroutinefunction(function):
-            raise TypeError("an async function cannot be called by SQL yet")
+        is_async = _is_async(function)
+        if is_async and (by == "column" or arrow is not None or processes):
+            raise TypeError("an async function is called by row, in this process: leave out by, arrow and processes")
+        if arrow is not None and by == "row":
+            raise ValueError("arrow is for functions by column: give by='column'")
+        if not is_async and any(option is not None for option in waiting.values()):
+            option = next(name for name, value in waiting.items() if value is not None)
+            raise TypeError(f"{option} is for an async function: what is not one runs to its end before the next row, so write `async def`")
         result, parameters = returns, takes
         if by == "row":
             hints = _hints(function) if result is None or parameters is None else {}
@@ -148,9 +172,17 @@ def udf(
                     parameters = [_sql_type(hints[parameter], f"`{parameter}`") for parameter in names]
         if result is None:
             raise TypeError("a function by column needs `returns`: the SQL type of its result, such as 'BIGINT'")
+        known_as = name if name is not None else getattr(function, "__name__", "")
+        asynchronous = None
+        if is_async:
+            if parameters is not None and not parameters:
+                raise TypeError("an async function without arguments cannot be called by SQL: give it one")
+            from millstream._async import Asynchronous
+
+            asynchronous = Asynchronous(function, name=known_as, returns=result, shares=deterministic, **waiting)
         return Function(
             function,
-            name=name if name is not None else getattr(function, "__name__", ""),
+            name=known_as,
             returns=result,
             takes=parameters,
             by=by,
@@ -158,9 +190,20 @@ def udf(
             version=version,
             deterministic=deterministic,
             processes=processes,
+            asynchronous=asynchronous,
         )
 
     return made if function is None else made(function)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Whether its calls give a coroutine: also a partial of such a function, or an object with ``async def __call__``."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = (function, getattr(type(function), "__call__", None))
+    if any(map(inspect.isasyncgenfunction, called)):
+        raise TypeError("an async generator gives many values, and SQL takes one for a row: return it from `async def`")
+    return any(map(inspect.iscoroutinefunction, called))
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

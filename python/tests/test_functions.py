@@ -159,12 +159,6 @@ def test_what_cannot_be_declared(con: ms.Session) -> None:
 
     with pytest.raises(ValueError, match="arrow"):
         ms.udf(arrow="polars")(lambda x: x)
-
-    async def later(x: int) -> int:
-        return x
-
-    with pytest.raises(TypeError, match="async"):
-        ms.udf(later)
     with pytest.raises(ms.errors.QueryError, match="data type"):
         con.register_function(ms.udf(returns="NUMBER", name="f")(lambda x: x))
     with pytest.raises(ms.errors.QueryError, match="built-in"):
