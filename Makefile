@@ -112,6 +112,7 @@ crash: setup
 # Regenerates the parts of docs/ that come from code.
 docs:
 	MILLSTREAM_UPDATE_DOCS=1 $(CARGO) test -p millstream-cli --test docs --quiet
+	scripts/api_reference.py
 	$(CARGO) doc --workspace --no-deps
 
 # Millstream beside DuckDB and beside hand-written loops; some eight minutes once built. See docs/benchmarks.md.
