@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the documentation site of docs/ in target/site, with tools in target/site-venv (15 s, once); 3 s. Broken links and anchors, pages that
-# the navigation lacks, and what scripts/site_checks.py finds are errors.
+# the navigation lacks, and what scripts/site_hooks.py finds are errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --python

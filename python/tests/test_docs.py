@@ -1,7 +1,8 @@
 """The examples of the docs run, and print what the page says.
 
 Blocks of a page run in order, in one process and an empty directory: ``python`` is run, and a ``text`` behind it is what it has printed; behind
-a call, `# […]` is its rows in any order. ``py`` is code for other libraries, and is parsed; ``sh`` is parsed, too.
+a call, `# […]` is its rows in any order. ``py`` is code for other libraries, and is parsed; ``sh`` is parsed, too. ``sql`` is planned where a page
+needs no server.
 """
 
 import ast
@@ -18,7 +19,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```(python|py|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|py|sh|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROWS = re.compile(r"^(ms\.sql\(.*?\)\.fetchall\(\)|\w[\w.]*\.\w+\([^#\n]*?\)) *# (\[.*?\])", re.MULTILINE)
 
 PAGES = {page.relative_to(DOCS).as_posix(): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
@@ -55,6 +56,28 @@ def test_examples(page: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyP
 def test_code_for_other_libraries_is_parsed(page: str) -> None:
     for _, body, line in blocks(page, "py"):
         ast.parse("\n" * line + body, str(DOCS / page))
+
+
+#: What queries of a page read that it does not create.
+TABLES = {
+    "connectors.md": "",
+    "sql-reference.md": """
+        CREATE TABLE a (id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+        CREATE TABLE b (id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+        CREATE TABLE orders (id BIGINT, k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+    """,
+}
+
+
+@pytest.mark.parametrize("page", TABLES)
+def test_sql_is_planned(page: str, con: ms.Session) -> None:
+    con.execute(TABLES[page])
+    for _, body, line in blocks(page, "sql"):
+        for script in re.split(r";\s*\n(?=SELECT)", body.replace("WITH (…)", "WITH ('connector' = 'datagen')")):
+            try:
+                con.sql(script)
+            except ms.Error as error:
+                pytest.fail(f"{page}:{line}: {error}")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
