@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test wheel test-wheel bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo test site wheel test-wheel bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -15,12 +15,17 @@ test: setup
 	scripts/kafka.sh jars
 	scripts/python.sh
 	$(CARGO) fmt --all --check
+	scripts/site.sh
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
 	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
 	$(MAKE) test-s3
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+# The documentation site of docs/, in target/site: 20 s, and 3 s again (part of `make test`).
+site:
+	scripts/site.sh
 
 # The connector kafka against a broker that is started for it (Java 17 and Maven; 56 MB are fetched once); a minute once
 # built (part of `make test`).
@@ -107,6 +112,7 @@ crash: setup
 # Regenerates the parts of docs/ that come from code.
 docs:
 	MILLSTREAM_UPDATE_DOCS=1 $(CARGO) test -p millstream-cli --test docs --quiet
+	scripts/api_reference.py
 	$(CARGO) doc --workspace --no-deps
 
 # Millstream beside DuckDB and beside hand-written loops; some eight minutes once built. See docs/benchmarks.md.

@@ -114,7 +114,7 @@ class Chain:
             raise errors.of(text, code=error.code, message=message, place=place, advice=error.advice) from None
 
     def select(self, *columns: Column, **renamed: Column) -> Relation:
-        """Only these columns and expressions; a keyword is a name: ``select("auction", euros=col("price") / 100)``."""
+        """Only these columns and expressions; a keyword is a name: ``select("auction", half=col("price") / 2)``."""
         items = [named(column) for column in columns] + [named(column, name) for name, column in renamed.items()]
         return self._made(f"SELECT {', '.join(items) or '*'} FROM ", self._step)
 
@@ -146,7 +146,7 @@ class Chain:
         return self._made("SELECT * FROM ", self._step, f" WHERE {text}")
 
     def limit(self, rows: int) -> Relation:
-        """The first rows. It is the last step of a chain."""
+        """So many rows, the first that come; then the query ends. It is the last step of a chain."""
         return self._made("SELECT * FROM ", self._step, f" LIMIT {int(rows)}")
 
     def union(self, *others: Chain) -> Relation:
@@ -158,19 +158,19 @@ class Chain:
         return self._made(*parts)
 
     def distinct(self) -> Relation:
-        """Each row once: of windows, or of what ends."""
+        """Each row once: in each window, if the rows have ``window_start`` and ``window_end``, or of all, if they end."""
         return self._made("SELECT DISTINCT * FROM ", self._step)
 
     def key_by(self, *keys: Column) -> Keyed:
-        """Groups by keys, to be aggregated or to have windows."""
+        """Groups by keys, to be aggregated or to have windows: ``key_by("user").window(Tumble("1 min")).agg(n=count())``."""
         return Keyed(self, [expression(key) for key in keys])
 
     def window(self, window: Window) -> Windowed:
-        """Windows over all rows, to be aggregated."""
+        """Windows over all rows, to be aggregated: ``window(Tumble("1 min")).agg(n=count())``."""
         return Windowed(self, [], window)
 
     def agg(self, *aggregates: Expression, **more: Expression) -> Relation:
-        """Aggregates of all rows, if they end."""
+        """One row, with aggregates of all rows, if they end: ``agg(n=count(), total=col("price").sum())``."""
         return Keyed(self, []).agg(*aggregates, **more)
 
     def join(
@@ -242,7 +242,8 @@ class Chain:
         return self._ranked("ROW_NUMBER", rows, by, within, ascending, rank)
 
     def dedup(self, *keys: Column, by: Column | None = None, keep: str = "first") -> Relation:
-        """The first or last row of each key in each window, by an order or by event time."""
+        """The first or last row of each key in each window, by an order or by event time. The rows are those of windows, as for :meth:`top`:
+        ``window(Tumble("1 min")).rows().dedup("user")``."""
         if keep not in ("first", "last"):
             raise ValueError(f"keep is 'first' or 'last', not {keep!r}")
         order = by if by is not None else self._time(None, of_rows=True)
@@ -267,7 +268,8 @@ class Chain:
         range: Duration | None = None,
         **aggregates: Expression,
     ) -> Relation:
-        """All columns, and aggregates of each row and those before it: ``rows`` before it, those of a ``range`` of time, or all."""
+        """All columns, and aggregates of each row and those before it in event time, with the same ``partition``: so many ``rows`` before it, those of
+        a ``range`` of time, or all. ``order`` names the event time where there are several timestamps."""
         keys = [expression(key).sql for key in ([partition] if isinstance(partition, (str, Expression)) else partition)]
         if rows is not None and range is not None:
             raise ValueError("a frame has rows or a range, not both")
@@ -331,7 +333,7 @@ class Keyed:
         return Windowed(self._chain, self._keys, window)
 
     def agg(self, *aggregates: Expression, **more: Expression) -> Relation:
-        """Aggregates of each key, if the rows end, or by the windows that are among the keys."""
+        """A row for each key, with aggregates: if the rows end, or if ``window_start`` and ``window_end`` are among the keys."""
         items = [named(key) for key in self._keys] + _aggregates(aggregates, more)
         group = f" GROUP BY {', '.join(key.sql for key in self._keys)}" if self._keys else ""
         return self._chain._made(f"SELECT {', '.join(items)} FROM ", self._chain._step, group)

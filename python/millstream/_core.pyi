@@ -115,7 +115,8 @@ class Reader:
 
 @final
 class Batch:
-    """Rows of a result in memory, column by column, with the Arrow PyCapsule interface."""
+    """Rows of a result in memory, column by column, with the Arrow PyCapsule interface: ``polars.DataFrame(batch)``. Made by iterating over
+    :meth:`Relation.batches`."""
 
     @property
     def columns(self) -> list[str]:
@@ -142,12 +143,13 @@ class Batches:
 
 @final
 class Column:
-    """A column in memory, with the Arrow PyCapsule interface."""
+    """A column in memory, with the Arrow PyCapsule interface: what a function by column gets. ``Column(values, "BIGINT")`` makes one of a list, or of
+    anything with that interface."""
 
     def __new__(cls, values: Any, data_type: str) -> Column: ...
     def __len__(self) -> int: ...
     def to_list(self) -> list[Any]:
-        """The values, `None` for NULL."""
+        """The values, ``None`` for NULL."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...

@@ -79,7 +79,11 @@ def literal(value: object) -> str:
 
 
 class Expression:
-    """A value computed from the columns of a row, or an aggregate. Made by :func:`col`, :func:`lit`, :func:`call` and the like."""
+    """A value computed from the columns of a row, or an aggregate. Made by :func:`col`, :func:`lit`, :func:`call` and the like.
+
+    Operators make others: ``+ - * / %``, comparisons, and ``&``, ``|`` and ``~`` for AND, OR and NOT, with parentheses around comparisons:
+    ``(col("a") > 1) & (col("b") == "x")``. They mean what they mean in SQL: integers divide without a rest, and NULL equals nothing.
+    """
 
     __slots__ = ("_name", "sql")
     # `==` makes an expression, so none has a place in a set.
@@ -94,7 +98,7 @@ class Expression:
         self._name = name
 
     def alias(self, name: str) -> Expression:
-        """The same under a name."""
+        """The same under a name, as AS gives it."""
         return Expression(self.sql, name)
 
     def __repr__(self) -> str:
@@ -200,7 +204,7 @@ class Expression:
         return Expression(f"({self.sql} LIKE {literal(pattern)})")
 
     def cast(self, data_type: str, *, lenient: bool = False) -> Expression:
-        """The value in a SQL type; ``lenient`` makes NULL of what cannot be cast."""
+        """The value in a SQL type: ``cast("DOUBLE")``. What cannot be cast fails the query; with ``lenient`` it is NULL."""
         return Expression(f"{'TRY_CAST' if lenient else 'CAST'}({self.sql} AS {data_type})")
 
     def field(self, name: str) -> Expression:
@@ -212,27 +216,27 @@ class Expression:
         return Expression(f"{self.sql}[{literal(key)}]")
 
     def sum(self) -> Expression:
-        """The sum of a group."""
+        """The sum of a group, of the same type; NULL without values."""
         return call("SUM", self)
 
     def min(self) -> Expression:
-        """The least of a group."""
+        """The least value of a group."""
         return call("MIN", self)
 
     def max(self) -> Expression:
-        """The greatest of a group."""
+        """The greatest value of a group."""
         return call("MAX", self)
 
     def mean(self) -> Expression:
-        """The mean of a group."""
+        """The mean of a group, of the same type: that of integers is cut. Cast them to ``DOUBLE`` for a fraction."""
         return call("AVG", self)
 
     def first(self) -> Expression:
-        """The first value of a group."""
+        """The first value of a group, in the order of arrival."""
         return call("FIRST_VALUE", self)
 
     def last(self) -> Expression:
-        """The last value of a group."""
+        """The last value of a group, in the order of arrival."""
         return call("LAST_VALUE", self)
 
     def n_unique(self) -> Expression:
@@ -240,7 +244,7 @@ class Expression:
         return Expression(f"COUNT(DISTINCT {self.sql})")
 
     def where(self, condition: Expression) -> Expression:
-        """An aggregate over the rows of the group for which the condition holds."""
+        """An aggregate over the rows of the group for which the condition holds: ``count().where(col("price") > 100)``."""
         return Expression(f"{self.sql} FILTER (WHERE {literal(condition)})", self._name)
 
 
@@ -265,7 +269,8 @@ def lit(value: object) -> Expression:
 
 
 def call(function: str, *arguments: object) -> Expression:
-    """A call of a function of SQL, or of one that the session knows, by its name."""
+    """A call of a function by its name, of SQL (docs/functions.md) or of the session: ``call("UPPER", col("name"))``. Texts among the arguments
+    are constants."""
     if not function.replace("_", "").isalnum() or function[0].isdigit():
         raise ValueError(f"{function!r} is not a name of a function")
     return Expression(f"{function}({', '.join(literal(argument) for argument in arguments)})")
@@ -308,7 +313,10 @@ class Then(Expression):
 
 
 def when(condition: Expression) -> When:
-    """The beginning of a choice: ``when(col("x") > 0).then("more").otherwise("less")``."""
+    """The beginning of a choice: ``when(col("x") > 0).then("more").otherwise("less")``.
+
+    The first condition that holds decides; ``.then(…).when(…)`` adds another one. Without ``otherwise`` the value is NULL where none holds.
+    """
     return When("CASE", condition)
 
 
@@ -334,7 +342,7 @@ class Window:
     def _table(self, table: str, keys: list[str], time: str) -> str:
         raise NotImplementedError
 
-    #: The column of event time; without it the one timestamp that there is.
+    # The column of event time; without it the one timestamp that there is.
     on: str | None = None
 
 
@@ -350,7 +358,8 @@ class _Timed(Window):
 
 
 class Tumble(_Timed):
-    """Windows of a size, one after the other."""
+    """Windows of a size, one after the other. ``on`` names the event time where there are several timestamps; ``offset`` moves their beginnings,
+    which are otherwise whole sizes from 1970-01-01 00:00."""
 
     _function = "TUMBLE"
 
@@ -359,7 +368,8 @@ class Tumble(_Timed):
 
 
 class Hop(_Timed):
-    """Windows of a size, of which another begins each ``slide``."""
+    """Windows of a size, of which another begins each ``slide``: a row belongs to several if the slide is shorter. ``on`` and ``offset`` as for
+    :class:`Tumble`."""
 
     _function = "HOP"
 
@@ -368,7 +378,8 @@ class Hop(_Timed):
 
 
 class Cumulate(_Timed):
-    """Windows that begin together and end a ``step`` after each other, up to ``size``."""
+    """Windows that begin together and end a ``step`` after each other, up to ``size``, a multiple of it: a day so far, each hour. ``on`` and
+    ``offset`` as for :class:`Tumble`."""
 
     _function = "CUMULATE"
 
@@ -377,7 +388,7 @@ class Cumulate(_Timed):
 
 
 class SessionWindow(Window):
-    """Windows of a key that end when no row came for ``gap``."""
+    """Windows of a key that end when no row came for ``gap`` of event time. ``on`` as for :class:`Tumble`."""
 
     def __init__(self, gap: Duration, *, on: str | None = None) -> None:
         self.on, self._gap = on, interval(gap)
@@ -388,7 +399,7 @@ class SessionWindow(Window):
 
 
 class CountWindow(Window):
-    """Windows of so many rows of a key; with ``slide`` another begins after so many."""
+    """Windows of so many rows of a key, in the order of arrival; with ``slide`` another begins after so many. ``on`` as for :class:`Tumble`."""
 
     def __init__(self, rows: int, slide: int | None = None, *, on: str | None = None) -> None:
         self.on, self._rows, self._slide = on, int(rows), slide

@@ -43,7 +43,8 @@ _TYPES: dict[object, str] = {
 
 
 class Function(Generic[P, R]):
-    """A function that SQL can call once a session knows it: ``session.register_function(f)``. Called in Python it is what it was."""
+    """A function that SQL can call once a session knows it: ``session.register_function(f)``. Made by :func:`udf`. Called in Python it is what it
+    was."""
 
     __name__: str
 

@@ -24,7 +24,7 @@ _log = logging.getLogger("millstream")
 
 
 class Job:
-    """An INSERT, or a statement set, that runs in the background.
+    """An INSERT, or a statement set, that runs in the background. Made by :meth:`Session.submit` and :meth:`Relation.insert_into`.
 
     It runs on when nobody keeps the object. At the exit of the process it is stopped, in good order. A failure that nobody waits for is
     told to the logger ``millstream``.
@@ -44,7 +44,7 @@ class Job:
 
     @property
     def error(self) -> errors.Error | None:
-        """Why it has failed."""
+        """Why it has failed; ``None`` if it has not."""
         return self._job.error
 
     @property
@@ -60,7 +60,11 @@ class Job:
         return {} if text is None else dict(json.loads(text))
 
     def checkpoint(self, *, timeout: float | None = 60.0) -> None:
-        """Takes a checkpoint that begins now, and waits until it is complete. Raises what the job has failed with if it fails meanwhile."""
+        """Takes a checkpoint that begins now, and waits until it is complete.
+
+        Raises ``TimeoutError`` after ``timeout`` seconds, what the job has failed with if it fails meanwhile, and :class:`ConfigurationError` without
+        a state directory (MS1003).
+        """
         self._job.checkpoint(timeout)
 
     def stop(self) -> None:
@@ -68,7 +72,8 @@ class Job:
         self._job.stop()
 
     def cancel(self) -> None:
-        """Ends it at once. A function of Python that hangs is interrupted; one that is within native code cannot be: then this raises."""
+        """Ends it at once. A function of Python that hangs is interrupted; one that is within native code cannot be: then this raises
+        :class:`RunError` (MS3019)."""
         try:
             self._job.cancel()
         except errors.RunError:

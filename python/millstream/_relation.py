@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Relation(Chain):
-    """A query that has been checked and has not been run.
+    """A query that has been checked and has not been run. Made by :meth:`Session.sql`, :meth:`Session.table` and the methods of other relations.
 
     It runs each time its rows are asked for: by a method below, or by whatever takes an object with ``__arrow_c_stream__``
     (``polars.DataFrame(relation)``, ``pyarrow.table(relation)``, ``duckdb.sql("FROM relation")``). It keeps the data frames that it
@@ -68,18 +68,19 @@ class Relation(Chain):
         return f"WITH\n{sources},\n{text[5:]}" if text.startswith("WITH\n") else f"WITH\n{sources}\n{text}"
 
     def explain(self, *, codegen: bool = False, analyze: bool = False) -> str:
-        """The plan; with ``codegen`` also the programs and machine code. ``analyze`` runs the query and says what each part did."""
+        """The plan; with ``codegen`` also the programs and machine code. ``analyze`` runs the query to its end and says what each part did."""
         return self._relation.explain(codegen, analyze)
 
     def fetchall(self, *, limit: int | None = None, timeout: float | None = None) -> list[tuple[Any, ...]]:
         """The rows, a tuple each.
 
-        A query that does not end is cancelled after ``limit`` rows or ``timeout`` seconds, and gives what came until then.
+        A query that does not end is cancelled after ``limit`` rows or ``timeout`` seconds, and gives what came until then; without either it is
+        refused (:class:`QueryError`, MS2016).
         """
         return self._collect(limit, timeout).rows()
 
     def fetchone(self, *, timeout: float | None = None) -> tuple[Any, ...] | None:
-        """The first row; ``None`` if there is none."""
+        """The first row; ``None`` if there is none, or none has come within ``timeout`` seconds."""
         rows = self.fetchall(limit=1, timeout=timeout)
         return rows[0] if rows else None
 
@@ -101,14 +102,18 @@ class Relation(Chain):
         return table.cast(_without_views(table.schema)).to_pandas()
 
     def batches(self, *, limit: int | None = None, timeout: float | None = None) -> BatchReader:
-        """Runs the query and gives its rows as they come: ``for batch in …`` or ``async for batch in …``."""
+        """Runs the query and gives its rows as they come: ``for batch in …`` or ``async for batch in …``.
+
+        It is cancelled after ``limit`` rows or ``timeout`` seconds, and when the reader is closed or dropped.
+        """
         return BatchReader(self._relation.read(limit, timeout))
 
     def __aiter__(self) -> AsyncIterator[Batch]:
         return self.batches().__aiter__()
 
     def insert_into(self, table: str, *, overwrite: bool = False) -> Job:
-        """Starts to write the rows into a table of the session, and returns at once; ``overwrite`` as INSERT OVERWRITE does."""
+        """Starts to write the rows into a table of the session, and returns at once; ``overwrite`` as INSERT OVERWRITE does. The columns go by their
+        place, as for INSERT INTO."""
         return Job(self._session.insert_into(self._relation, table, overwrite))
 
     def write_to(self, sink: SinkLike, *, give: As | None = None, name: str = "sink") -> Job:
@@ -155,7 +160,8 @@ def _without_views(schema: pyarrow.Schema) -> pyarrow.Schema:
 
 
 class BatchReader:
-    """The batches of a query that runs. Closing it, or dropping it, cancels the query."""
+    """The batches of a query that runs. Made by :meth:`Relation.batches`. Closing it, or dropping it, cancels the query: ``with relation.batches()
+    as batches:`` does so at the end."""
 
     def __init__(self, reader: _core.Reader) -> None:
         self._reader = reader

@@ -23,14 +23,18 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 
 class Session:
-    """Tables, views, functions and settings. Made by :func:`connect`."""
+    """Tables, views, functions and settings. Made by :func:`connect`.
+
+    ``with connect() as con:`` closes it at the end. A closed session runs nothing new (MS1006).
+    """
 
     def __init__(self, session: _core.Session) -> None:
         self._session = session
 
     def sql(self, script: str, parameters: Parameters | None = None) -> Relation:
         """Executes the definitions of a script, and returns the query that it ends with. A listing or EXPLAIN at the end is a table as
-        well, and for a definition it is one row that says what was done.
+        well, and for a definition it is one row that says what was done. The query is checked here (:class:`QueryError`), and runs when somebody
+        asks for its rows. A script that ends with INSERT is refused: it is for :meth:`execute` and :meth:`submit`.
 
         A name that is not in the catalog may be that of a local or global variable of the caller: a data frame of Polars or pandas,
         an Arrow table or reader, a relation of DuckDB or of Millstream, and all else with the Arrow PyCapsule interface.
@@ -60,7 +64,7 @@ class Session:
     def submit(self, script: str, parameters: Parameters | None = None) -> Job:
         """Executes the definitions of a script, starts the INSERT or statement set that it ends with, and returns at once.
 
-        Names and parameters are those of :meth:`sql`.
+        With a state directory the job resumes from the last checkpoint that is there. Names and parameters are those of :meth:`sql`.
         """
         return Job(self._session.submit(script, parameters, _Variables(sys._getframe(1))))
 
@@ -137,7 +141,7 @@ class Session:
         self._session.register_sink(name, columns_text(columns), *opening(sink, give))
 
     def set(self, key: str, value: str | int | float | bool | os.PathLike[str]) -> None:
-        """Sets an option, as ``SET 'key' = 'value'`` does."""
+        """Sets an option, as ``SET 'key' = 'value'`` does, for what is made afterwards (docs/settings.md)."""
         self._session.set(key, _text(value))
 
     def tables(self) -> list[str]:
@@ -145,7 +149,7 @@ class Session:
         return self._session.tables()
 
     def close(self) -> None:
-        """Ends the session: its state directory is free. Relations of it can still be run."""
+        """Ends the session. Its state directory is free when its jobs have ended; relations of it can still be run."""
         self._session.close()
 
     def __enter__(self) -> Session:
