@@ -34,7 +34,8 @@ GROUPS: list[tuple[str, str, list[str]]] = [
         ["Tumble", "Hop", "Cumulate", "SessionWindow", "CountWindow"],
     ),
     ("Expressions", "", ["col", "lit", "call", "when", "count", "left", "right", "Expression"]),
-    ("Functions of Python", "", ["udf", "Function", "Column"]),
+    ("Functions of Python", "", ["udf", "Function", "udaf", "Aggregate", "Column"]),
+    ("Sinks of Python", "", ["Sink"]),
     ("Jobs", "", ["Job"]),
     (
         "Errors",

@@ -6,6 +6,7 @@
 """
 
 from millstream import errors
+from millstream._aggregates import Aggregate, udaf
 from millstream._core import Batch, Column, __version__
 from millstream._expressions import (
     CountWindow,
@@ -30,6 +31,7 @@ from millstream._sinks import Sink
 from millstream.errors import Error
 
 __all__ = [
+    "Aggregate",
     "Batch",
     "BatchReader",
     "Column",
@@ -61,6 +63,7 @@ __all__ = [
     "sql",
     "submit",
     "table",
+    "udaf",
     "udf",
     "when",
 ]

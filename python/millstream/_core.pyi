@@ -60,6 +60,17 @@ class Session:
         version: str | None,
         is_deterministic: bool,
     ) -> None: ...
+    def register_aggregate(
+        self,
+        name: str,
+        callable: Any,
+        by_rows: bool,
+        takes: Sequence[str],
+        returns: str,
+        state: str | None,
+        version: str | None,
+        is_deterministic: bool,
+    ) -> None: ...
     def register(self, name: str, object: Any, time: str | None, delay_ms: int) -> None: ...
     def register_source(
         self,

@@ -164,13 +164,13 @@ def udf(
             raise TypeError(f"{option} is for an async function: what is not one runs to its end before the next row, so write `async def`")
         result, parameters = returns, takes
         if by == "row":
-            hints = _hints(function) if result is None or parameters is None else {}
+            hints = hints_of(function) if result is None or parameters is None else {}
             if result is None:
-                result = _sql_type(hints.get("return"), "its result")
+                result = sql_type(hints.get("return"), "its result")
             if parameters is None:
                 names = _parameters(function)
                 if names is not None and all(parameter in hints for parameter in names):
-                    parameters = [_sql_type(hints[parameter], f"`{parameter}`") for parameter in names]
+                    parameters = [sql_type(hints[parameter], f"`{parameter}`") for parameter in names]
         if result is None:
             raise TypeError("a function by column needs `returns`: the SQL type of its result, such as 'BIGINT'")
         known_as = name if name is not None else getattr(function, "__name__", "")
@@ -207,7 +207,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return any(map(inspect.iscoroutinefunction, called))
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of parameters and result, as far as they are known: also of a partial, or an object that can be called."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -230,7 +230,7 @@ def _parameters(function: Callable[..., Any]) -> list[str] | None:
     return [p.name for p in parameters]
 
 
-def _sql_type(annotation: object, what: str) -> str:
+def sql_type(annotation: object, what: str) -> str:
     options = [annotation]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = [option for option in typing.get_args(annotation) if option is not type(None)]
@@ -241,19 +241,26 @@ def _sql_type(annotation: object, what: str) -> str:
     raise TypeError(f"the annotation of {what}, {annotation!r}, is no type of SQL: give `returns` and `takes`")
 
 
-def _converted(function: Callable[..., Any], arrow: Arrow, *columns: Column) -> Any:
-    """Calls a function with columns of another library."""
+def convert(arrow: Arrow, columns: Sequence[Column]) -> list[Any]:
+    """Columns as another library has them."""
     if arrow == "pyarrow":
         import pyarrow
 
-        return function(*(pyarrow.array(column) for column in columns))
+        return [pyarrow.array(column) for column in columns]
     import polars
 
     series = [polars.Series(column) for column in columns]
-    if arrow == "polars":
-        return function(*series)
-    result = function(*(one.to_numpy() for one in series))
-    return polars.Series(result) if hasattr(result, "__array__") else result
+    return [one.to_numpy() for one in series] if arrow == "numpy" else series
+
+
+def _converted(function: Callable[..., Any], arrow: Arrow, *columns: Column) -> Any:
+    """Calls a function with columns of another library."""
+    result = function(*convert(arrow, columns))
+    if arrow == "numpy" and hasattr(result, "__array__"):
+        import polars
+
+        return polars.Series(result)
+    return result
 
 
 class _InProcesses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
@@ -13,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-from millstream import _core, errors
+from millstream import _core, _functions, errors
 
 #: How long jobs have at exit to end in good order.
 PATIENCE = 60.0
@@ -158,9 +157,8 @@ def _has_ended(job: Job) -> bool:
     return job._job.wait_within(0.0)
 
 
-@atexit.register
 def _end() -> None:
-    """Ends all jobs before the interpreter goes: in good order, and those that do not end so at once."""
+    """Ends all jobs before the interpreter goes: in good order, and those that do not end so at once. Failures are told."""
     with _lock:
         jobs = [job for job in _running if _process == os.getpid() and not job._is_stuck]
     deadline = time.monotonic() + PATIENCE
@@ -172,3 +170,10 @@ def _end() -> None:
     except KeyboardInterrupt:
         _log.warning("jobs are cancelled at exit")
     _core.end_all(LAST_PATIENCE)
+    for job in jobs:
+        if job.state == "failed" and not job._is_told:
+            _log.error("%s", job.error)
+
+
+# Before `concurrent.futures` ends its threads, and functions their processes: what runs may need them.
+threading._register_atexit(_end)  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from millstream import _core
+from millstream._aggregates import Aggregate
 from millstream._columns import Columns, columns_text
 from millstream._durations import Duration, milliseconds
 from millstream._expressions import quoted
@@ -68,11 +69,23 @@ class Session:
         """
         return Job(self._session.submit(script, parameters, _Variables(sys._getframe(1))))
 
-    def register_function(self, function: Function[..., Any] | Callable[..., Any]) -> None:
+    def register_function(self, function: Function[..., Any] | Aggregate | Callable[..., Any]) -> None:
         """Makes a function one of SQL, in place of one of the same name: one of :func:`millstream.udf`, or one by row with annotations.
 
         Queries that were made before keep the one that they have.
         """
+        if isinstance(function, Aggregate):
+            self._session.register_aggregate(
+                function.name,
+                function._callable,
+                function.by == "row",
+                function.takes,
+                function.returns,
+                function.state,
+                function.version,
+                function.deterministic,
+            )
+            return
         known = function if isinstance(function, Function) else udf(function)
         self._session.register_function(
             known.name, known._callable, known._by_rows, known.takes, known.returns, known.version, known.deterministic
@@ -248,7 +261,7 @@ def submit(script: str, parameters: Parameters | None = None) -> Job:
     return Job(default_session()._session.submit(script, parameters, _Variables(sys._getframe(1))))
 
 
-def register_function(function: Function[..., Any] | Callable[..., Any]) -> None:
+def register_function(function: Function[..., Any] | Aggregate | Callable[..., Any]) -> None:
     """:meth:`Session.register_function` of the default session."""
     default_session().register_function(function)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import threading
+import uuid
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, cast
 
 from millstream._core import Batch
+from millstream._sources import to_json
 
 As = Literal["polars", "pyarrow", "rows"]
 
@@ -16,18 +19,21 @@ As = Literal["polars", "pyarrow", "rows"]
 class Sink(Protocol):
     """What takes rows. Only ``write`` must be there.
 
-    With ``prepare`` and ``commit`` it is exactly once under checkpoints, by two-phase commit:
+    With ``prepare``, ``commit`` and ``recover`` it is exactly once under checkpoints, by two-phase commit:
 
-    - ``prepare(checkpoint)`` makes what was written since the last one durable, but not visible, and returns a token: anything that JSON
-      has. Without a state directory it is called once, at the end, with 0.
+    - ``prepare(span)`` makes what was written since the last one durable, but not visible, and returns a token: anything that JSON has but
+      ``None``. ``span`` is a name that no other span of any job in the state directory has; letters, digits and ``-``. Without a state
+      directory it is called once, at the end.
     - ``commit(token)`` makes it visible. After a crash it may be called again for the last checkpoint, so that it must do no harm twice.
     - ``recover(token)`` is called first when there is a state directory: with the token of the checkpoint that the job resumes from, or
-      ``None`` if it begins. It commits that, and removes what later writes have left. Without it ``commit`` is called with the token.
+      ``None`` if it begins. It commits that, and drops what later writes have left, also in the object itself.
 
-    ``flush()`` hands on what ``write`` has kept, ``abort()`` is called when the query fails or is cancelled, and ``close()`` at last in
-    any case. Calls come from several threads, but one at a time.
+    ``flush()`` hands on what ``write`` has kept. ``abort()`` is called when the query ends early: it failed, or was stopped or cancelled. It
+    may drop what was written and not prepared, but nothing that was prepared: that may be in a checkpoint. ``close()`` comes at last in any
+    case. Calls come from several threads, but one at a time for each run.
     """
 
+    @abstractmethod
     def write(self, batch: Any, /) -> None: ...
 
 
@@ -39,9 +45,9 @@ def opening(sink: SinkLike, give: As | None) -> tuple[Callable[[], _Open], bool]
     """What the engine calls to open a sink for a run, and whether it prepares and commits."""
     if give not in (None, "polars", "pyarrow", "rows"):
         raise ValueError(f"give is 'polars', 'pyarrow' or 'rows', not {give!r}")
-    has = [hasattr(sink, method) for method in ("prepare", "commit")]
+    has = [hasattr(sink, method) for method in ("prepare", "commit", "recover")]
     if any(has) and not all(has):
-        raise TypeError("a sink that has one of prepare() and commit() needs the other, too")
+        raise TypeError("a sink that commits in two phases has prepare(), commit() and recover()")
     writes = hasattr(sink, "write")
     if not writes and (isinstance(sink, type) or any(has)):
         raise TypeError("a sink has a method write()")
@@ -50,19 +56,43 @@ def opening(sink: SinkLike, give: As | None) -> tuple[Callable[[], _Open], bool]
     write = getattr(sink, "write", sink)
     if inspect.iscoroutinefunction(write) or inspect.iscoroutinefunction(getattr(write, "__call__", None)):
         raise TypeError("a sink cannot be async: calls come one at a time")
-    return lambda: _Open(sink, give), all(has)
+    registered = _Registered(sink, give, all(has))
+    return registered.open, registered.is_transactional
+
+
+class _Registered:
+    """A sink that runs can open."""
+
+    def __init__(self, sink: SinkLike, give: As | None, is_transactional: bool) -> None:
+        self.sink, self.give, self.is_transactional = sink, give, is_transactional
+        self._users = 0
+        # A span is committed by another thread than the one that writes the next. Runs of one object wait for each other.
+        self._lock = threading.RLock()
+
+    def open(self) -> _Open:
+        if isinstance(self.sink, type):
+            return _Open(self.sink(), self.give, threading.RLock(), lambda: None)
+        with self._lock:
+            if self.is_transactional and self._users:
+                raise ValueError("the sink is an object that another INSERT uses: register its class, so that each has its own")
+            self._users += 1
+        return _Open(self.sink, self.give, self._lock, self._closed)
+
+    def _closed(self) -> None:
+        self._users -= 1
 
 
 class _Open:
     """A sink in a run, as the engine calls it: positions and tokens are JSON."""
 
-    def __init__(self, sink: SinkLike, give: As | None) -> None:
-        self._sink: Any = sink() if isinstance(sink, type) else sink
+    def __init__(self, sink: Any, give: As | None, lock: threading.RLock, closed: Callable[[], None]) -> None:
+        self._sink = sink
         self._write = cast(Callable[[Any], object], getattr(self._sink, "write", self._sink))
         self._give = give
         self._is_pending = False
-        # A span is committed by another thread than the one that writes the next.
-        self._lock = threading.RLock()
+        self._is_closed = False
+        self._lock = lock
+        self._closed = closed
 
     def _call(self, method: str, *arguments: Any) -> Any:
         found = getattr(self._sink, method, None)
@@ -90,16 +120,15 @@ class _Open:
 
     def recover(self, token: str | None) -> None:
         with self._lock:
-            known = None if token is None else json.loads(token)
-            if hasattr(self._sink, "recover"):
-                self._sink.recover(known)
-            elif token is not None:
-                self._sink.commit(known)
+            self._sink.recover(None if token is None else json.loads(token))
 
-    def prepare(self, checkpoint: int) -> str:
+    def prepare(self, span: str) -> str:
         with self._lock:
+            token = self._sink.prepare(span)
+            if token is None:
+                raise ValueError("prepare() returned None, which stands for the start of a job: return a token")
             self._is_pending = False
-            return json.dumps(self._sink.prepare(checkpoint))
+            return to_json(token, "a token")
 
     def commit(self, token: str) -> None:
         with self._lock:
@@ -111,12 +140,18 @@ class _Open:
                 self._call("flush")
             elif self._is_pending:
                 # Without checkpoints everything is one span.
-                self.commit(self.prepare(0))
-            self._call("close")
+                self.commit(self.prepare(f"run-{uuid.uuid4().hex}"))
+            self._close()
 
     def abort(self) -> None:
         with self._lock:
-            try:
-                self._call("abort")
-            finally:
-                self._call("close")
+            if not self._is_closed:
+                try:
+                    self._call("abort")
+                finally:
+                    self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._closed()
+        self._call("close")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
@@ -23,6 +24,27 @@ PATIENCE = 1.0
 LOOK = 0.005
 
 _log = logging.getLogger("millstream")
+
+
+def to_json(value: Any, what: str) -> str:
+    """A value as JSON, from which the same value is read again: tuples as lists."""
+
+    def check(part: Any) -> None:
+        if isinstance(part, dict):
+            for key, item in part.items():
+                if not isinstance(key, str):
+                    raise TypeError(f"{what} is what JSON has; {key!r} is no key in it: use strings")
+                check(item)
+        elif isinstance(part, (list, tuple)):
+            for item in part:
+                check(item)
+
+    check(value)
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what} is what JSON has, which {value!r} is not: {error}") from None
+
 
 Begin = Callable[[_core.Feed, int, str | None], Callable[[], None]]
 
@@ -46,6 +68,7 @@ def names_of(splits: Splits | None) -> list[str]:
 
 def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> Begin:
     """What the engine calls to begin a split: with its number and the position behind which it begins, as JSON."""
+    names = names_of(splits)
     has_begun = False
     is_once = not callable(read) and iter(read) is read
     if not callable(read) and (splits is not None or positions):
@@ -62,7 +85,7 @@ def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> 
             return read
         arguments: list[Any] = []
         if splits is not None:
-            arguments.append(number if isinstance(splits, int) else splits[number])
+            arguments.append(number if isinstance(splits, int) else names[number])
         if positions:
             arguments.append(None if position is None else json.loads(position))
         return read(*arguments)
@@ -97,12 +120,11 @@ class _Feeder(threading.Thread):
                 self._put_all(rows)
             else:
                 raise TypeError(f"a source returned a {type(rows).__name__}, which has no rows: make it a generator, or return a list")
-        except (Interrupted, asyncio.CancelledError):
-            self._feed.end()
         except BaseException as error:
-            if self._feed.is_closed:
+            if not self._feed.is_closed:
+                self._feed.fail(error)
+            elif not isinstance(error, (Interrupted, asyncio.CancelledError)):
                 _log.warning("%s raised an exception after its query had ended", self.name, exc_info=error)
-            self._feed.fail(error)
         else:
             self._feed.end()
 
@@ -123,6 +145,9 @@ class _Feeder(threading.Thread):
     async def _put_async(self, rows: AsyncIterable[Any]) -> None:
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
+        if self._feed.is_closed:
+            # Whoever wanted to cancel this found no task.
+            return
         iterator = aiter(rows)
         try:
             async for item in iterator:
@@ -145,13 +170,12 @@ class _Feeder(threading.Thread):
         """Rows, and the position behind them."""
         if not self._has_positions:
             return item, None
-        try:
-            position, rows = item
-        except (TypeError, ValueError):
-            raise TypeError(f"a source with positions yields pairs of a position and rows, not {item!r}") from None
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise TypeError(f"a source with positions yields pairs of a position and rows, not {item!r}")
+        position, rows = item
         if position is None:
             raise ValueError("a position is not None, which stands for the start")
-        return [] if rows is None else rows, json.dumps(position)
+        return [] if rows is None else rows, to_json(position, "a position")
 
     def stop(self) -> None:
         """Nobody wants the rows any more."""
@@ -171,3 +195,7 @@ class _Feeder(threading.Thread):
     def _interrupt(self) -> None:
         if self.is_alive() and self.ident is not None:
             _core.interrupt_thread(self.ident)
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):
+                    # One that waits is woken.
+                    self._loop.call_soon_threadsafe(lambda: None)

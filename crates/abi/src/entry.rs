@@ -86,6 +86,8 @@ pub enum ObjectKind {
     Cardinality,
     /// A sketch of the distribution of numbers (DDSketch); the argument is F64.
     Quantiles,
+    /// The state of an aggregate function of the program, by its number in this process; the argument is a string of bytes.
+    Fold(u32),
 }
 
 impl ObjectKind {
@@ -100,6 +102,8 @@ impl ObjectKind {
             ObjectKind::Last => "LAST",
             ObjectKind::Cardinality => "CARDINALITY",
             ObjectKind::Quantiles => "QUANTILES",
+            // Which function it is stands in the argument.
+            ObjectKind::Fold(_) => "FOLD",
         }
     }
 }
@@ -135,6 +139,8 @@ pub enum Finish {
     Estimate,
     /// Of a Quantiles: the estimated value at the fraction, DOUBLE; NULL when there is none.
     Quantile(f64),
+    /// Of a Fold: all that it keeps, BYTES; NULL when there is none.
+    State,
 }
 
 impl Finish {
@@ -153,6 +159,7 @@ impl Finish {
             Finish::DistinctJoin(separator) => return format!("DISTINCT_JOIN {separator}"),
             Finish::Estimate => "ESTIMATE",
             Finish::Quantile(fraction) => return format!("QUANTILE {fraction:?}"),
+            Finish::State => "STATE",
         };
         plain.into()
     }

@@ -221,7 +221,7 @@ pub struct PlacedBatch {
 
 /// Opens batches for a query that are made one after the other. They are read once.
 pub fn open_reader(request: &SourceRequest, reader: FrameReader) -> Result<Box<dyn Source>, Diagnostic> {
-    let kind = SplitKind { is_bounded: true, is_replayable: false };
+    let kind = SplitKind { is_bounded: true, is_replayable: false, waits: false };
     open_splits(request, vec![Box::new(OneReader(reader))], kind)
 }
 
@@ -232,6 +232,8 @@ pub struct SplitKind {
     pub is_bounded: bool,
     /// They begin behind the position of any batch, and give the rows behind it in the same order.
     pub is_replayable: bool,
+    /// They may wait for the outside, or for each other.
+    pub waits: bool,
 }
 
 /// Opens splits that the program makes for a query. Batches have the columns of the request's schema by name; one that is absent is NULL.
@@ -287,10 +289,17 @@ impl Source for SplitSource {
         self.kind.is_bounded
     }
 
+    fn waits(&self) -> bool {
+        self.kind.waits
+    }
+
     fn is_replayable(&self) -> bool {
         self.kind.is_replayable
     }
 }
+
+/// Positions that are kept without a checkpoint: no more batches are ever on their way to where a checkpoint cuts.
+const MOST_POSITIONS: usize = 16 << 10;
 
 /// Positions of batches by number, as long as a checkpoint may want them.
 #[derive(Debug, Default)]
@@ -298,7 +307,11 @@ struct Positions(Mutex<VecDeque<(u64, Value)>>);
 
 impl Positions {
     fn push(&self, batches: u64, position: Value) {
-        locked(&self.0).push_back((batches, position));
+        let mut positions = locked(&self.0);
+        positions.push_back((batches, position));
+        if positions.len() > MOST_POSITIONS {
+            positions.pop_front();
+        }
     }
 }
 
@@ -311,8 +324,12 @@ impl Witness for Positions {
         while positions.get(1).is_some_and(|(batches, _)| *batches <= at) {
             positions.pop_front();
         }
-        let last = positions.front().filter(|(batches, _)| *batches <= at);
-        Some(json!({ "after": last.map(|(_, position)| position), "rows": line }))
+        // None while nothing has been read in this process: then what the last checkpoint says still holds.
+        let (batches, position) = positions.front()?;
+        match *batches <= at {
+            true => Some(json!({ "after": position, "rows": line })),
+            false => (at > 0).then(|| json!({ "lost": true })),
+        }
     }
 }
 
@@ -320,6 +337,7 @@ impl Witness for Positions {
 struct FrameStream {
     split: Box<dyn FrameSplit>,
     has_begun: bool,
+    has_ended: bool,
     most: usize,
     is_replayable: bool,
     /// What is left of a batch.
@@ -339,6 +357,7 @@ impl FrameStream {
         FrameStream {
             split,
             has_begun: false,
+            has_ended: false,
             most,
             is_replayable: kind.is_replayable,
             rest: None,
@@ -355,6 +374,19 @@ impl FrameStream {
             positions.push(self.next.at, after.clone());
         }
         self.split.begin(after)
+    }
+
+    /// What is left of a batch, or the next one.
+    fn following(&mut self) -> Result<Option<PlacedBatch>, Diagnostic> {
+        if self.has_ended {
+            return Ok(None);
+        }
+        let following = match self.rest.take() {
+            Some(rest) => Some(rest),
+            None => self.split.next()?,
+        };
+        self.has_ended = following.is_none();
+        Ok(following)
     }
 
     /// Takes so many rows off a batch, of which the rest comes next.
@@ -380,12 +412,16 @@ impl SplitReader for FrameStream {
     }
 
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
-        if !self.is_replayable {
-            return Ok(());
-        }
-        let described = locked(&self.described).take();
+        let described = locked(&self.described).take().unwrap_or_default();
         let Some(from) = from else { return Ok(()) };
-        let described = described.unwrap_or_default();
+        if !self.is_replayable || described.get("lost").is_some() {
+            let message = match self.is_replayable {
+                true => "the checkpoint does not have the position of the source",
+                false => "the job has read the source with positions, and it has none any more",
+            };
+            return Err(Diagnostic::new(code::INPUT_CHANGED, message)
+                .advise("give positions, or start from the beginning with another state directory and output"));
+        }
         self.next = Position { at: from.at, line: 0 };
         self.skipped = from.line;
         self.begin(described.get("after").filter(|after| !after.is_null()).cloned())
@@ -404,29 +440,27 @@ impl SplitReader for FrameStream {
         if !self.has_begun {
             self.begin(None)?;
         }
-        if self.rest.is_some() { Ok(true) } else { self.split.wait() }
+        while self.skipped > 0 {
+            if self.rest.is_none() && !self.split.wait()? {
+                return Ok(false);
+            }
+            let Some(batch) = self.following()? else {
+                self.skipped = 0;
+                break;
+            };
+            let seen = batch.batch.num_rows().min(usize::try_from(self.skipped).unwrap_or(usize::MAX));
+            self.skipped -= seen as u64;
+            self.take(batch, seen);
+        }
+        if self.rest.is_some() || self.has_ended { Ok(true) } else { self.split.wait() }
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        loop {
-            let batch = match self.rest.take() {
-                Some(rest) => rest,
-                None => match self.split.next()? {
-                    None => return Ok(None),
-                    Some(batch) => batch,
-                },
-            };
-            let rows = batch.batch.num_rows();
-            if self.skipped > 0 {
-                let seen = rows.min(usize::try_from(self.skipped).unwrap_or(usize::MAX));
-                self.skipped -= seen as u64;
-                self.take(batch, seen);
-                continue;
-            }
-            let piece = self.take(batch, self.most.min(rows));
-            let after = self.is_replayable.then_some(self.next);
-            return Ok(Some(Chunk { payload: Box::new(piece), bytes: 0, after }));
-        }
+        let Some(batch) = self.following()? else { return Ok(None) };
+        let rows = self.most.min(batch.batch.num_rows());
+        let piece = self.take(batch, rows);
+        let after = self.is_replayable.then_some(self.next);
+        Ok(Some(Chunk { payload: Box::new(piece), bytes: 0, after }))
     }
 }
 

@@ -115,6 +115,11 @@ pub trait Source: Send {
     /// Whether the source ends by itself.
     fn is_bounded(&self) -> bool;
 
+    /// Whether its splits may wait for the outside, so that all are read at the same time.
+    fn waits(&self) -> bool {
+        !self.is_bounded()
+    }
+
     /// Whether its splits can be read again from a [`Position`]. Without that, rows that were read before a failure and are in
     /// no checkpoint are lost.
     fn is_replayable(&self) -> bool {

@@ -89,19 +89,33 @@ impl ScalarFunction {
 
     /// Registers it: it is another function than all that were registered before.
     pub(crate) fn registered(self) -> Result<NativeFunction, Diagnostic> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let ScalarFunction { name, version, parameters, returns, is_deterministic, is_cancelled, evaluate } = self;
-        let is_name =
-            name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
-        if name.is_empty() || !is_name {
-            let message = format!("'{name}' is not a name of a function");
-            return Err(Diagnostic::new(code::INVALID_OPTION, message).advise("use letters, digits and _"));
-        }
-        let shown = version.map_or_else(|| name.clone(), |version| format!("{name}@{version}"));
-        let registration = NEXT.fetch_add(1, Ordering::Relaxed);
+        check_name(&name)?;
+        let (shown, registration) = (shown_name(&name, version), next_registration());
         let function = Registered { name: shown, registration, is_deterministic, is_cancelled, evaluate };
         Ok(NativeFunction { name, parameters, returns, function: Arc::new(function) })
     }
+}
+
+/// Fails for what is no name of a function.
+pub(crate) fn check_name(name: &str) -> Result<(), Diagnostic> {
+    let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
+    if name.is_empty() || !is_name {
+        let message = format!("'{name}' is not a name of a function");
+        return Err(Diagnostic::new(code::INVALID_OPTION, message).advise("use letters, digits and _"));
+    }
+    Ok(())
+}
+
+/// What plans and states know a function by.
+pub(crate) fn shown_name(name: &str, version: Option<String>) -> String {
+    version.map_or_else(|| name.to_string(), |version| format!("{name}@{version}"))
+}
+
+/// Tells a function from all that were registered before.
+pub(crate) fn next_registration() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 struct Registered {

@@ -16,6 +16,7 @@
 //! `connectors` read and write, `runtime` executes.
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod analysis;
 mod compiler;
 mod constant;
@@ -37,6 +38,7 @@ mod settings;
 mod skipping;
 
 pub use compiler::user_code_directory;
+pub use aggregate::{AggregateFunction, AggregateState, Group};
 pub use function::{Evaluate, ScalarFunction};
 pub use job::{Job, JobHandle, Next};
 pub use local::{EventTime, LocalTable, columns_text};

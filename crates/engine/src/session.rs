@@ -2,6 +2,7 @@
 
 use crate::compiler::Compiler;
 use crate::environment::Environment;
+use crate::aggregate::AggregateFunction;
 use crate::function::ScalarFunction;
 use crate::job::Job;
 use crate::local::LocalTable;
@@ -120,6 +121,11 @@ impl Session {
     /// Fails for the name of a built-in function.
     pub fn register_function(&mut self, function: ScalarFunction) -> Result<(), Diagnostic> {
         self.environment.catalog.register_function(function.registered()?)
+    }
+
+    /// The same for an aggregate function.
+    pub fn register_aggregate(&mut self, function: AggregateFunction) -> Result<(), Diagnostic> {
+        self.environment.catalog.register_aggregate(function.registered()?)
     }
 
     /// Binds a query, to be run any number of times. `find` is asked for the tables and views that the catalog does not have; the query

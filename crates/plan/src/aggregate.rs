@@ -65,6 +65,8 @@ pub enum AggregateFunction {
     ListAgg,
     /// `ARRAY_AGG(x)`; the only parameter, BOOLEAN, says whether NULLs are kept.
     ArrayAgg,
+    /// State of a function of the program, by its number in this process, over BYTES that have its arguments: BYTES.
+    Fold(u32),
 }
 
 impl AggregateFunction {
@@ -96,6 +98,7 @@ impl AggregateFunction {
             Collect => "COLLECT",
             ListAgg => "LISTAGG",
             ArrayAgg => "ARRAY_AGG",
+            Fold(_) => "STATE",
         }
     }
 }
@@ -211,6 +214,7 @@ impl Components {
                 };
                 self.object(kind, finish, &number, call)
             }
+            F::Fold(number) => self.object(ObjectKind::Fold(number), Finish::State, argument, call),
             F::Mode => self.object(ObjectKind::Bag, Finish::Mode, argument, call),
             F::Collect if call.distinct => self.object(ObjectKind::Distinct, Finish::Multiset, argument, call),
             F::Collect => self.object(ObjectKind::Bag, Finish::Multiset, argument, call),

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(1_500);
 /// From one interruption to the next.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Exceptions that are kept for the errors that come of them.
-const KEPT: usize = 8;
+const KEPT: usize = 64;
 
 #[derive(Default)]
 struct Calls {

@@ -9,12 +9,13 @@
 //! | `batch`, `rows` | rows as Arrow and as Python values; parameters |
 //! | `capsule` | the Arrow PyCapsule interface |
 //! | `error` | errors as exceptions |
-//! | `function`, `calls` | functions of Python in SQL; how those that run are ended |
+//! | `function`, `aggregate`, `calls` | functions of Python in SQL; how those that run are ended |
 //! | `process` | children that were forked |
 //!
 //! Invariant: who holds the interpreter never waits for the engine, whose threads may want it.
 #![deny(unsafe_code)]
 
+mod aggregate;
 mod batch;
 mod calls;
 mod capsule;

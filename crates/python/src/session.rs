@@ -1,5 +1,6 @@
 //! Sessions: a catalog and settings.
 
+use crate::aggregate;
 use crate::error::OrRaise;
 use crate::function::{self, Style};
 use crate::job::Job;
@@ -348,6 +349,42 @@ impl Session {
         lock.register_function(function).or_raise(py, None)
     }
 
+    /// Makes a callable an aggregate function of SQL: over all values, or an object with a state of the type `state`.
+    #[allow(clippy::too_many_arguments, reason = "they are named on the other side")]
+    fn register_aggregate(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        callable: Py<PyAny>,
+        by_rows: bool,
+        takes: Vec<String>,
+        returns: &str,
+        state: Option<&str>,
+        mut version: Option<String>,
+        is_deterministic: bool,
+    ) -> PyResult<()> {
+        let data_type = |text: &str| sql::data_type::from_text(text).or_raise(py, None);
+        let takes = takes.iter().map(|text| data_type(text)).collect::<PyResult<_>>()?;
+        let (style, returns) = (if by_rows { Style::Rows } else { Style::Columns }, data_type(returns)?);
+        let mut function = match state {
+            None => aggregate::of_values(name, callable, style, takes, returns),
+            Some(state) => {
+                let state = data_type(state)?;
+                // States of another type are other states.
+                version = Some(version.map_or_else(|| state.to_string(), |version| format!("{version} {state}")));
+                aggregate::with_state(name, callable, style, takes, state, returns).or_raise(py, None)?
+            }
+        };
+        if let Some(version) = version {
+            function = function.with_version(version);
+        }
+        if !is_deterministic {
+            function = function.not_deterministic();
+        }
+        let mut lock = self.lock(py)?;
+        lock.register_aggregate(function).or_raise(py, None)
+    }
+
     /// Makes an object a table of the session. `delay_ms` is for the event time `time`.
     fn register(
         &self,
@@ -376,7 +413,7 @@ impl Session {
         is_replayable: bool,
         idle_timeout_ms: Option<u64>,
     ) -> PyResult<()> {
-        let kind = SplitKind { is_bounded, is_replayable };
+        let kind = SplitKind { is_bounded, is_replayable, waits: true };
         let idle_timeout = idle_timeout_ms.map(Duration::from_millis);
         let table = PythonTable { name: name.into(), begin, splits, kind, idle_timeout };
         let mut lock = self.lock(py)?;

@@ -34,7 +34,8 @@ impl SinkProvider for PythonSink {
             Python::try_attach(|py| self.open.call0(py).map_err(|raised| failed(py, &self.name, "opened", raised)));
         let target = Target { name: self.name.clone(), run, object: Arc::new(object.unwrap_or_else(|| Err(gone()))?) };
         let (schema, is_transactional) = (request.schema.to_arrow(), self.is_transactional);
-        Ok(Box::new(Open { target, schema, is_transactional, is_finished: false }))
+        let span = String::new();
+        Ok(Box::new(Open { target, schema, is_transactional, span, is_finished: false }))
     }
 }
 
@@ -75,7 +76,7 @@ impl Target {
     }
 
     fn commit(&self, token: &Value) -> Result<(), Diagnostic> {
-        self.call("committed", |object| object.call_method1("commit", (token.to_string(),))).map(drop)
+        self.call("committed", |object| object.call_method1("commit", (token.as_str(),))).map(drop)
     }
 }
 
@@ -83,6 +84,8 @@ struct Open {
     target: Target,
     schema: SchemaRef,
     is_transactional: bool,
+    /// What names of spans begin with: those of no other sink do.
+    span: String,
     is_finished: bool,
 }
 
@@ -115,11 +118,12 @@ impl Sink for Open {
         if self.is_transactional { Delivery::ExactlyOnce } else { Delivery::AtLeastOnce }
     }
 
-    fn begin(&mut self, _: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
+    fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         if !self.is_transactional {
             return Ok(());
         }
-        let token = restored.and_then(|restored| restored.token.as_ref()).map(Value::to_string);
+        self.span = format!("{}-{}", job.job, job.sink);
+        let token = restored.and_then(|restored| restored.token.as_ref()).and_then(Value::as_str);
         self.target.call("recovered", |object| object.call_method1("recover", (token,))).map(drop)
     }
 
@@ -128,9 +132,10 @@ impl Sink for Open {
             self.flush()?;
             return Ok(None);
         }
-        let token = self.target.call("prepared", |object| object.call_method1("prepare", (checkpoint,)))?;
-        let token = serde_json::from_str(token.as_deref().unwrap_or("null"));
-        let token = token.map_err(|e| Diagnostic::bug(e.to_string()))?;
+        let span = format!("{}-{checkpoint}", self.span);
+        let token = self.target.call("prepared", |object| object.call_method1("prepare", (span,)))?;
+        // As a text, so that numbers stay what they are.
+        let token = Value::String(token.ok_or_else(|| Diagnostic::bug("a sink was prepared without a token"))?);
         Ok(Some(Box::new(Prepared { target: self.target.clone(), token })))
     }
 }

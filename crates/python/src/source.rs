@@ -145,7 +145,11 @@ impl Feed {
     /// There are no more because of an exception.
     fn fail(&self, error: &Bound<'_, PyAny>) {
         let error = PyErr::from_value(error.clone());
-        self.0.update(|waiting| (waiting.has_ended, waiting.failure) = (true, Some(error)));
+        self.0.update(|waiting| {
+            waiting.has_ended = true;
+            // What nobody takes would hold the frames of the iterator forever.
+            waiting.failure = Some(error).filter(|_| !waiting.is_closed);
+        });
     }
 }
 
@@ -181,14 +185,14 @@ struct Split {
 
 impl Drop for Split {
     fn drop(&mut self) {
-        let items = self.feed.update(|waiting| {
+        let left = self.feed.update(|waiting| {
             waiting.is_closed = true;
-            std::mem::take(&mut waiting.items)
+            (std::mem::take(&mut waiting.items), waiting.failure.take())
         });
         let end = self.end.take();
         // What is dropped may run code of Python, and the thread may wait for nothing.
         Python::try_attach(|py| {
-            drop(items);
+            drop(left);
             if let Some(end) = end
                 && let Err(raised) = end.call0(py)
             {
@@ -228,7 +232,7 @@ impl FrameSplit for Split {
 
     fn begin(&mut self, after: Option<Value>) -> Result<(), Diagnostic> {
         let feed = Feed(Arc::clone(&self.feed));
-        let position = after.map(|after| after.to_string());
+        let position = after.as_ref().and_then(Value::as_str).map(str::to_string);
         let begun = Python::try_attach(|py| {
             let begun = Py::new(py, feed).and_then(|feed| self.begin.call1(py, (feed, self.number, position)));
             begun.map_err(|raised| self.failed(py, raised))
@@ -249,10 +253,8 @@ impl FrameSplit for Split {
                 let failure = self.feed.update(|waiting| waiting.failure.take());
                 return failure.map_or(Ok(None), |raised| Err(self.failed(py, raised)));
             }
-            let position = match items.iter().rev().find_map(|(_, position)| position.as_deref()) {
-                Some(text) => serde_json::from_str(text).map_err(|e| Diagnostic::bug(e.to_string()))?,
-                None => Value::Null,
-            };
+            // As a text, so that numbers stay what they are.
+            let position = items.iter().rev().find_map(|(_, position)| position.clone()).map_or(Value::Null, Value::String);
             let items: Vec<Bound<'_, PyAny>> = items.into_iter().map(|(item, _)| item.into_bound(py)).collect();
             let batch = batch_of(py, &items, &self.schema).map_err(|raised| self.failed(py, raised))?;
             Ok(Some(PlacedBatch { batch, position }))

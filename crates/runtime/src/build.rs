@@ -280,7 +280,7 @@ impl<'a> Streams<'a> {
                     None => readers.into_iter().zip(0..).map(RestoredSplit::fresh).collect(),
                 };
                 let count = splits.len();
-                (splits, if source.is_bounded() { count.min(config.readers.max(1)) } else { count })
+                (splits, if source.waits() { count } else { count.min(config.readers.max(1)) })
             }
         };
         stats.sources[index].open(splits.iter().map(|split| split.name.to_string()));

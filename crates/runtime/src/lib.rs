@@ -63,7 +63,7 @@ pub use executable_plan::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };
-pub use millstream_state::{Allocator, MemoryClass, MemorySnapshot, set_allocator};
+pub use millstream_state::{Allocator, Fold, FoldState, MemoryClass, MemorySnapshot, register_fold, set_allocator};
 pub use run::run;
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{

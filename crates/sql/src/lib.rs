@@ -44,4 +44,4 @@ pub use statement::{
 };
 
 pub use sqlparser::ast::Ident;
-pub use user_function::NativeFunction;
+pub use user_function::{NativeAggregate, NativeFunction};

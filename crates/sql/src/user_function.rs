@@ -45,18 +45,40 @@ pub struct NativeFunction {
     pub function: Arc<dyn VectorFunction>,
 }
 
+/// An aggregate function of the program.
+///
+/// A call becomes three steps: the arguments of each row are packed into BYTES; these are aggregated, as an ARRAY of all of them or as a
+/// state; and a function makes the result of that.
+#[derive(Debug, Clone)]
+pub struct NativeAggregate {
+    /// Name; calls may write it in any case.
+    pub name: String,
+    /// Types of its parameters, to which arguments are cast; one at least.
+    pub parameters: Vec<DataType>,
+    /// Type of its result, which may be NULL.
+    pub returns: DataType,
+    /// Packs arguments of these types. Its name is part of what a state is of.
+    pub pack: Arc<dyn VectorFunction>,
+    /// The number of its state; `None` if it wants all values.
+    pub state: Option<u32>,
+    /// Makes the result: of an ARRAY of BYTES, or of the state.
+    pub finish: Arc<dyn VectorFunction>,
+}
+
 /// A function of a session.
 #[derive(Debug)]
 pub(crate) enum UserFunction {
     Sql(SqlFunction),
     Native(NativeFunction),
+    Aggregate(NativeAggregate),
 }
 
 impl UserFunction {
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             UserFunction::Sql(function) => &function.name,
             UserFunction::Native(function) => &function.name,
+            UserFunction::Aggregate(function) => &function.name,
         }
     }
 
@@ -68,6 +90,10 @@ impl UserFunction {
         match self {
             UserFunction::Sql(function) => function.call(arguments, span),
             UserFunction::Native(function) => function.call(arguments, span),
+            UserFunction::Aggregate(function) => {
+                let message = format!("{} is an aggregate function, which cannot stand here", function.name);
+                Err(error(code::NOT_GROUPED, span, message).advise("use it in SELECT or HAVING"))
+            }
         }
     }
 }
@@ -98,6 +124,7 @@ impl SqlFunctions {
         self.by_name.values().any(|function| match &**function {
             UserFunction::Sql(function) => function.body.unstable_function().is_some(),
             UserFunction::Native(function) => !function.function.is_deterministic(),
+            UserFunction::Aggregate(function) => !function.finish.is_deterministic(),
         })
     }
 
@@ -118,16 +145,45 @@ impl SqlFunctions {
     }
 }
 
+impl NativeAggregate {
+    /// The arguments of a call in one column.
+    pub(crate) fn packed(&self, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
+        let arguments = cast(&self.name, &self.parameters, arguments, span)?;
+        let call = VectorCall(Arc::clone(&self.pack));
+        Ok(Expr::new(ExprKind::Vector(call, arguments), DataType::BYTES, false).at(span))
+    }
+
+    /// The result of what was aggregated.
+    pub(crate) fn finished(&self, aggregated: Expr, span: Span) -> Expr {
+        let call = VectorCall(Arc::clone(&self.finish));
+        Expr::new(ExprKind::Vector(call, vec![aggregated]), self.returns.clone(), true).at(span)
+    }
+}
+
+/// Arguments in the types of the parameters.
+fn cast(
+    name: &str,
+    parameters: &[DataType],
+    arguments: Vec<Expr>,
+    span: Span,
+) -> Result<Vec<Expr>, Diagnostic> {
+    let signature = || {
+        let parameters = parameters.iter().map(DataType::to_string).collect::<Vec<_>>();
+        format!("call {name}({})", parameters.join(", "))
+    };
+    if arguments.len() != parameters.len() {
+        return Err(wrong_count(name, parameters.len(), arguments.len(), span).advise(signature()));
+    }
+    let cast = |(argument, parameter): (Expr, &DataType)| {
+        cast_implicitly(argument, parameter).map_err(|d| at(d, span).advise(signature()))
+    };
+    arguments.into_iter().zip(parameters).map(cast).collect()
+}
+
 impl NativeFunction {
     fn call(&self, mut arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
         if let Some(parameters) = &self.parameters {
-            if arguments.len() != parameters.len() {
-                return Err(wrong_count(&self.name, parameters.len(), arguments.len(), span).advise(self.signature()));
-            }
-            let cast = |(argument, parameter): (Expr, &DataType)| {
-                cast_implicitly(argument, parameter).map_err(|d| at(d, span).advise(self.signature()))
-            };
-            arguments = arguments.into_iter().zip(parameters).map(cast).collect::<Result<_, _>>()?;
+            arguments = cast(&self.name, parameters, arguments, span)?;
         }
         let typed = |argument: Expr| match argument.data_type {
             DataType::Null => argument.cast_to(DataType::STRING),
@@ -136,11 +192,6 @@ impl NativeFunction {
         let arguments = arguments.into_iter().map(typed).collect();
         let call = VectorCall(Arc::clone(&self.function));
         Ok(Expr::new(ExprKind::Vector(call, arguments), self.returns.clone(), true).at(span))
-    }
-
-    fn signature(&self) -> String {
-        let parameters = self.parameters.iter().flatten().map(DataType::to_string).collect::<Vec<_>>();
-        format!("call {}({})", self.name, parameters.join(", "))
     }
 }
 

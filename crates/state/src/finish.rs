@@ -8,6 +8,7 @@ use arrow_array::{ArrayRef, ListArray, MapArray, NullArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::DataType as Arrow;
 use millstream_abi::{Finish, Phys};
+use millstream_storage::ByteWriter;
 use millstream_types::DataType;
 use std::sync::Arc;
 
@@ -34,6 +35,16 @@ pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, d
         Finish::Array => arrays(objects, phys, &arrow, List::in_order),
         Finish::DistinctArray => arrays(objects, phys, &arrow, first_of_each),
         Finish::Multiset => multisets(objects, phys, &arrow),
+        Finish::State => single(objects, phys, &arrow, |object, into| match (object, into) {
+            (Object::Folded(folded), Values::Strings(bytes, ends)) => {
+                let mut kept = ByteWriter::new();
+                folded.save(&mut kept);
+                bytes.extend_from_slice(&kept.into_bytes());
+                ends.push(bytes.len());
+                true
+            }
+            (object, _) => wrong(object, finish),
+        }),
         Finish::Value | Finish::Mode | Finish::Sum | Finish::Join(_) | Finish::DistinctJoin(_) => {
             single(objects, phys, &arrow, |object, into| match (finish, object) {
                 (Finish::Value, Object::Single(kept)) => {

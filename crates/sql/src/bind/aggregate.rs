@@ -5,6 +5,7 @@ use super::expression::Binder;
 use super::place::{error, span_of, type_name, unsupported};
 use super::scope::Scope;
 use crate::functions::aggregate_usage;
+use crate::user_function::NativeAggregate;
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, Value, code};
@@ -190,6 +191,38 @@ pub(super) fn typed(
         _ => true,
     };
     Ok(AggregateCall { function, arguments, parameters, distinct, filter, data_type, nullable })
+}
+
+/// The call of an aggregate function of the program, without its FILTER: what [`NativeAggregate::finished`] makes the result of.
+pub(super) fn of_program<'a>(
+    aggregate: &NativeAggregate,
+    function: &'a ast::Function,
+    span: Span,
+    mut bind: impl FnMut(&'a ast::Expr) -> Result<Expr, Diagnostic>,
+) -> Result<AggregateCall, Diagnostic> {
+    let (name, place) = (&aggregate.name, span_of(&function.name));
+    let mut distinct = false;
+    if let ast::FunctionArguments::List(list) = &function.args {
+        distinct = list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct);
+        if !list.clauses.is_empty() || !function.within_group.is_empty() || function.null_treatment.is_some() {
+            return Err(unsupported(&format!("a clause within {name}"), place, "remove the clause"));
+        }
+    }
+    if distinct && aggregate.state.is_some() {
+        let advice = "aggregate over a SELECT DISTINCT of the window and the value";
+        return Err(unsupported(&format!("{name}(DISTINCT …)"), place, advice));
+    }
+    let arguments = plain_arguments(function)?.into_iter().map(&mut bind).collect::<Result<Vec<_>, _>>()?;
+    let packed = aggregate.packed(arguments, span)?;
+    let (kind, parameters, data_type) = match aggregate.state {
+        Some(number) => (AggregateFunction::Fold(number), vec![], DataType::BYTES),
+        None => {
+            let keeps_nulls = vec![Value::Boolean(true)];
+            (AggregateFunction::ArrayAgg, keeps_nulls, DataType::Array(Arc::new(DataType::BYTES)))
+        }
+    };
+    let arguments = vec![packed];
+    Ok(AggregateCall { function: kind, arguments, parameters, distinct, filter: None, data_type, nullable: true })
 }
 
 fn check_argument(

@@ -8,6 +8,7 @@ use super::window::in_milliseconds;
 use super::window_kind::{self, WindowKind};
 use crate::diagnostics::nearest;
 use crate::functions::{self, aggregate_names, find_aggregate};
+use crate::user_function::{NativeAggregate, UserFunction};
 use millstream_plan::aggregate::AggregateFunction;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, code};
@@ -41,6 +42,9 @@ impl Binder<'_> {
         }
         if let Some(aggregate) = find_aggregate(&name) {
             return self.aggregate(aggregate, function, span);
+        }
+        if let Some(UserFunction::Aggregate(aggregate)) = self.scope.functions.find(&name).map(|known| &**known) {
+            return self.program_aggregate(aggregate, function, span);
         }
         if OVER_ONLY.contains(&name.as_str()) {
             let message = format!("{name} needs OVER (…)");
@@ -144,6 +148,25 @@ impl Binder<'_> {
         let filter = function.filter.as_ref().map(|f| inner.condition(f, "FILTER")).transpose()?;
         let call = aggregate::typed(written, arguments, filter, aggregates.group_of_nothing, span)?;
         Ok(aggregates.add(call, span))
+    }
+
+    /// An aggregate function of the program.
+    fn program_aggregate(
+        &mut self,
+        aggregate: &NativeAggregate,
+        function: &ast::Function,
+        span: Span,
+    ) -> Result<Expr, Diagnostic> {
+        let Some(aggregates) = self.aggregates.as_deref_mut() else {
+            let message = format!("the aggregate function {} cannot stand in {}", aggregate.name, self.clause);
+            return Err(error(code::NOT_GROUPED, span_of(&function.name), message)
+                .advise("filter aggregates with HAVING, or aggregate in a subquery"));
+        };
+        let mut inner = Binder::scalar(self.scope, "an aggregate function");
+        let mut call = aggregate::of_program(aggregate, function, span, |e| inner.bind(e))?;
+        inner.clause = "FILTER";
+        call.filter = function.filter.as_ref().map(|f| inner.condition(f, "FILTER")).transpose()?;
+        Ok(aggregate.finished(aggregates.add(call, span), span))
     }
 
     /// `GROUPING(key, …)`: a bit for each key, 1 where the grouping set lacks it.

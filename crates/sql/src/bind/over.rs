@@ -10,7 +10,7 @@
 //! | ROW_NUMBER, RANK, DENSE_RANK, partitioned by `window_start, window_end` | [`Rel::Rank`] |
 //! | ROW_NUMBER ordered by a time attribute, without a window | [`Rel::Over`] that counts rows |
 
-use super::aggregate::{read, typed};
+use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
 use super::markers::OVER_MARK;
@@ -20,6 +20,7 @@ use super::relation::Relation;
 use super::scope::{Attribute, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
 use crate::functions::find_aggregate;
+use crate::user_function::UserFunction;
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
@@ -198,7 +199,11 @@ impl Binder<'_> {
         self.clause = clause;
         let call = call?;
         let list = self.aggregates.as_deref_mut().expect("it was there a few lines above");
-        Ok(list.overs.add(call, span))
+        let value = list.overs.add(call, span);
+        Ok(match self.scope.functions.find(&name).map(|known| &**known) {
+            Some(UserFunction::Aggregate(aggregate)) => aggregate.finished(value, span),
+            _ => value,
+        })
     }
 
     fn bind_over(
@@ -212,6 +217,11 @@ impl Binder<'_> {
             "ROW_NUMBER" => Some(RankFunction::RowNumber),
             "RANK" => Some(RankFunction::Rank),
             "DENSE_RANK" => Some(RankFunction::DenseRank),
+            _ => None,
+        };
+        let of_user = self.scope.functions.find(name).cloned();
+        let of_user = match of_user.as_deref() {
+            Some(UserFunction::Aggregate(aggregate)) => Some(aggregate),
             _ => None,
         };
         let over_function = match (rank, find_aggregate(name)) {
@@ -232,13 +242,18 @@ impl Binder<'_> {
                 let arguments = written.arguments.iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
                 OverFunction::Aggregate(typed(written, arguments, None, false, place)?)
             }
-            (None, None) if MISSING.contains(&name) => {
+            (None, None) if of_user.is_none() && MISSING.contains(&name) => {
                 return Err(unsupported(&format!("{name} … OVER"), place, "use FIRST_VALUE or LAST_VALUE over ROWS"));
             }
-            (None, None) => {
-                let message = format!("{name} is not an aggregate function, so it cannot have OVER");
-                return Err(error(code::UNKNOWN_FUNCTION, place, message).advise("remove OVER (…)"));
-            }
+            (None, None) => match of_user {
+                Some(aggregate) => {
+                    OverFunction::Aggregate(of_program(aggregate, function, place, |e| self.bind(e))?)
+                }
+                None => {
+                    let message = format!("{name} is not an aggregate function, so it cannot have OVER");
+                    return Err(error(code::UNKNOWN_FUNCTION, place, message).advise("remove OVER (…)"));
+                }
+            },
         };
         let key = |key| comparable(self.bind(key)?, "PARTITION BY");
         let partition = specification.partition_by.iter().map(key).collect::<Result<_, _>>()?;

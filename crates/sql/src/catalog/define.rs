@@ -9,7 +9,7 @@ use crate::ddl::{
 use crate::diagnostics::{at_span, error_at, nearest};
 use crate::settings::BindSettings;
 use crate::statement::{ParsedStatement, Statement};
-use crate::user_function::{NativeFunction, SqlFunction, SqlFunctions, UserFunction};
+use crate::user_function::{NativeAggregate, NativeFunction, SqlFunction, SqlFunctions, UserFunction};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
 use millstream_types::{DataType, Diagnostic, Field, code};
@@ -42,11 +42,20 @@ impl Catalog {
     ///
     /// Fails for the name of a built-in function.
     pub fn register_function(&mut self, function: NativeFunction) -> Result<(), Diagnostic> {
-        if bind::is_builtin_function(&function.name) {
-            let message = format!("'{}' is a built-in function", function.name);
+        self.register(UserFunction::Native(function))
+    }
+
+    /// The same for an aggregate function.
+    pub fn register_aggregate(&mut self, function: NativeAggregate) -> Result<(), Diagnostic> {
+        self.register(UserFunction::Aggregate(function))
+    }
+
+    fn register(&mut self, function: UserFunction) -> Result<(), Diagnostic> {
+        if bind::is_builtin_function(function.name()) {
+            let message = format!("'{}' is a built-in function", function.name());
             return Err(Diagnostic::new(code::ALREADY_EXISTS, message).advise("give the function another name"));
         }
-        self.functions.insert(UserFunction::Native(function));
+        self.functions.insert(function);
         Ok(())
     }
 

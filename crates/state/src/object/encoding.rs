@@ -2,7 +2,7 @@
 //! bytes. Lists are written without the parts that they share with others.
 
 use super::sketch::{Cardinality, Quantiles};
-use super::{Distinct, List, Object, Ordinal, Single, Values};
+use super::{Distinct, Folded, List, Object, Ordinal, Single, Values};
 use millstream_abi::{ObjectKind, Phys};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 
@@ -40,6 +40,7 @@ impl Object {
             }
             Object::Cardinality(sketch) => sketch.save(out),
             Object::Quantiles(sketch) => sketch.save(out),
+            Object::Folded(folded) => folded.save(out),
         }
     }
 
@@ -67,6 +68,7 @@ impl Object {
             }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::restore(from)?),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::restore(from)?),
+            ObjectKind::Fold(number) => Object::Folded(Folded::restore(number, from)?),
         })
     }
 }

@@ -7,12 +7,15 @@
 
 mod distinct;
 mod encoding;
+mod fold;
 mod list;
 mod sketch;
 mod values;
 
 use crate::entry::{read, write};
 use distinct::Distinct;
+pub use fold::{Fold, FoldState, register_fold, set_run};
+use fold::Folded;
 pub(crate) use list::List;
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys, Slot};
 use sketch::{Cardinality, Quantiles};
@@ -49,6 +52,7 @@ pub(crate) enum Object {
     Single(Single),
     Cardinality(Cardinality),
     Quantiles(Quantiles),
+    Folded(Folded),
 }
 
 /// The value with the smallest ordinal, or the largest.
@@ -77,6 +81,7 @@ impl Object {
             }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::new()),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::new()),
+            ObjectKind::Fold(number) => Object::Folded(Folded::new(number)),
         };
         // SAFETY: forwarded.
         unsafe { object.update(phys, value, ordinal) };
@@ -102,6 +107,7 @@ impl Object {
                 (Object::Single(_), Some(_)) => {}
                 (Object::Cardinality(sketch), Some(value)) => sketch.insert(phys, value),
                 (Object::Quantiles(sketch), Some(value)) => sketch.insert(f64::from_le_bytes(value.bytes())),
+                (Object::Folded(folded), Some(value)) => folded.push(phys, value),
             }
         }
     }
@@ -119,6 +125,7 @@ impl Object {
             }
             (Object::Cardinality(sketch), Object::Cardinality(other)) => sketch.merge(other),
             (Object::Quantiles(sketch), Object::Quantiles(other)) => sketch.merge(other),
+            (Object::Folded(folded), Object::Folded(other)) => folded.merge(other),
             _ => unreachable!("one component has objects of one kind"),
         }
     }
@@ -139,6 +146,7 @@ impl Object {
             Object::Single(kept) => kept.value.bytes(),
             Object::Cardinality(sketch) => sketch.bytes(),
             Object::Quantiles(sketch) => sketch.bytes(),
+            Object::Folded(folded) => folded.bytes(),
         };
         size_of::<Object>() + inner
     }

@@ -1,0 +1,298 @@
+//! Aggregate functions that the program gives to SQL.
+
+use crate::function::{Evaluate, check_name, next_registration, shown_name};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::DataType as Arrow;
+use millstream_plan::expr::VectorFunction;
+use millstream_runtime::{Fold, FoldState, register_fold};
+use millstream_sql::NativeAggregate;
+use millstream_types::{DataType, Diagnostic, code};
+use std::fmt;
+use std::sync::Arc;
+
+/// Rows of a group, and states of others of it.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// As [`AggregateState::fold`] has made them, in any order.
+    pub states: Vec<&'a [u8]>,
+    /// A column for each parameter, in any order of the rows.
+    pub columns: Vec<ArrayRef>,
+    /// How many rows they have.
+    pub rows: usize,
+}
+
+/// An aggregate function that keeps a state for each group instead of its values. Results must not depend on the order of rows and states.
+pub trait AggregateState: Send + Sync {
+    /// The state of a part of a group as bytes, which checkpoints keep. The last argument is the number of the run (0 if it is not known).
+    fn fold(&self, group: &Group<'_>, run: u64) -> Result<Vec<u8>, String>;
+
+    /// The results of whole groups, in the Arrow type of the function's result. A group of no rows has neither. An error is as for
+    /// [`crate::ScalarFunction::new`].
+    fn finish(&self, groups: &[Group<'_>], run: u64) -> Result<ArrayRef, String>;
+}
+
+/// An aggregate function.
+///
+/// ```
+/// # use millstream::{AggregateFunction, DataType, Session, SessionConfig};
+/// use arrow_array::{ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
+/// use std::sync::Arc;
+///
+/// let mut session = Session::new(SessionConfig::default());
+/// session.set("execution.runtime-mode", "batch")?;
+/// let spread = |lists: &[ArrayRef], _rows: usize, _run: u64| -> Result<ArrayRef, String> {
+///     let spread = |values: ArrayRef| {
+///         let values = values.as_primitive::<Int64Type>();
+///         Some(values.iter().flatten().max()? - values.iter().flatten().min()?)
+///     };
+///     Ok(Arc::new(lists[0].as_list::<i32>().iter().map(|list| list.and_then(spread)).collect::<Int64Array>()))
+/// };
+/// session.register_aggregate(AggregateFunction::of_values("spread", vec![DataType::BigInt], DataType::BigInt, spread))?;
+/// let rows = session.query("SELECT spread(x) FROM (VALUES (3), (9), (4)) AS t (x)")?;
+/// assert_eq!(rows.column(0).as_primitive::<Int64Type>().value(0), 6);
+/// # Ok::<(), millstream::Diagnostic>(())
+/// ```
+pub struct AggregateFunction {
+    name: String,
+    version: Option<String>,
+    parameters: Vec<DataType>,
+    returns: DataType,
+    is_deterministic: bool,
+    is_cancelled: fn(u64) -> bool,
+    kind: Kind,
+}
+
+enum Kind {
+    Values(Box<Evaluate>),
+    State(Arc<dyn AggregateState>),
+}
+
+impl AggregateFunction {
+    /// A function over all values of each group, in the order of the input. `evaluate` is as for [`crate::ScalarFunction::new`]: it gets
+    /// a column of lists for each parameter, with a list for each group; that of a group without rows is NULL.
+    pub fn of_values(
+        name: impl Into<String>,
+        parameters: Vec<DataType>,
+        returns: DataType,
+        evaluate: impl Fn(&[ArrayRef], usize, u64) -> Result<ArrayRef, String> + Send + Sync + 'static,
+    ) -> AggregateFunction {
+        AggregateFunction::new(name, parameters, returns, Kind::Values(Box::new(evaluate)))
+    }
+
+    /// A function that keeps a state for each group.
+    pub fn with_state(
+        name: impl Into<String>,
+        parameters: Vec<DataType>,
+        returns: DataType,
+        state: impl AggregateState + 'static,
+    ) -> AggregateFunction {
+        AggregateFunction::new(name, parameters, returns, Kind::State(Arc::new(state)))
+    }
+
+    fn new(name: impl Into<String>, parameters: Vec<DataType>, returns: DataType, kind: Kind) -> AggregateFunction {
+        let (name, version) = (name.into(), None);
+        AggregateFunction { name, version, parameters, returns, is_deterministic: true, is_cancelled: |_| false, kind }
+    }
+
+    /// As [`crate::ScalarFunction::with_version`].
+    #[must_use]
+    pub fn with_version(mut self, version: impl Into<String>) -> AggregateFunction {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// As [`crate::ScalarFunction::not_deterministic`].
+    #[must_use]
+    pub fn not_deterministic(mut self) -> AggregateFunction {
+        self.is_deterministic = false;
+        self
+    }
+
+    /// As [`crate::ScalarFunction::with_cancellation`].
+    #[must_use]
+    pub fn with_cancellation(mut self, is_cancelled: fn(u64) -> bool) -> AggregateFunction {
+        self.is_cancelled = is_cancelled;
+        self
+    }
+
+    /// Registers it: it is another function than all that were registered before.
+    pub(crate) fn registered(self) -> Result<NativeAggregate, Diagnostic> {
+        let AggregateFunction { name, version, parameters, returns, is_deterministic, is_cancelled, kind } = self;
+        check_name(&name)?;
+        if parameters.is_empty() {
+            let message = format!("the aggregate function '{name}' has no parameters");
+            return Err(Diagnostic::new(code::INVALID_OPTION, message).advise("give it one: COUNT(*) counts rows"));
+        }
+        let (shown, registration) = (shown_name(&name, version), next_registration());
+        let rows = Arc::new(PackedRows::new(&parameters)?);
+        let about = About { name: shown, registration, is_deterministic, is_cancelled };
+        let pack = Arc::new(Pack { about: about.clone(), rows: Arc::clone(&rows) });
+        Ok(match kind {
+            Kind::Values(evaluate) => {
+                let finish = Arc::new(OfValues { about, rows, evaluate });
+                NativeAggregate { name, parameters, returns, pack, state: None, finish }
+            }
+            Kind::State(function) => {
+                let fold: Arc<dyn Fold> = Arc::new(Folding { rows: Arc::clone(&rows), function: Arc::clone(&function) });
+                let state = Some(register_fold(&fold));
+                let finish = Arc::new(OfState { about, rows, function, _fold: fold });
+                NativeAggregate { name, parameters, returns, pack, state, finish }
+            }
+        })
+    }
+}
+
+/// What is said of all functions of one aggregate.
+#[derive(Debug, Clone)]
+struct About {
+    name: String,
+    registration: u64,
+    is_deterministic: bool,
+    is_cancelled: fn(u64) -> bool,
+}
+
+/// Columns of these types as strings of bytes, one for each row, and back.
+struct PackedRows {
+    types: Vec<Arrow>,
+    converter: RowConverter,
+}
+
+impl PackedRows {
+    fn new(parameters: &[DataType]) -> Result<PackedRows, Diagnostic> {
+        let types: Vec<Arrow> = parameters.iter().map(DataType::to_arrow).collect();
+        let converter = RowConverter::new(types.iter().cloned().map(SortField::new).collect());
+        let converter = converter.map_err(|e| {
+            Diagnostic::new(code::TYPE_MISMATCH, format!("an aggregate function cannot have these parameters: {e}"))
+        })?;
+        Ok(PackedRows { types, converter })
+    }
+
+    fn pack(&self, columns: &[ArrayRef]) -> Result<ArrayRef, String> {
+        let rows = self.converter.convert_columns(columns).and_then(arrow_row::Rows::try_into_binary);
+        Ok(Arc::new(BinaryViewArray::from(&rows.map_err(|e| e.to_string())?)))
+    }
+
+    fn unpack<'a>(&self, rows: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>, String> {
+        let parser = self.converter.parser();
+        let rows: Vec<_> = rows.into_iter().map(|row| parser.parse(row)).collect();
+        let columns = self.converter.convert_rows(rows).map_err(|e| e.to_string())?;
+        match columns.iter().map(|column| column.data_type()).eq(&self.types) {
+            true => Ok(columns),
+            false => Err("values came back as other types".into()),
+        }
+    }
+}
+
+/// Packs arguments.
+struct Pack {
+    about: About,
+    rows: Arc<PackedRows>,
+}
+
+/// Makes results of lists of packed rows.
+struct OfValues {
+    about: About,
+    rows: Arc<PackedRows>,
+    evaluate: Box<Evaluate>,
+}
+
+/// Makes results of states.
+struct OfState {
+    about: About,
+    rows: Arc<PackedRows>,
+    function: Arc<dyn AggregateState>,
+    /// Known by its number as long as a plan has this.
+    _fold: Arc<dyn Fold>,
+}
+
+impl OfState {
+    /// The group of the bytes that a column shows: none for one without rows.
+    fn group<'a>(&self, bytes: Option<&'a [u8]>) -> Result<Group<'a>, String> {
+        let FoldState { states, rows, failure } = match bytes {
+            Some(bytes) => FoldState::read(bytes).map_err(|e| e.to_string())?,
+            None => FoldState::default(),
+        };
+        match failure {
+            Some(failure) => Err(failure.to_string()),
+            None => Ok(Group { columns: self.rows.unpack(rows.iter().copied())?, rows: rows.len(), states }),
+        }
+    }
+}
+
+/// Folds packed rows.
+struct Folding {
+    rows: Arc<PackedRows>,
+    function: Arc<dyn AggregateState>,
+}
+
+impl fmt::Debug for Folding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Folding")
+    }
+}
+
+impl Fold for Folding {
+    fn fold(&self, states: &[&[u8]], rows: &[&[u8]], run: u64) -> Result<Vec<u8>, String> {
+        let columns = self.rows.unpack(rows.iter().copied())?;
+        self.function.fold(&Group { states: states.to_vec(), columns, rows: rows.len() }, run)
+    }
+}
+
+macro_rules! vector_function {
+    ($name:ident, $self:ident, $arguments:ident, $rows:ident, $run:ident, $body:expr) => {
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{} #{}", self.about.name, self.about.registration)
+            }
+        }
+
+        impl VectorFunction for $name {
+            fn name(&self) -> &str {
+                &self.about.name
+            }
+
+            fn registration(&self) -> u64 {
+                self.about.registration
+            }
+
+            fn is_deterministic(&self) -> bool {
+                self.about.is_deterministic
+            }
+
+            fn is_cancelled(&self, run: u64) -> bool {
+                (self.about.is_cancelled)(run)
+            }
+
+            fn evaluate(&$self, $arguments: &[ArrayRef], $rows: usize, $run: u64) -> Result<ArrayRef, String> {
+                $body
+            }
+        }
+    };
+}
+
+vector_function!(Pack, self, arguments, _rows, _run, self.rows.pack(arguments));
+
+vector_function!(OfValues, self, arguments, rows, run, {
+    let lists = arguments[0].as_list::<i32>();
+    let (offsets, nulls) = (lists.offsets(), lists.nulls());
+    let packed = lists.values().as_binary_view();
+    let range = offsets[0] as usize..offsets[offsets.len() - 1] as usize;
+    let values = self.rows.unpack(range.clone().map(|row| packed.value(row)))?;
+    let offsets = match range.start {
+        0 => offsets.clone(),
+        start => arrow_buffer::OffsetBuffer::new(offsets.iter().map(|offset| offset - start as i32).collect()),
+    };
+    let of_type = |values: ArrayRef| {
+        let field = Arc::new(arrow_schema::Field::new_list_field(values.data_type().clone(), true));
+        Arc::new(ListArray::new(field, offsets.clone(), values, nulls.cloned())) as ArrayRef
+    };
+    (self.evaluate)(&values.into_iter().map(of_type).collect::<Vec<_>>(), rows, run)
+});
+
+vector_function!(OfState, self, arguments, _rows, run, {
+    let states = arguments[0].as_binary_view();
+    let groups = (0..states.len()).map(|i| self.group(states.is_valid(i).then(|| states.value(i))));
+    self.function.finish(&groups.collect::<Result<Vec<_>, _>>()?, run)
+});

@@ -1,0 +1,247 @@
+//! States of aggregate functions of the program: what they are of is the program's business, so they are bytes here.
+//!
+//! A function is called for many rows at once: an object keeps rows until there are [`ROWS`] of them, and states of others until there are
+//! [`STATES`], before it has them folded into one state. What is shown of it are states and rows: whoever shows them folds the rest.
+
+use super::Values;
+use millstream_abi::{Phys, Slot};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+/// Rows that are kept before they are folded.
+const ROWS: usize = 1024;
+/// States that are kept before they are folded.
+const STATES: usize = 16;
+
+/// An aggregate function with a state.
+pub trait Fold: Send + Sync + fmt::Debug {
+    /// The state of what the states are of, and rows, each as the argument of the aggregate has them. The order of both is any: results must
+    /// not depend on it. `run` is the number of the run that calls. An error is that of the whole group.
+    fn fold(&self, states: &[&[u8]], rows: &[&[u8]], run: u64) -> Result<Vec<u8>, String>;
+}
+
+/// Functions by number, as long as somebody has them.
+static FOLDS: RwLock<BTreeMap<u32, Weak<dyn Fold>>> = RwLock::new(BTreeMap::new());
+
+/// Makes a function known; its number in this process.
+pub fn register_fold(fold: &Arc<dyn Fold>) -> u32 {
+    let mut folds = FOLDS.write().unwrap_or_else(PoisonError::into_inner);
+    folds.retain(|_, fold| fold.strong_count() > 0);
+    let number = folds.last_key_value().map_or(0, |(number, _)| number + 1);
+    folds.insert(number, Arc::downgrade(fold));
+    number
+}
+
+thread_local! {
+    static RUN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Says which run this thread works for.
+pub fn set_run(run: u64) {
+    RUN.set(run);
+}
+
+/// What an object of an aggregate function keeps.
+#[derive(Debug, Clone)]
+pub(crate) struct Folded {
+    number: u32,
+    states: Vec<Vec<u8>>,
+    rows: Values,
+    /// Why there is no state: then nothing else is kept.
+    failure: Option<String>,
+}
+
+impl Folded {
+    pub(super) fn new(number: u32) -> Folded {
+        Folded { number, states: vec![], rows: Values::new(Phys::Str), failure: None }
+    }
+
+    /// Takes in a row.
+    ///
+    /// # Safety
+    /// As for [`Values::push`].
+    pub(super) unsafe fn push(&mut self, phys: Phys, row: &Slot) {
+        if self.failure.is_none() {
+            // SAFETY: forwarded.
+            unsafe { self.rows.push(phys, row) };
+            self.compact();
+        }
+    }
+
+    /// Takes in what another one keeps.
+    pub(super) fn merge(&mut self, other: &Folded) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.states.extend_from_slice(&other.states);
+        (0..other.rows.len()).for_each(|row| self.rows.push_from(&other.rows, row));
+        self.failure.clone_from(&other.failure);
+        self.compact();
+    }
+
+    fn compact(&mut self) {
+        if self.failure.is_none() && self.rows.len() < ROWS && self.states.len() < STATES {
+            return;
+        }
+        let folded = match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.folded(),
+        };
+        (self.states, self.rows) = (vec![], Values::new(Phys::Str));
+        match folded {
+            Ok(state) => self.states.push(state),
+            Err(failure) => self.failure = Some(failure),
+        }
+    }
+
+    fn folded(&self) -> Result<Vec<u8>, String> {
+        let fold = FOLDS.read().unwrap_or_else(PoisonError::into_inner).get(&self.number).and_then(Weak::upgrade);
+        let fold = fold.ok_or("the aggregate function is gone")?;
+        let states: Vec<&[u8]> = self.states.iter().map(Vec::as_slice).collect();
+        let rows: Vec<&[u8]> = (0..self.rows.len()).map(|row| self.rows.string(row)).collect();
+        fold.fold(&states, &rows, RUN.get())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let failure = self.failure.as_ref().map_or(0, String::capacity);
+        self.states.iter().map(Vec::capacity).sum::<usize>()
+            + self.states.capacity() * size_of::<Vec<u8>>()
+            + self.rows.bytes()
+            + failure
+    }
+
+    /// Writes what [`FoldState::read`] reads.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        out.u8(u8::from(self.failure.is_some()));
+        if let Some(failure) = &self.failure {
+            out.bytes(failure.as_bytes());
+            return;
+        }
+        out.length(self.states.len());
+        self.states.iter().for_each(|state| out.bytes(state));
+        out.length(self.rows.len());
+        (0..self.rows.len()).for_each(|row| out.bytes(self.rows.string(row)));
+    }
+
+    pub(super) fn restore(number: u32, from: &mut ByteReader<'_>) -> Result<Folded, Damaged> {
+        let FoldState { states, rows, failure } = FoldState::restore(from)?;
+        let states = states.into_iter().map(<[u8]>::to_vec).collect();
+        Ok(Folded { number, states, rows: Values::of_strings(rows), failure: failure.map(str::to_string) })
+    }
+}
+
+/// What a column shows of an object: states and rows that are not folded yet.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FoldState<'a> {
+    /// As [`Fold::fold`] has made them.
+    pub states: Vec<&'a [u8]>,
+    /// As the argument of the aggregate has them.
+    pub rows: Vec<&'a [u8]>,
+    /// Why there are none.
+    pub failure: Option<&'a str>,
+}
+
+impl<'a> FoldState<'a> {
+    /// Of the bytes of a column.
+    ///
+    /// # Errors
+    /// When they are none of such a column.
+    pub fn read(bytes: &'a [u8]) -> Result<FoldState<'a>, Damaged> {
+        let mut from = ByteReader::new(bytes);
+        let state = FoldState::restore(&mut from)?;
+        from.end()?;
+        Ok(state)
+    }
+
+    fn restore(from: &mut ByteReader<'a>) -> Result<FoldState<'a>, Damaged> {
+        if from.u8()? != 0 {
+            let failure = std::str::from_utf8(from.bytes()?).map_err(|e| Damaged(e.to_string()))?;
+            return Ok(FoldState { failure: Some(failure), ..FoldState::default() });
+        }
+        let mut list = || (0..from.count(8)?).map(|_| from.bytes()).collect::<Result<Vec<_>, _>>();
+        Ok(FoldState { states: list()?, rows: list()?, failure: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds up numbers; refuses 13.
+    #[derive(Debug)]
+    struct Sum;
+
+    impl Fold for Sum {
+        fn fold(&self, states: &[&[u8]], rows: &[&[u8]], _: u64) -> Result<Vec<u8>, String> {
+            let number = |bytes: &&[u8]| i64::from_le_bytes((*bytes).try_into().unwrap());
+            if rows.iter().any(|row| number(row) == 13) {
+                return Err("13 is refused".into());
+            }
+            Ok(states.iter().chain(rows).map(number).sum::<i64>().to_le_bytes().to_vec())
+        }
+    }
+
+    fn folded(number: u32, numbers: impl IntoIterator<Item = i64>) -> Folded {
+        let mut folded = Folded::new(number);
+        for number in numbers {
+            folded.rows = Values::of_strings(
+                (0..folded.rows.len())
+                    .map(|row| folded.rows.string(row).to_vec())
+                    .chain([number.to_le_bytes().to_vec()])
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .map(Vec::as_slice),
+            );
+            folded.compact();
+        }
+        folded
+    }
+
+    fn total(folded: &Folded) -> Result<i64, String> {
+        let mut bytes = ByteWriter::new();
+        folded.save(&mut bytes);
+        let bytes = bytes.into_bytes();
+        let FoldState { states, rows, failure } = FoldState::read(&bytes).unwrap();
+        assert!(states.len() < STATES + 1 && rows.len() < ROWS, "it keeps little");
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None => Sum.fold(&states, &rows, 0).map(|state| i64::from_le_bytes(state.try_into().unwrap())),
+        }
+    }
+
+    #[test]
+    fn rows_and_states_are_folded_when_there_are_many() {
+        let sum: Arc<dyn Fold> = Arc::new(Sum);
+        let number = register_fold(&sum);
+        let mut all = folded(number, 100..2_600);
+        assert!(!all.states.is_empty(), "rows have been folded");
+        for start in 0..40 {
+            all.merge(&folded(number, 3_000 + start..3_100 + start));
+        }
+        let merged: i64 = (0..40).map(|start| (3_000 + start..3_100 + start).sum::<i64>()).sum();
+        assert_eq!(total(&all), Ok((100..2_600).sum::<i64>() + merged));
+        let mut bytes = ByteWriter::new();
+        all.save(&mut bytes);
+        let bytes = bytes.into_bytes();
+        let restored = Folded::restore(number, &mut ByteReader::new(&bytes)).unwrap();
+        assert_eq!(total(&restored), total(&all));
+        assert!((0..bytes.len()).all(|end| FoldState::read(&bytes[..end]).is_err()), "cut bytes are noticed");
+    }
+
+    #[test]
+    fn a_failure_is_that_of_the_group() {
+        let sum: Arc<dyn Fold> = Arc::new(Sum);
+        let number = register_fold(&sum);
+        let failed = folded(number, 0..1_100);
+        assert_eq!(total(&failed), Err("13 is refused".into()));
+        let mut other = folded(number, 20..30);
+        other.merge(&failed);
+        assert_eq!(total(&other), Err("13 is refused".into()));
+        assert!(other.bytes() < 1_000, "nothing else is kept");
+        drop(sum);
+        assert!(total(&folded(number, 20..1_100)).unwrap_err().contains("is gone"));
+    }
+}
