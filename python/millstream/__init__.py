@@ -6,6 +6,7 @@
 """
 
 from millstream import errors
+from millstream._charts import Chart
 from millstream._core import Batch, Column, __version__
 from millstream._expressions import (
     CountWindow,
@@ -24,6 +25,8 @@ from millstream._expressions import (
 )
 from millstream._functions import Function, udf
 from millstream._jobs import Job
+from millstream._magic import load_ipython_extension
+from millstream._plans import Plan
 from millstream._relation import BatchReader, Relation
 from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit, table
 from millstream.errors import Error
@@ -31,6 +34,7 @@ from millstream.errors import Error
 __all__ = [
     "Batch",
     "BatchReader",
+    "Chart",
     "Column",
     "CountWindow",
     "Cumulate",
@@ -39,6 +43,7 @@ __all__ = [
     "Function",
     "Hop",
     "Job",
+    "Plan",
     "Relation",
     "Session",
     "SessionWindow",
@@ -53,6 +58,7 @@ __all__ = [
     "execute",
     "left",
     "lit",
+    "load_ipython_extension",
     "register",
     "register_function",
     "right",

@@ -25,6 +25,11 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
     /// Whether the table ends by itself.
     fn is_bounded(&self) -> bool;
 
+    /// Whether its rows can be read again.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
     /// The layout of its rows, all physical columns of the table, if they are packed records whose columns can be read in
     /// place. Then requests may be of [`millstream_connectors::RequestOrigin::Record`].
     fn record_layout(&self) -> Option<&RecordLayout> {
@@ -136,5 +141,9 @@ impl TableProvider for ReaderTable {
 
     fn is_bounded(&self) -> bool {
         true
+    }
+
+    fn is_repeatable(&self) -> bool {
+        false
     }
 }
