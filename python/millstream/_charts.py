@@ -10,7 +10,7 @@ import bisect
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from datetime import time as clock_time
 from decimal import Decimal
@@ -155,18 +155,17 @@ def draw(
     places = [relation.columns.index(name) for name in (x, y, by or x)]
     is_live, live, drawn = _display.is_live(), _display.Live(), -math.inf
     deadline = math.inf if timeout is None else time.monotonic() + timeout
-    left = math.inf if limit is None else limit
     reader = relation._relation.read(limit, None)
     is_new = True
     try:
-        while left > 0 and (patience := min(REFRESH, deadline - time.monotonic())) > 0:
+        while (patience := min(REFRESH, deadline - time.monotonic())) > 0:
             # In slices, between which Python looks for signals.
             batch = reader.poll(min(patience, 0.05))
             if batch is None:
                 break
             if batch is not False:
-                left -= batch.num_rows
-                _take(chart, batch, places)
+                for row in batch.rows():
+                    chart._add(*(row[place] for place in places))
                 is_new = True
             if is_live and is_new and time.monotonic() - drawn >= REFRESH:
                 live.show(_Picture(chart))
@@ -182,12 +181,6 @@ def draw(
     shell = _display.notebook()
     chart._shown_in = shell.execution_count if shell is not None else None
     return chart
-
-
-def _take(chart: Chart, batch: Any, places: Sequence[int]) -> None:
-    x, y, by = places
-    for row in batch.rows():
-        chart._add(row[x], row[y], row[by])
 
 
 def _axes(relation: Relation, x: str | None, y: str | None, by: str | None) -> tuple[str, str]:

@@ -28,10 +28,10 @@ def load_ipython_extension(shell: Any) -> None:
         """
         try:
             return _run(line, cell, shell.user_ns)
-        except (errors.Error, ValueError) as error:
+        except (errors.Error, TypeError, ValueError) as error:
             # The cell fails. What it shows is the error: no line of Python is at fault.
             text = str(error) if isinstance(error, errors.Error) else f"{error}\nusage: {USAGE}"
-            error._render_traceback_ = lambda *_: [text]  # type: ignore[union-attr]
+            vars(error)["_render_traceback_"] = lambda *_: [text]
             raise
 
     shell.register_magic_function(msql, magic_kind="cell", magic_name="msql")

@@ -7,7 +7,7 @@ import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from millstream import _display, errors
+from millstream import _display
 from millstream._display import amount, duration
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class Glance:
         stats = job.stats()
         self.rows: int = stats.get("rows_in", 0)
         self.seconds: float = stats.get("elapsed_s", 0.0)
-        self.error = job.error
-        self.facts = [("state", f"{self.state} after {duration(self.seconds)}" if self.state != "running" else f"running for {duration(self.seconds)}")]
+        is_running = self.state == "running"
+        self.facts = [("state", f"{self.state} {'for' if is_running else 'after'} {duration(self.seconds)}")]
         if stats:
-            self.facts += self._numbers(stats, before if self.state == "running" else None)
-        if self.error is not None:
-            self.facts.append(("error", self.error.message))
+            self.facts += self._numbers(stats, before if is_running else None)
+        if job.error is not None:
+            self.facts.append(("error", job.error.message))
 
     def _numbers(self, stats: dict[str, Any], before: Glance | None) -> list[tuple[str, str]]:
         rows, seconds = (before.rows, before.seconds) if before is not None else (0, 0.0)
@@ -61,7 +61,8 @@ class Glance:
         return facts
 
     def __repr__(self) -> str:
-        return ", ".join(value if name == "state" and i == 0 else f"{name} {value}" for i, (name, value) in enumerate(self.facts))
+        (_, state), *numbers = self.facts
+        return ", ".join([state, *(f"{name} {value}" for name, value in numbers)])
 
     def _repr_html_(self) -> str:
         return _display.facts_html(_display.cut(self.text, 100), self.facts)

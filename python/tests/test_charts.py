@@ -63,7 +63,11 @@ def test_a_line_for_each_value_of_a_column(tmp_path: pathlib.Path) -> None:
     assert len(list(root.iter(SVG + "circle"))) == 12
     chart.save(tmp_path / "chart.svg")
     assert (tmp_path / "chart.svg").read_text() == chart.svg == chart._repr_html_()
-    assert repr(chart).splitlines() == ["n by ts", "  a        ▁▂▄▅▇█  0 … 5, last 5", "  b & <c>  ▆▆▇▇██  10 … 15, last 15"]
+    assert repr(chart).splitlines() == [
+        "n by ts",
+        "  a        ▁▂▄▅▇█  0 … 5, last 5",
+        "  b & <c>  ▆▆▇▇██  10 … 15, last 15",
+    ]
 
 
 def test_bars_stand_on_zero() -> None:

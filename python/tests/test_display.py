@@ -206,7 +206,8 @@ def test_a_job_shows_its_numbers(endless: ms.Session) -> None:
     while job.watermark is None and time.monotonic() < deadline:
         time.sleep(0.01)
     text = repr(job)
-    assert text.startswith("<Job: running for ") and "rows in" in text and " ago)" in text and text.endswith("INSERT INTO hole SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE ti…>")
+    assert text.startswith("<Job: running for ") and "rows in" in text and " ago)" in text
+    assert text.endswith(": INSERT INTO hole SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE ti…>")
     texts = Tags(str(job._repr_html_())).texts
     assert {"state", "rows in", "rows out", "watermark"} <= set(texts)
     job.cancel()

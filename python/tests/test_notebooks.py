@@ -193,7 +193,7 @@ def test_an_interrupt_ends_a_cell_and_leaves_the_session(shared: Kernel, cell: s
 def test_what_grows_is_drawn_again_in_place(shared: Kernel) -> None:
     status, outputs = shared.finish(shared.start("""
 job = ms.submit("INSERT INTO hole SELECT n FROM ticks")
-job.progress(timeout=1.8)
+job.progress(timeout=1.4)
 state = job.state
 job.cancel()
 assert state == "running"
@@ -206,7 +206,7 @@ assert state == "running"
     status, outputs = shared.finish(shared.start("""
 from millstream import Tumble, count
 ms.execute('''CREATE TABLE timed (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', 'rows-per-second' = '1000')''')
-chart = ms.table("timed").window(Tumble("200ms")).agg(n=count()).chart(timeout=1.8)
+chart = ms.table("timed").window(Tumble("200ms")).agg(n=count()).chart(timeout=1.4)
 chart
 """))
     kinds = [output["kind"] for output in outputs]
