@@ -89,14 +89,13 @@ def relation_text(relation: _core.Relation, shown: Preview) -> str:
         return "\n".join([f"Relation ({shown.note})", *lines])
     columns: list[list[str]] = []
     left = terminal_width() - 1
-    for i, (name, data_type, _) in enumerate(schema):
-        cells = [cut(printable(name)), cut(data_type), *(cut(value_text(row[i])) for row in shown.rows)]
+    for place, (name, data_type, _) in enumerate(schema):
+        cells = [cut(printable(name)), cut(data_type), *(cut(value_text(row[place])) for row in shown.rows)]
         width = max(map(text_width, cells))
         if columns and left < width + 2:
             break
         left -= width + 2
-        to_right = _is_number(data_type)
-        cells = [padded(cell, width, to_right and i > 1) for i, cell in enumerate(cells)]
+        cells = [padded(cell, width, to_right=_is_number(data_type)) for cell in cells]
         columns.append([*cells[:2], "─" * width, *cells[2:]])
     lines = [" " + "  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
     return "\n".join([*lines, f"({shown.note}{_missing([name for name, _, _ in schema[len(columns) :]])})"])
@@ -261,6 +260,12 @@ def amount(number: float) -> str:
     if number >= 1e6:
         return f"{number / 1e6:.2f} M"
     return f"{number / 1e3:.1f} k" if number >= 1e4 else f"{number:.0f}"
+
+
+def size(number: float) -> str:
+    """A number of bytes: 12.3 MB."""
+    text = amount(number)
+    return f"{text}B" if text[-1].isalpha() else f"{text} B"
 
 
 def duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from millstream import _display
-from millstream._display import amount, duration
+from millstream._display import amount, duration, size
 
 if TYPE_CHECKING:
     from millstream._jobs import Job
@@ -55,9 +55,9 @@ class Glance:
         facts += [(f"{name} rows", amount(stats[field])) for name, field in counts if stats[field]]
         state = sum(stats["memory"]["by_class"][name] for name in _STATE) + stats["spill"]["held_bytes"]
         if state:
-            facts.append(("state held", f"{amount(state)}B"))
+            facts.append(("state held", size(state)))
         if stats["checkpoints"]["complete"]:
-            facts.append(("checkpoints", f"{stats['checkpoints']['complete']} ({amount(stats['checkpoints']['state_bytes'])}B)"))
+            facts.append(("checkpoints", f"{stats['checkpoints']['complete']} ({size(stats['checkpoints']['state_bytes'])})"))
         return facts
 
     def __repr__(self) -> str:

@@ -48,7 +48,7 @@ def test_first_rows_are_shown_with_names_and_types(con: ms.Session) -> None:
     assert df.height == 2
     assert repr(relation).splitlines() == [
         " auction  site    paid",
-        " BIGINT   STRING  BOOLEAN",
+        "  BIGINT  STRING  BOOLEAN",
         " ───────  ──────  ───────",
         "       1  Baidu   true",
         "      22  NULL    true",
