@@ -125,11 +125,12 @@ ms.execute("CREATE TABLE hole (n BIGINT) WITH ('connector' = 'blackhole')")
         ('ms.table(df).filter(ms.col("prise") > 1)', ["unknown column `prise` in filter() at "]),
         ("ms.sql(\"SELECT site + 1 FROM df\")", ["error[MS2"]),
         ('ms.sql("SELECT * FROM nowhere")', ["MS2002", "nowhere"]),
+        ('objects = pl.DataFrame({"x": [object()]}); ms.sql("SELECT * FROM objects")', ["MS2006", "`x`", "objects of Python"]),
         ('ms.register("t", pa.table({"x": pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0]), [pa.array([1])])}))', ["x", "nion"]),
         ('ms.sql("SELECT n FROM ticks").pl()', ["MS2016", "give `limit` or `timeout`"]),
         ('ms.sql("SELECT site FROM df").chart()', ["no number could be y", "chart(y=…)"]),
     ],
-    ids=["column", "column-of-chain", "type", "table", "type-of-frame", "endless", "chart"],
+    ids=["column", "column-of-chain", "type", "table", "objects", "type-of-frame", "endless", "chart"],
 )
 def test_mistakes_are_told_with_advice(shared: Kernel, cell: str, expected: list[str]) -> None:
     status, text = shared.run(cell)
