@@ -7,6 +7,7 @@
 
 from millstream import errors
 from millstream._aggregates import Aggregate, udaf
+from millstream._charts import Chart
 from millstream._core import Batch, Column, __version__
 from millstream._expressions import (
     CountWindow,
@@ -25,6 +26,8 @@ from millstream._expressions import (
 )
 from millstream._functions import Function, udf
 from millstream._jobs import Job
+from millstream._magic import load_ipython_extension
+from millstream._plans import Plan
 from millstream._relation import BatchReader, Relation
 from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit, table
 from millstream._sinks import Sink
@@ -34,6 +37,7 @@ __all__ = [
     "Aggregate",
     "Batch",
     "BatchReader",
+    "Chart",
     "Column",
     "CountWindow",
     "Cumulate",
@@ -42,6 +46,7 @@ __all__ = [
     "Function",
     "Hop",
     "Job",
+    "Plan",
     "Relation",
     "Session",
     "SessionWindow",
@@ -57,6 +62,7 @@ __all__ = [
     "execute",
     "left",
     "lit",
+    "load_ipython_extension",
     "register",
     "register_function",
     "right",

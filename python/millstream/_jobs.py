@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-from millstream import _core, _functions, errors
+from millstream import _core, _display, _functions, _progress, errors
 
 #: How long jobs have at exit to end in good order.
 PATIENCE = 60.0
@@ -90,6 +90,14 @@ class Job:
         finally:
             self._is_told = self.state != "running"
 
+    def progress(self, timeout: float | None = None) -> None:
+        """Waits for its end as :meth:`wait` does, and meanwhile shows rows, rates, the watermark and the state, twice a second.
+
+        A notebook shows a table, a terminal a line of standard error; where that is a file it gets a line every ten seconds. After
+        ``timeout`` seconds it returns, and the job runs on.
+        """
+        _progress.follow(self, timeout)
+
     def __await__(self) -> Generator[Any, None, None]:
         return self._wait().__await__()
 
@@ -104,8 +112,18 @@ class Job:
         self.wait()
 
     def __repr__(self) -> str:
-        first = " ".join(self._job.text.split())
-        return f"<Job: {self.state}, {first if len(first) <= 60 else first[:57] + '…'}>"
+        try:
+            glance = _progress.Glance(self)
+        except errors.Error as error:
+            # It is one of a process that this one was forked from.
+            return f"<Job: {error.message}>"
+        return f"<Job: {glance!r}: {_display.cut(glance.text, 60)}>"
+
+    def _repr_html_(self) -> str | None:
+        try:
+            return _progress.Glance(self)._repr_html_()
+        except errors.Error:
+            return None
 
 
 _lock = threading.Lock()

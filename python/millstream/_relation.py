@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from millstream import _core
+from millstream import _charts, _core, _display
 from millstream._chain import Chain, Source, Step, render
 from millstream._columns import columns_text
 from millstream._core import Batch
 from millstream._jobs import Job
+from millstream._plans import Plan
 from millstream._sinks import As, SinkLike, opening
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class Relation(Chain):
         """The plan; with ``codegen`` also the programs and machine code. ``analyze`` runs the query to its end and says what each part did."""
         return self._relation.explain(codegen, analyze)
 
+    def plan(self, *, analyze: bool = False) -> Plan:
+        """The plan as a picture, for a notebook or a file. ``analyze`` runs the query, and the picture says what each part did."""
+        return Plan(self._relation.picture(analyze), self._relation.explain(False, False))
+
     def fetchall(self, *, limit: int | None = None, timeout: float | None = None) -> list[tuple[Any, ...]]:
         """The rows, a tuple each.
 
@@ -111,6 +116,25 @@ class Relation(Chain):
     def __aiter__(self) -> AsyncIterator[Batch]:
         return self.batches().__aiter__()
 
+    def chart(
+        self,
+        x: str | None = None,
+        y: str | None = None,
+        by: str | None = None,
+        *,
+        kind: _charts.Kind = "line",
+        points: int = 1000,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> _charts.Chart:
+        """Runs the query and draws ``y`` over ``x``, twice a second while rows come: in a notebook as a picture, in a terminal as sparklines.
+
+        ``by`` names the column whose values have a line or bars each, twelve at most. Without ``x`` it is ``window_end`` or the first
+        time, without ``y`` the one number that is left. The latest ``points`` of each series are kept. A query that does not end is drawn for
+        ``limit`` rows, ``timeout`` seconds, or until it is interrupted (Ctrl-C): then the chart has what came until then.
+        """
+        return _charts.draw(self, x, y, by, kind, points, limit, timeout)
+
     def insert_into(self, table: str, *, overwrite: bool = False) -> Job:
         """Starts to write the rows into a table of the session, and returns at once; ``overwrite`` as INSERT OVERWRITE does. The columns go by their
         place, as for INSERT INTO."""
@@ -134,9 +158,16 @@ class Relation(Chain):
         return self._relation.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        width = max((len(name) for name in self.schema), default=0)
-        lines = [f"  {name:{width}}  {data_type}" for name, data_type in self.schema.items()]
-        return "\n".join(["Relation", *lines])
+        return _display.relation_text(self._relation, _display.preview(self._relation))
+
+    def _repr_html_(self) -> str:
+        return _display.relation_html(self._relation, _display.preview(self._relation))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        # Both from one run.
+        shown = _display.preview(self._relation)
+        relation = self._relation
+        return {"text/plain": _display.relation_text(relation, shown), "text/html": _display.relation_html(relation, shown)}
 
 
 def _without_views(schema: pyarrow.Schema) -> pyarrow.Schema:

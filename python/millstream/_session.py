@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from millstream import _core
+from millstream import _core, _display, errors
 from millstream._aggregates import Aggregate
 from millstream._columns import Columns, columns_text
 from millstream._durations import Duration, milliseconds
@@ -172,7 +172,24 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Session: {len(self.tables())} tables and views>"
+        try:
+            names = self.tables()
+        except errors.Error as error:
+            return f"<Session: {error.message}>"
+        return f"<Session: {_display.listed(names) or 'no tables'}>"
+
+    def _repr_html_(self) -> str | None:
+        try:
+            names = self.tables()
+        except errors.Error:
+            return None
+        return _display.session_html([(name, self._columns(name)) for name in names[: _display.ROWS]], len(names) - _display.ROWS)
+
+    def _columns(self, name: str) -> str:
+        try:
+            return _display.listed(self.table(name).columns)
+        except errors.Error as error:
+            return error.message
 
 
 #: Functions that Python makes of expressions.

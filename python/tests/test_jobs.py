@@ -43,7 +43,7 @@ def test_a_job_runs_to_its_end(con: ms.Session, tmp_path: pathlib.Path) -> None:
     assert job.state == "finished" and job.error is None and job.watermark is None
     assert job.stats()["rows_out"] == 100_000
     assert rows(tmp_path / "out") == list(range(100_000))
-    assert repr(job) == "<Job: finished, INSERT INTO out SELECT n FROM df WHERE n >= 0>"
+    assert repr(job).startswith("<Job: finished after ") and repr(job).endswith(": INSERT INTO out SELECT n FROM df WHERE n >= 0>")
     job.wait()
     job.stop()
     assert job.state == "finished"

@@ -17,7 +17,6 @@ def test_a_query_runs_each_time_its_rows_are_asked_for(con: ms.Session) -> None:
     assert relation.fetchone() == (1, 2)
     assert relation.fetchall(limit=1) == [(1, 2)]
     assert relation.to_sql().startswith("SELECT n")
-    assert repr(relation) == "Relation\n  n      INT NOT NULL\n  twice  INT NOT NULL"
 
 
 def test_values_of_every_type(con: ms.Session) -> None:

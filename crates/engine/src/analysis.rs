@@ -1,6 +1,7 @@
 //! EXPLAIN ANALYZE: the pipelines of a query that has run, each with what it has done, and why its code was changed.
 
 use millstream_plan::explain::{Part, annotated_pipelines};
+use millstream_plan::picture::picture;
 use millstream_plan::pipeline::{Aggregation, Operator, QueryPlan};
 use millstream_runtime::{Event, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, StatsSnapshot, TriggerSnapshot};
 use std::time::Duration;
@@ -18,6 +19,12 @@ pub(crate) fn analysis(plan: &QueryPlan, merge: impl Fn(&Aggregation) -> String,
         false => lines(&mut out, &stats.events.iter().map(event).collect::<Vec<_>>()),
     }
     out
+}
+
+/// The pipelines as a picture, with the same notes.
+pub(crate) fn picture_of(plan: &QueryPlan, merge: impl Fn(&Aggregation) -> String, stats: &StatsSnapshot) -> String {
+    let analysis = Analysis { plan, stats };
+    picture(plan, merge, |part| analysis.notes(part))
 }
 
 fn lines(out: &mut String, lines: &[String]) {

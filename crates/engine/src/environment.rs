@@ -14,9 +14,10 @@ use crate::session::SessionConfig;
 use crate::settings::{Settings, Values};
 use arrow_buffer::Buffer;
 use millstream_connectors::Frame;
-use millstream_plan::logical::{ColumnKind, Insert, Rel, Target};
-use millstream_plan::pipeline::Aggregation;
-use millstream_runtime::{CancelState, RunConfig};
+use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
+use millstream_plan::picture::picture;
+use millstream_plan::pipeline::{Aggregation, QueryPlan};
+use millstream_runtime::{CancelState, RunConfig, StatsSnapshot};
 use millstream_sql::{self as sql, Catalog, InsertStatement, ObjectKind, ParsedStatement, Statement};
 use millstream_types::{Diagnostic, Options, Schema, code};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,16 @@ static NEXT_RUN: AtomicU64 = AtomicU64::new(1);
 
 /// Finds a table of the program by a name that the catalog does not have; `None`: it has none either.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>;
+
+/// What is known of a query before it is planned.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    pub(crate) schema: Schema,
+    /// It may put out rows forever.
+    pub(crate) is_endless: bool,
+    /// It can run more than once.
+    pub(crate) is_repeatable: bool,
+}
 
 /// A clone is what a later definition or setting does not change.
 #[derive(Debug, Clone)]
@@ -199,17 +210,44 @@ impl Environment {
         both.plan(vec![insert])
     }
 
-    /// The columns of a query, and whether it may put out rows forever.
-    pub(crate) fn describe(&self, statement: &ParsedStatement) -> Result<(Schema, bool), Diagnostic> {
+    /// What is known of a query before it is planned.
+    pub(crate) fn describe(&self, statement: &ParsedStatement) -> Result<Description, Diagnostic> {
         let Statement::Query(query) = &statement.statement else {
             return Err(Diagnostic::new(code::UNSUPPORTED, "only a query has rows").advise("write SELECT …"));
         };
         let bound = sql::bind_query(&self.catalog, &self.settings.values.bind, query)?;
-        let is_endless = || bound.tables().iter().any(|table| !memory::is_bounded(&table.options));
-        Ok((bound.schema(), !matches!(bound, Rel::Limit { .. }) && is_endless()))
+        let tables = bound.tables();
+        let is_endless = tables.iter().any(|table| !memory::is_bounded(&table.options));
+        let is_repeatable = |table: &Arc<Table>| self.memory.source(&table.options).is_none_or(|own| own.is_repeatable());
+        Ok(Description {
+            schema: bound.schema(),
+            is_endless: is_endless && !matches!(bound, Rel::Limit { .. }),
+            is_repeatable: tables.iter().all(is_repeatable),
+        })
     }
 
     pub(crate) fn analysis(&self, statement: &Statement, monitor: &RunMonitor) -> Result<String, Diagnostic> {
+        let (plan, config, stats) = self.measured(statement, monitor)?;
+        Ok(analysis::analysis(&plan, |aggregation| explain::merge_text(&config, aggregation), &stats))
+    }
+
+    /// The pipelines as a picture: with a monitor those of a run that takes place for it.
+    pub(crate) fn picture(&self, statement: &Statement, monitor: Option<&RunMonitor>) -> Result<String, Diagnostic> {
+        let Some(monitor) = monitor else {
+            let run = self.plan(self.bind(statement)?)?;
+            let merge = |aggregation: &Aggregation| explain::merge_text(&run.config, aggregation);
+            return Ok(picture(&run.plan, merge, |_| Vec::new()));
+        };
+        let (plan, config, stats) = self.measured(statement, monitor)?;
+        Ok(analysis::picture_of(&plan, |aggregation| explain::merge_text(&config, aggregation), &stats))
+    }
+
+    /// Runs a statement, and measures what each part does.
+    fn measured(
+        &self,
+        statement: &Statement,
+        monitor: &RunMonitor,
+    ) -> Result<(QueryPlan, RunConfig, StatsSnapshot), Diagnostic> {
         let mut run = self.plan(self.bind(statement)?)?;
         run.config.adaptivity.measures_operators = true;
         let (plan, config) = (run.plan.clone(), run.config.clone());
@@ -221,8 +259,7 @@ impl Environment {
             }
             Err(failure) => return Err(failure),
         };
-        let merge = |aggregation: &Aggregation| explain::merge_text(&config, aggregation);
-        Ok(analysis::analysis(&plan, merge, &stats.snapshot()))
+        Ok((plan, config, stats.snapshot()))
     }
 
     pub(crate) fn plan(&self, inserts: Vec<Insert>) -> Result<PreparedRun, Diagnostic> {

@@ -31,6 +31,11 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether its rows can be read again.
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
     /// The layout of its rows, all physical columns of the table, if they are packed records whose columns can be read in
     /// place. Then requests may be of [`millstream_connectors::RequestOrigin::Record`].
     fn record_layout(&self) -> Option<&RecordLayout> {
@@ -188,5 +193,9 @@ impl TableProvider for ReaderTable {
 
     fn is_bounded(&self) -> bool {
         true
+    }
+
+    fn is_repeatable(&self) -> bool {
+        false
     }
 }

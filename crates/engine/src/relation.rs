@@ -1,6 +1,6 @@
 //! Queries that have been bound and can be run any number of times.
 
-use crate::environment::Environment;
+use crate::environment::{Description, Environment};
 use crate::job::Job;
 use crate::monitor::RunMonitor;
 use millstream_sql::ParsedStatement;
@@ -21,19 +21,18 @@ pub struct Relation {
     /// What it was bound in.
     pub(crate) environment: Environment,
     pub(crate) statement: ParsedStatement,
-    schema: Schema,
-    is_endless: bool,
+    description: Description,
 }
 
 impl Relation {
     pub(crate) fn new(environment: Environment, statement: ParsedStatement) -> Result<Relation, Diagnostic> {
-        let (schema, is_endless) = environment.describe(&statement)?;
-        Ok(Relation { environment, statement, schema, is_endless })
+        let description = environment.describe(&statement)?;
+        Ok(Relation { environment, statement, description })
     }
 
     /// Its columns.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        &self.description.schema
     }
 
     /// The text of the query.
@@ -43,7 +42,12 @@ impl Relation {
 
     /// Whether it reads a table that does not end by itself, and has no LIMIT.
     pub fn is_endless(&self) -> bool {
-        self.is_endless
+        self.description.is_endless
+    }
+
+    /// Whether it can run more than once: no table of it is a reader, which gives its rows once.
+    pub fn is_repeatable(&self) -> bool {
+        self.description.is_repeatable
     }
 
     /// Runs it in the background.
@@ -54,6 +58,11 @@ impl Relation {
     /// What EXPLAIN prints for it; with `codegen` what EXPLAIN CODEGEN does.
     pub fn explain(&self, codegen: bool) -> Result<String, Diagnostic> {
         self.environment.explanation(&self.statement.statement, codegen)
+    }
+
+    /// Its pipelines as a picture: SVG. With a monitor it is run, and the picture has what EXPLAIN ANALYZE says of each part.
+    pub fn picture(&self, monitor: Option<&RunMonitor>) -> Result<String, Diagnostic> {
+        self.environment.picture(&self.statement.statement, monitor)
     }
 
     /// Runs it and returns what EXPLAIN ANALYZE prints.

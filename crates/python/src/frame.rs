@@ -29,6 +29,10 @@ pub(crate) fn local_table(
     let frame = |schema: arrow_schema::SchemaRef, batches: Vec<RecordBatch>| {
         columns_text(&schema, time).map(|columns| LocalTable::Frame { columns, batches })
     };
+    if let Some(column) = column_of_objects(object)? {
+        let message = format!("SQL has no type for column `{column}`, which holds objects of Python");
+        return Ok(Err(Diagnostic::new(code::TYPE_MISMATCH, message).advise("leave the column out, or cast it")));
+    }
     if let Some(reader) = capsule::stream_of(object)? {
         let schema = reader.schema();
         if object.len().is_err() {
@@ -47,6 +51,21 @@ pub(crate) fn local_table(
         "a {kind} is not a table: it has no Arrow interface (`__arrow_c_stream__`, `__arrow_c_array__`). Make it a data frame \
          or an Arrow table, for instance by `.collect()` or `pyarrow.table(…)`"
     )))
+}
+
+/// The first column of a Polars data frame that holds objects of Python: its Arrow interface gives their addresses, as bytes.
+fn column_of_objects(object: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    let py = object.py();
+    if object.get_type().module()? != "polars.dataframe.frame" {
+        return Ok(None);
+    }
+    for item in object.getattr(intern!(py, "schema"))?.call_method0(intern!(py, "items"))?.try_iter()? {
+        let (name, data_type): (String, Bound<'_, PyAny>) = item?.extract()?;
+        if data_type.str()? == "Object" {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 fn failed(message: &str) -> Diagnostic {

@@ -49,6 +49,12 @@ impl Relation {
         self.query.is_endless()
     }
 
+    /// Whether its rows can be read only once.
+    #[getter]
+    fn reads_once(&self) -> bool {
+        !self.query.is_repeatable()
+    }
+
     /// Starts the query; its batches. It is cancelled after so many rows or seconds.
     fn read(&self, py: Python<'_>, limit: Option<u64>, timeout: Option<f64>) -> PyResult<Reader> {
         process::check().or_raise(py, None)?;
@@ -80,6 +86,14 @@ impl Relation {
             false => self.query.explain(codegen),
         })?;
         explained.or_raise(py, Some(&self.script))
+    }
+
+    /// Its plan as SVG.
+    fn picture(&self, py: Python<'_>, analyze: bool) -> PyResult<String> {
+        process::check().or_raise(py, None)?;
+        let monitor = RunMonitor::new();
+        let picture = interruptible(py, &monitor, || self.query.picture(analyze.then_some(&monitor)))?;
+        picture.or_raise(py, Some(&self.script))
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {

@@ -265,6 +265,13 @@ impl Session {
         Ok(Relation::new(relation, script))
     }
 
+    /// Whether a script ends with an INSERT or a statement set; what cannot be parsed does not.
+    fn ends_with_insert(&self, py: Python<'_>, script: &str, parameters: Option<Bound<'_, PyAny>>) -> PyResult<bool> {
+        let parameters = rows::parameters(parameters.as_ref())?;
+        let statements = self.lock(py)?.parse_with(script, &parameters);
+        Ok(statements.is_ok_and(|all| all.last().is_some_and(ParsedStatement::is_insert)))
+    }
+
     /// Executes all statements of a script to their end.
     fn execute(
         &self,

@@ -64,6 +64,11 @@ impl TableProvider for PythonTable {
     fn idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout
     }
+
+    /// Only a query that was asked for runs code of the program.
+    fn is_repeatable(&self) -> bool {
+        false
+    }
 }
 
 fn gone() -> Diagnostic {

@@ -189,7 +189,7 @@ pub fn annotated_pipelines(
         notes(part).iter().for_each(|line| *out += &format!("{indent}  | {line}\n"));
     };
     for (i, source) in plan.sources.iter().enumerate() {
-        source_text(i, source, &mut out);
+        let _ = writeln!(out, "source {i}: {}", source_text(source));
         note(Part::Source(i), &mut out);
     }
     for (i, aggregation) in plan.aggregations.iter().enumerate() {
@@ -204,14 +204,18 @@ pub fn annotated_pipelines(
         let _ = writeln!(out, "lookup {i}: {}", lookup.text());
     }
     for (i, pipeline) in plan.pipelines.iter().enumerate() {
-        pipeline_text(i, pipeline, plan, &note, &mut out);
-        note(Part::End(i), &mut out);
+        let _ = writeln!(out, "pipeline {i}: from {}", input_text(pipeline.input));
+        for (part, step) in steps(i, plan) {
+            let _ = writeln!(out, "  {step}");
+            part.into_iter().for_each(|part| note(part, &mut out));
+        }
         note(Part::Pipeline(i), &mut out);
     }
     out
 }
 
-fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
+/// What is read of a source, and its event time.
+pub(crate) fn source_text(source: &SourcePlan) -> String {
     let name = match &source.scan {
         ScanKind::Table(table) => format!("table {}", table.name),
         ScanKind::Values(rows) => format!("{} constant rows", rows.len()),
@@ -221,7 +225,7 @@ fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
         format!("{} {}{in_place}", c.name, c.data_type)
     };
     let columns: Vec<String> = source.columns.iter().map(column).collect();
-    let _ = write!(out, "source {index}: {name}, reads [{}]", columns.join(", "));
+    let mut out = format!("{name}, reads [{}]", columns.join(", "));
     if let Some(watermark) = &source.watermark {
         let schema = source.output_schema();
         let _ = write!(out, ", event time {}", Shown(&watermark.time, &schema));
@@ -234,10 +238,11 @@ fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
     if source.phase > 0 {
         let _ = write!(out, ", phase {}", source.phase);
     }
-    out.push('\n');
+    out
 }
 
-fn operator_text(operator: &KeyedOperator) -> String {
+/// What a keyed operator does.
+pub(crate) fn operator_text(operator: &KeyedOperator) -> String {
     let both = Schema::new(arriving(&operator.inputs).collect());
     let kind = operator.kind.keyed();
     let condition = condition(kind.residual(), &both);
@@ -247,47 +252,51 @@ fn operator_text(operator: &KeyedOperator) -> String {
     format!("{what}{condition}{}{timeline}, partitioned by [{}]", components.unwrap_or_default(), keys.join(", "))
 }
 
-fn pipeline_text(
-    index: usize,
-    pipeline: &Pipeline,
-    plan: &QueryPlan,
-    note: &dyn Fn(Part, &mut String),
-    out: &mut String,
-) {
-    let from = match pipeline.input {
+fn input_text(input: PipelineInput) -> String {
+    match input {
         PipelineInput::Source(i) => format!("source {i}"),
         PipelineInput::Aggregation(i) => format!("trigger of aggregation {i}"),
         PipelineInput::Operator(i) => format!("operator {i}"),
-    };
-    let _ = writeln!(out, "pipeline {index}: from {from}");
+    }
+}
+
+/// What a pipeline does, a step each, and the part that notes of it belong to.
+pub(crate) fn steps(index: usize, plan: &QueryPlan) -> Vec<(Option<Part>, String)> {
+    let pipeline = &plan.pipelines[index];
+    let mut steps = Vec::new();
     let mut schema = pipeline.schema.clone();
     let (mut stage, mut filter) = (0, 0);
     for operator in &pipeline.operators {
         match operator {
             Operator::Filter(predicate) => {
-                let _ = writeln!(out, "  {}", filter::text(predicate, &schema));
-                note(Part::Filter { pipeline: index, stage, filter }, out);
+                let part = Part::Filter { pipeline: index, stage, filter };
+                steps.push((Some(part), filter::text(predicate, &schema)));
                 filter += 1;
             }
             Operator::Project(columns) => {
-                let _ = writeln!(out, "  {}", project::text(columns, &schema));
+                steps.push((None, project::text(columns, &schema)));
                 schema = project::schema_of(columns);
             }
             Operator::FlatMap(flat_map) => {
-                let _ = writeln!(out, "  {}", flat_map.expansion().text(&schema, &plan.lookups));
+                steps.push((None, flat_map.expansion().text(&schema, &plan.lookups)));
                 (stage, filter) = (stage + 1, 0);
                 schema.fields.extend(flat_map.appended(&plan.lookups));
             }
         }
     }
-    let _ = match &pipeline.end {
+    steps.push((Some(Part::End(index)), end_text(&pipeline.end, &schema, plan)));
+    steps
+}
+
+/// Where a pipeline's rows of these columns go.
+fn end_text(end: &PipelineEnd, schema: &Schema, plan: &QueryPlan) -> String {
+    match end {
         PipelineEnd::Sink(i) => {
             let target = plan.sinks[*i].table.as_ref().map_or("result", |t| &t.name);
-            writeln!(out, "  emit into sink {i} ({target})")
+            format!("emit into sink {i} ({target})")
         }
         PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
-            let text = aggregate::update_text(*aggregation, time.as_ref(), keys, updates, &schema);
-            writeln!(out, "  {text}")
+            aggregate::update_text(*aggregation, time.as_ref(), keys, updates, schema)
         }
         PipelineEnd::Exchange { operator, port } => {
             let side = match (plan.operators[*operator].inputs.len(), port) {
@@ -296,8 +305,8 @@ fn pipeline_text(
                 _ => " (right)",
             };
             let keys = &plan.operators[*operator].inputs[*port].keys;
-            writeln!(out, "  exchange by [{}] into operator {operator}{side}", names(&schema, keys))
+            format!("exchange by [{}] into operator {operator}{side}", names(schema, keys))
         }
-        PipelineEnd::Build { lookup } => writeln!(out, "  build lookup {lookup}"),
-    };
+        PipelineEnd::Build { lookup } => format!("build lookup {lookup}"),
+    }
 }
