@@ -6,12 +6,10 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from millstream._core import Column
 from millstream._functions import Arrow, By, convert, hints_of, sql_type
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 #: What a class with a state has.
 _METHODS = ("create", "accumulate", "merge", "finish")
@@ -71,7 +69,7 @@ def _over_columns(function: Callable[..., Any], arrow: Arrow, *columns: Column) 
 
 
 @overload
-def udaf(function: F, /) -> Aggregate: ...
+def udaf(function: Callable[..., Any], /) -> Aggregate: ...
 
 
 @overload

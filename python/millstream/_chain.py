@@ -193,7 +193,8 @@ class Chain:
         _is_chain(other)
         equal: list[str] = []
         conditions: list[str] = []
-        for item in [on] if isinstance(on, (str, Expression)) else list(on or []):
+        columns: list[Column] = [on] if isinstance(on, (str, Expression)) else list(on or [])
+        for item in columns:
             if isinstance(item, str):
                 equal.append(item)
                 conditions.append(f"`l`.{quoted(item)} = `r`.{quoted(item)}")
@@ -226,7 +227,7 @@ class Chain:
 
     def join_version(self, table: str, on: Columns, *, how: JoinKind = "inner", time: str | None = None) -> Relation:
         """Each row with the version that a table of the catalog had for its key at its time. The table has a primary key and event time."""
-        names = [on] if isinstance(on, (str, Expression)) else list(on)
+        names: list[Column] = [on] if isinstance(on, (str, Expression)) else list(on)
         conditions = [
             f"`l`.{quoted(name)} = `r`.{quoted(name)}" if isinstance(name, str) else name.sql for name in names
         ]

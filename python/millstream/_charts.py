@@ -49,7 +49,8 @@ class Chart:
     """Points of a relation, and their picture. Made by :meth:`Relation.chart`."""
 
     def __init__(self, x: str, y: str, by: str | None, kind: Kind, points: int) -> None:
-        self.x, self.y, self.by, self.kind = x, y, by, kind
+        self.x, self.y, self.by = x, y, by
+        self.kind: Kind = kind
         #: How many points of each series are kept, the latest.
         self.points = points
         self._series: dict[str, dict[Any, float]] = {}
@@ -185,7 +186,7 @@ def draw(
 
 def _axes(relation: Relation, x: str | None, y: str | None, by: str | None) -> tuple[str, str]:
     """The columns of the axes: those that were named, or the time and the one number."""
-    types = dict(zip(relation.columns, relation.types, strict=True))
+    types: dict[str, str] = dict(zip(relation.columns, relation.types, strict=True))
     relation._check([name for name in (x, y, by) if name is not None])
     if x is None:
         times = [name for name, data_type in types.items() if data_type.startswith("TIMESTAMP")]

@@ -70,7 +70,7 @@ def literal(value: object) -> str:
             raise ValueError("an INTERVAL has whole milliseconds: round it")
         return _interval(millis)
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        item = value.item()
+        item: object = getattr(value, "item")()
         if type(item) is not type(value) and not isinstance(value, (list, tuple)) and getattr(value, "ndim", 0) == 0:
             return literal(item)
     if isinstance(value, (list, tuple)):

@@ -37,6 +37,14 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(msql, magic_kind="cell", magic_name="msql")
 
 
+def _session_of(variables: dict[str, Any], name: str | None) -> Session:
+    """The session of a variable, or the default one."""
+    session = default_session() if name is None else variables.get(name)
+    if isinstance(session, Session):
+        return session
+    raise ValueError(f"{name!r} is no variable with a session: {name} = ms.connect()")
+
+
 def _run(line: str, cell: str, variables: dict[str, Any]) -> Relation | Job | None:
     words = shlex.split(line)
     target = None
@@ -48,16 +56,13 @@ def _run(line: str, cell: str, variables: dict[str, Any]) -> Relation | Job | No
         del words[at : at + 2]
     if len(words) > 1:
         raise ValueError(f"too many words: {' '.join(words)}")
-    session = variables.get(words[0]) if words else default_session()
-    if not isinstance(session, Session):
-        raise ValueError(f"{words[0]!r} is no variable with a session: {words[0]} = ms.connect()")
+    core = _session_of(variables, words[0] if words else None)._session
 
     def find(name: str) -> Any:
         value = variables.get(name)
         return None if isinstance(value, ModuleType) else value
 
     values = {name: variables[name] for name in re.findall(r"\$(\w+)", cell) if name in variables}
-    core = session._session
     result: Relation | Job
     if core.ends_with_insert(cell, values):
         result = Job(core.submit(cell, values, find))

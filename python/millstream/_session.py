@@ -75,15 +75,9 @@ class Session:
         Queries that were made before keep the one that they have.
         """
         if isinstance(function, Aggregate):
+            known: Any = function
             self._session.register_aggregate(
-                function.name,
-                function._callable,
-                function.by == "row",
-                function.takes,
-                function.returns,
-                function.state,
-                function.version,
-                function.deterministic,
+                known.name, known._callable, known.by == "row", known.takes, known.returns, known.state, known.version, known.deterministic
             )
             return
         known = function if isinstance(function, Function) else udf(function)
@@ -145,8 +139,8 @@ class Session:
         """Makes a sink of Python a table of the session, for INSERT INTO and :meth:`Relation.insert_into`.
 
         ``sink`` is a function that is called with each batch of rows, in order, or an object with a method ``write`` and others that
-        :class:`Sink` names; of a class each run makes an object. With ``prepare`` and ``commit`` it is exactly once under checkpoints;
-        otherwise rows behind the last checkpoint may come again after a crash.
+        :class:`Sink` names; of a class each run makes an object. With ``prepare``, ``commit`` and ``recover`` it is exactly once under
+        checkpoints; otherwise rows behind the last checkpoint come again when a job resumes.
 
         It gets a :class:`Batch`; with ``give`` a ``polars.DataFrame``, a ``pyarrow.RecordBatch``, or a list of dicts (``"rows"``).
         ``columns`` is as for :meth:`register_source`.

@@ -64,7 +64,8 @@ class _Registered:
     """A sink that runs can open."""
 
     def __init__(self, sink: SinkLike, give: As | None, is_transactional: bool) -> None:
-        self.sink, self.give, self.is_transactional = sink, give, is_transactional
+        self.sink, self.is_transactional = sink, is_transactional
+        self.give: As | None = give
         self._users = 0
         # A span is committed by another thread than the one that writes the next. Runs of one object wait for each other.
         self._lock = threading.RLock()

@@ -226,7 +226,7 @@ def test_what_is_no_aggregate_function(con: ms.Session) -> None:
         with pytest.raises(TypeError, match=message):
             ms.udaf(**options)(function)
     with pytest.raises(ms.errors.ConfigurationError, match="no parameters"):
-        con.register_function(ms.udaf(returns="INT", takes=[])(lambda: 1))
+        con.register_function(ms.udaf(returns="INT", takes=[], name="none")(lambda: 1))
     con.register_function(second_largest)
     for query, message in (
         ("SELECT x FROM (VALUES (1.0e0)) AS t (x) WHERE second_largest(x) > 1", "cannot stand in WHERE"),
@@ -308,7 +308,7 @@ def test_states_and_values_are_in_checkpoints(tmp_path: pathlib.Path) -> None:
 
     assert run("kill", "BIGINT").returncode == -9
     other = run("end", "INT")
-    assert other.returncode == 1 and "MS3014" in other.stderr, other.stderr
+    assert other.returncode == 1 and "MS3013" in other.stderr, other.stderr
     done = run("end", "BIGINT")
     assert done.returncode == 0, done.stderr
     lines = sorted(line for path in (tmp_path / "out").iterdir() if path.is_file() for line in path.read_text().splitlines())

@@ -131,12 +131,12 @@ def test_what_is_no_sink(con: ms.Session) -> None:
     class NoWrite: ...
 
     class Half(Kept):
-        def prepare(self, checkpoint: int) -> str:
+        def prepare(self, span: str) -> str:
             return ""
 
     async def later(batch: ms.Batch) -> None: ...
 
-    for sink, message in ((17, "is no sink"), (NoWrite, "a method write"), (Half(), "needs the other"), (later, "cannot be async")):
+    for sink, message in ((17, "is no sink"), (NoWrite, "a method write"), (Half(), "has prepare"), (later, "cannot be async")):
         with pytest.raises(TypeError, match=message):
             numbers(con).write_to(sink)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="give is"):
@@ -160,11 +160,15 @@ class TwoPhase:
     def write(self, batch: ms.Batch) -> None:
         self.pending.extend(batch.rows())
 
-    def prepare(self, checkpoint: int) -> dict[str, str]:
-        name = f"span {checkpoint}"
-        self.calls.append(f"prepare {checkpoint}")
-        self.prepared[name], self.pending = self.pending, []
-        return {"name": name}
+    def recover(self, token: dict[str, str] | None) -> None:
+        self.calls.append(f"recover {token}")
+        self.pending = []
+
+    def prepare(self, span: str) -> dict[str, str]:
+        self.calls.append(f"prepare {span}")
+        assert span not in self.prepared
+        self.prepared[span], self.pending = self.pending, []
+        return {"name": span}
 
     def commit(self, token: dict[str, str]) -> None:
         self.calls.append(f"commit {token['name']}")
@@ -174,7 +178,8 @@ class TwoPhase:
 def test_without_checkpoints_everything_is_one_span(con: ms.Session) -> None:
     sink = TwoPhase()
     numbers(con).write_to(sink).wait()
-    assert len(sink.visible) == 5 and sink.calls == ["prepare 0", "commit span 0"]
+    assert len(sink.visible) == 5
+    assert [call.split()[0] for call in sink.calls] == ["prepare", "commit"]
 
 
 def test_spans_are_prepared_and_committed(tmp_path: pathlib.Path) -> None:
@@ -184,7 +189,7 @@ def test_spans_are_prepared_and_committed(tmp_path: pathlib.Path) -> None:
         con.table("ticks").write_to(sink).wait()
     assert len(sink.visible) == 2000 and not sink.pending and not sink.prepared
     commits = [call for call in sink.calls if call.startswith("commit")]
-    assert len(commits) >= 2
+    assert len(commits) >= 2 and sink.calls[0] == "recover None"
 
 
 JOB = """
@@ -200,6 +205,7 @@ JOB = """
             pathlib.Path("out").mkdir(exist_ok=True)
 
         def recover(self, token):
+            self.rows = []
             if token is not None:
                 self.commit(token)
             for left in pathlib.Path("out").glob("*.tmp"):
@@ -208,8 +214,9 @@ JOB = """
         def write(self, batch):
             self.rows.extend(batch.rows())
 
-        def prepare(self, checkpoint):
-            name = f"out/{checkpoint}.json"
+        def prepare(self, span):
+            checkpoint = int(span.split("-")[-1])
+            name = f"out/{span}.json"
             pathlib.Path(name + ".tmp").write_text(json.dumps(self.rows))
             self.rows = []
             if kill_at == "prepare" and checkpoint > 2:
@@ -246,3 +253,60 @@ def test_two_phase_commit_is_exactly_once_when_the_process_is_killed(tmp_path: p
     assert not list(out.glob("*.tmp"))
     rows = sorted(n for path in out.glob("*.json") for (n,) in json.loads(path.read_text()))
     assert rows == list(range(3000))
+
+
+def test_each_insert_has_its_own_spans(tmp_path: pathlib.Path) -> None:
+    made: list[TwoPhase] = []
+
+    class Own(TwoPhase):
+        prepared_by_all: dict[str, list[Any]] = {}
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.prepared = Own.prepared_by_all
+            made.append(self)
+
+    both = "EXECUTE STATEMENT SET BEGIN INSERT INTO out SELECT n FROM t; INSERT INTO out SELECT -n FROM t; END"
+    with ms.connect(state_dir=tmp_path / "state", settings={"execution.checkpointing.interval": "10 ms"}) as con:
+        con.execute("CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '500', 'rows-per-second' = '5000')")
+        con.register_sink("out", Own, {"n": "BIGINT"})
+        con.execute(both)
+    assert sum(len(sink.visible) for sink in made) == 1000
+    with ms.connect() as con:
+        con.execute("CREATE TABLE t (n BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '500')")
+        con.register_sink("out", TwoPhase(), {"n": "BIGINT"})
+        with pytest.raises(ms.errors.ConnectorError, match="register its class"):
+            con.execute(both)
+
+
+def test_tokens_are_json(con: ms.Session) -> None:
+    for token, message in ((None, "returned None"), ({1: "x"}, "use strings"), (float("nan"), "what JSON has"), (object(), "what JSON has")):
+
+        class Wrong(TwoPhase):
+            def prepare(self, span: str, token: Any = token) -> Any:
+                return token
+
+        with pytest.raises(ms.errors.ConnectorError, match=message):
+            numbers(con).write_to(Wrong).wait()
+
+
+def test_at_exit_a_sink_may_use_threads(tmp_path: pathlib.Path) -> None:
+    script = """
+        import concurrent.futures, pathlib, time
+        import millstream as ms
+
+        pool = concurrent.futures.ThreadPoolExecutor(2)
+
+        class InThreads:
+            def __init__(self): self.rows = 0
+            def write(self, batch): self.rows = pool.submit(lambda: self.rows + len(batch)).result()
+            def close(self): pathlib.Path("rows").write_text(str(self.rows))
+
+        con = ms.connect()
+        con.execute("CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000')")
+        con.table("ticks").write_to(InThreads)
+        time.sleep(0.5)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert int((tmp_path / "rows").read_text()) > 0

@@ -261,7 +261,7 @@ def test_a_source_waits_for_the_query(con: ms.Session) -> None:
             made += 1
 
     con.register_source("t", read, ROW)
-    con.set("memory.budget", "64 MB")
+    con.set("pipeline.memory", "64 MB")
     with con.sql("SELECT * FROM t").batches() as batches:
         next(batches)
         last = -1
@@ -287,16 +287,16 @@ JOB = """
         with open("starts", "a") as file:
             print(json.dumps([split, position]), file=file)
         start = 0 if position is None else position["next"]
-        for first in range(start, 3000, 30):
+        for first in range(start, 3000, 10):
             time.sleep(0.002)
-            yield {"next": first + 30}, [(split, n) for n in range(first, first + 30)]
+            yield {"next": first + 10}, [(split, n) for n in range(first, first + 10)]
 
-    con = ms.connect(state_dir="state", settings={"execution.checkpointing.interval": "50 ms"})
+    con = ms.connect(state_dir="state", settings={"execution.checkpointing.interval": "20 ms"})
     con.register_source("numbers", read, {"split": "STRING", "n": "BIGINT"}, splits=["a", "b"], positions=True)
     con.execute("CREATE TABLE out (split STRING, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'csv')")
     job = con.table("numbers").insert_into("out")
     if kill_at:
-        while job.stats().get("checkpoints", {}).get("complete", 0) < kill_at:
+        while job.state == "running" and job.stats().get("checkpoints", {}).get("complete", 0) < kill_at:
             time.sleep(0.001)
         import os, signal
         os.kill(os.getpid(), signal.SIGKILL)
@@ -306,7 +306,7 @@ JOB = """
 
 def test_a_job_resumes_behind_its_positions_exactly_once(tmp_path: pathlib.Path) -> None:
     (tmp_path / "job.py").write_text(textwrap.dedent(JOB))
-    for kill_at in (1, 2, 3, 0):
+    for kill_at in (1, 2, 2, 0):
         done = subprocess.run([sys.executable, "job.py", str(kill_at)], cwd=tmp_path, timeout=60, capture_output=True, text=True)
         assert done.returncode == (-9 if kill_at else 0), done.stderr
     lines = [line for path in sorted((tmp_path / "out").iterdir()) if path.is_file() for line in path.read_text().splitlines()]
@@ -326,3 +326,80 @@ def test_positions_are_pairs(con: ms.Session) -> None:
         con.register_source("t", read, ROW, positions=True, bounded=True)
         with pytest.raises(ms.errors.ConnectorError, match=message):
             con.sql("SELECT n FROM t").fetchall()
+
+
+def test_a_pair_is_no_list_of_two_rows(con: ms.Session) -> None:
+    con.register_source("t", lambda position: [[(1, "a"), (2, "b")]], ROW, positions=True, bounded=True)
+    with pytest.raises(ms.errors.ConnectorError, match="pairs of a position and rows"):
+        con.sql("SELECT n FROM t").fetchall()
+
+
+def test_a_task_that_was_cancelled_is_no_end(con: ms.Session) -> None:
+    async def read() -> AsyncIterator[Any]:
+        yield (1, "x")
+        raise asyncio.CancelledError
+
+    con.register_source("t", read, ROW, bounded=True)
+    with pytest.raises(ms.errors.ConnectorError, match="CancelledError"):
+        con.sql("SELECT n FROM t").fetchall()
+
+
+def test_many_bounded_splits_may_wait_for_each_other(con: ms.Session) -> None:
+    barrier = threading.Barrier(20)
+
+    def read(split: int) -> Iterator[Any]:
+        barrier.wait(10)
+        yield (split, "x")
+
+    con.register_source("t", read, ROW, splits=20, bounded=True)
+    assert sorted(con.sql("SELECT n FROM t").fetchall()) == [(n,) for n in range(20)]
+
+
+def test_a_job_that_is_stopped_at_once_keeps_its_positions(tmp_path: pathlib.Path) -> None:
+    begun: list[Any] = []
+
+    def read(position: Any) -> Iterator[Any]:
+        begun.append(position)
+        for n in range(0 if position is None else position["n"], 3000):
+            time.sleep(0.0005)
+            yield {"n": n + 1, "at": 1704763532.0869935}, (n, "x")
+
+    def run(seconds: float | None) -> None:
+        with ms.connect(state_dir=tmp_path / "state", settings={"execution.checkpointing.interval": "20 ms"}) as con:
+            con.register_source("t", read, ROW, positions=True)
+            con.execute(f"CREATE TABLE out (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path / 'out'}', 'format' = 'csv')")
+            job = con.submit("INSERT INTO out SELECT n FROM t")
+            if seconds is not None:
+                time.sleep(seconds)
+                job.stop()
+            job.wait()
+
+    run(0.3)
+    for _ in range(6):
+        run(0.0)
+    run(None)
+    lines = [int(line) for path in (tmp_path / "out").iterdir() if path.is_file() for line in path.read_text().split()]
+    assert sorted(lines) == list(range(3000))
+    assert all(position is None or position["at"] == 1704763532.0869935 for position in begun)
+
+
+def test_positions_that_are_gone_are_missed(tmp_path: pathlib.Path) -> None:
+    def run(positions: bool) -> None:
+        with ms.connect(state_dir=tmp_path / "state", settings={"execution.checkpointing.interval": "10 ms"}) as con:
+            rows = [(n + 1, (n, "x")) if positions else (n, "x") for n in range(100)]
+
+            def read(position: Any = None) -> Iterator[Any]:
+                for row in rows:
+                    time.sleep(0.005)
+                    yield row
+
+            con.register_source("t", read, ROW, positions=positions)
+            con.execute(f"CREATE TABLE out (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path / 'out'}', 'format' = 'csv')")
+            job = con.submit("INSERT INTO out SELECT n FROM t")
+            time.sleep(0.2)
+            job.stop()
+            job.wait()
+
+    run(True)
+    with pytest.raises(ms.errors.Error, match="read the source with positions"):
+        run(False)

@@ -135,7 +135,8 @@ impl AggregateFunction {
                 NativeAggregate { name, parameters, returns, pack, state: None, finish }
             }
             Kind::State(function) => {
-                let fold: Arc<dyn Fold> = Arc::new(Folding { rows: Arc::clone(&rows), function: Arc::clone(&function) });
+                let fold: Arc<dyn Fold> =
+                    Arc::new(Folding { rows: Arc::clone(&rows), function: Arc::clone(&function) });
                 let state = Some(register_fold(&fold));
                 let finish = Arc::new(OfState { about, rows, function, _fold: fold });
                 NativeAggregate { name, parameters, returns, pack, state, finish }

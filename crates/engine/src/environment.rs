@@ -218,7 +218,8 @@ impl Environment {
         let bound = sql::bind_query(&self.catalog, &self.settings.values.bind, query)?;
         let tables = bound.tables();
         let is_endless = tables.iter().any(|table| !memory::is_bounded(&table.options));
-        let is_repeatable = |table: &Arc<Table>| self.memory.source(&table.options).is_none_or(|own| own.is_repeatable());
+        let is_repeatable =
+            |table: &Arc<Table>| self.memory.source(&table.options).is_none_or(|own| own.is_repeatable());
         Ok(Description {
             schema: bound.schema(),
             is_endless: is_endless && !matches!(bound, Rel::Limit { .. }),

@@ -37,8 +37,8 @@ mod session;
 mod settings;
 mod skipping;
 
-pub use compiler::user_code_directory;
 pub use aggregate::{AggregateFunction, AggregateState, Group};
+pub use compiler::user_code_directory;
 pub use function::{Evaluate, ScalarFunction};
 pub use job::{Job, JobHandle, Next};
 pub use local::{EventTime, LocalTable, columns_text};

@@ -1,8 +1,8 @@
 //! A session: a catalog, settings, and the execution of statements.
 
+use crate::aggregate::AggregateFunction;
 use crate::compiler::Compiler;
 use crate::environment::Environment;
-use crate::aggregate::AggregateFunction;
 use crate::function::ScalarFunction;
 use crate::job::Job;
 use crate::local::LocalTable;

@@ -69,7 +69,8 @@ pub(crate) fn with_state(
 ) -> Result<AggregateFunction, Diagnostic> {
     let converter = RowConverter::new(vec![SortField::new(state.to_arrow())]);
     let converter = converter.map_err(|e| {
-        Diagnostic::new(code::TYPE_MISMATCH, format!("a state cannot be {state}: {e}")).advise("use a ROW of plain types")
+        Diagnostic::new(code::TYPE_MISMATCH, format!("a state cannot be {state}: {e}"))
+            .advise("use a ROW of plain types")
     })?;
     let function = Stateful { object, style, state, converter, returns: returns.clone() };
     Ok(AggregateFunction::with_state(name, takes, returns, function).with_cancellation(calls::is_cancelled))

@@ -259,7 +259,8 @@ impl FrameSplit for Split {
                 return failure.map_or(Ok(None), |raised| Err(self.failed(py, raised)));
             }
             // As a text, so that numbers stay what they are.
-            let position = items.iter().rev().find_map(|(_, position)| position.clone()).map_or(Value::Null, Value::String);
+            let position =
+                items.iter().rev().find_map(|(_, position)| position.clone()).map_or(Value::Null, Value::String);
             let items: Vec<Bound<'_, PyAny>> = items.into_iter().map(|(item, _)| item.into_bound(py)).collect();
             let batch = batch_of(py, &items, &self.schema).map_err(|raised| self.failed(py, raised))?;
             Ok(Some(PlacedBatch { batch, position }))

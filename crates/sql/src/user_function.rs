@@ -161,12 +161,7 @@ impl NativeAggregate {
 }
 
 /// Arguments in the types of the parameters.
-fn cast(
-    name: &str,
-    parameters: &[DataType],
-    arguments: Vec<Expr>,
-    span: Span,
-) -> Result<Vec<Expr>, Diagnostic> {
+fn cast(name: &str, parameters: &[DataType], arguments: Vec<Expr>, span: Span) -> Result<Vec<Expr>, Diagnostic> {
     let signature = || {
         let parameters = parameters.iter().map(DataType::to_string).collect::<Vec<_>>();
         format!("call {name}({})", parameters.join(", "))

@@ -21,6 +21,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Whether any call has failed for any row.
+    pub(super) fn has_failures(&self) -> bool {
+        self.failures.iter().any(|failed| !failed.is_empty())
+    }
+
     /// Why vector column `vector` has no value in `row`.
     pub fn failure(&self, vector: usize, row: usize) -> Option<&Diagnostic> {
         self.failures.get(vector)?.get(&row)

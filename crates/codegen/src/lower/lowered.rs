@@ -1,7 +1,7 @@
 //! The result of lowering: a row program and what surrounds it.
 
-use crate::program::{Op, Program, Terminal};
-use millstream_abi::EntryLayout;
+use crate::program::{Op, Program, Statement, Terminal};
+use millstream_abi::{EntryLayout, ErrorKind};
 use millstream_plan::expr::VectorFunction;
 use millstream_types::DataType;
 use std::sync::Arc;
@@ -24,6 +24,16 @@ impl Lowered {
     pub(crate) fn plain(program: Program, output_types: Vec<DataType>) -> Lowered {
         let outputs = (0..output_types.len()).map(OutputSource::Emitted).collect();
         Lowered { program, vectors: Vec::new(), outputs, output_types }
+    }
+
+    /// Whether the program drops no row, and fails only in those in which the call of a vector column has: where none has, it need not run
+    /// if it emits nothing.
+    pub(crate) fn only_checks_vectors(&self) -> bool {
+        self.program.body.iter().all(|statement| match statement {
+            Statement::Let(_, op) => matches!(op, Op::Load(_) | Op::IsValid(_)),
+            Statement::Trap { kind, .. } => *kind == ErrorKind::FallbackFailed,
+            Statement::Call(_) | Statement::If { .. } | Statement::Filter { .. } => false,
+        })
     }
 
     /// Layout of the entries that the program updates; `None` when it emits rows.

@@ -14,8 +14,8 @@ mod values;
 
 use crate::entry::{read, write};
 use distinct::Distinct;
-pub use fold::{Fold, FoldState, register_fold, set_run};
 use fold::Folded;
+pub use fold::{Fold, FoldState, register_fold, set_run};
 pub(crate) use list::List;
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys, Slot};
 use sketch::{Cardinality, Quantiles};
