@@ -5,6 +5,8 @@
 [(2,)]
 """
 
+from typing import TYPE_CHECKING
+
 from millstream import errors
 from millstream._core import Batch, Column, __version__
 from millstream._expressions import (
@@ -25,8 +27,11 @@ from millstream._expressions import (
 from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import BatchReader, Relation
-from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit, table
+from millstream._session import Session, connect, create_table, default_session, execute, register, register_function, sql, submit, table
 from millstream.errors import Error
+
+if TYPE_CHECKING:
+    from millstream import connectors
 
 __all__ = [
     "Batch",
@@ -47,7 +52,9 @@ __all__ = [
     "call",
     "col",
     "connect",
+    "connectors",
     "count",
+    "create_table",
     "default_session",
     "errors",
     "execute",
@@ -62,3 +69,14 @@ __all__ = [
     "udf",
     "when",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # Its classes take about as long to make as the rest of the package takes to import.
+        if name == "connectors":
+            from importlib import import_module
+
+            return import_module("millstream.connectors")
+        raise AttributeError(f"module 'millstream' has no attribute {name!r}")
