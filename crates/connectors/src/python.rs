@@ -27,9 +27,9 @@ pub fn python_module() -> String {
     let columns: Vec<Class> = columns.map(|(connector, settings)| Class::of_columns(connector, settings)).collect();
     let formats: Vec<Class> = FORMATS.iter().map(Class::of_format).collect();
     let connectors: Vec<Class> = CONNECTORS.iter().map(Class::of_connector).collect();
-    let own = [STREAM, MESSAGE, "Connector", "Format", "create_table_sql"].map(String::from);
-    let mut names: Vec<String> =
-        own.into_iter().chain(classes(&[&columns, &formats, &connectors]).map(|c| c.name.clone())).collect();
+    let own = [STREAM, MESSAGE, "Connector", "Format", "create_table_sql"];
+    let classes = [&columns, &formats, &connectors].into_iter().flatten();
+    let mut names: Vec<&str> = own.into_iter().chain(classes.map(|class| class.name.as_str())).collect();
     names.sort_unstable();
     out.push_str("\n__all__ = [\n");
     names.iter().for_each(|name| out.push_str(&format!("    \"{name}\",\n")));
@@ -42,7 +42,7 @@ pub fn python_module() -> String {
         let names: Vec<String> = FORMATS.iter().filter(takes).map(|format| class_name(format.name)).collect();
         out.push_str(&format!("\n\n#: Formats of {of}.\n{name} = {}\n", names.join(" | ")));
     }
-    classes(&[&columns, &connectors]).for_each(|class| class.write(&mut out));
+    columns.iter().chain(&connectors).for_each(|class| class.write(&mut out));
     out
 }
 
@@ -68,10 +68,6 @@ from millstream import _connectors as to
 from millstream._connectors import Connector, Format, Options, create_table_sql, option
 from millstream._durations import Duration
 ";
-
-fn classes<'c>(all: &[&'c Vec<Class>]) -> impl Iterator<Item = &'c Class> {
-    all.iter().flat_map(|classes| classes.iter()).collect::<Vec<_>>().into_iter()
-}
 
 /// The options that a connector has for each column.
 fn columns(connector: &Connector) -> Option<&'static [OptionInfo]> {
@@ -110,6 +106,7 @@ impl Class {
             arguments.iter_mut().for_each(|argument| argument.data_type = argument.data_type.replace(STREAM, MESSAGE));
         }
         if connector.source.is_some() {
+            // All but the first, `connector`, which is the class.
             arguments.extend(self::arguments(&COMMON_OPTIONS[1..], "", &name));
         }
         let option_value = Some(connector.name);
