@@ -24,10 +24,10 @@ GROUPS: list[tuple[str, str, list[str]]] = [
     (
         "The default session",
         "These functions belong to one session, which the process makes when it first needs it.",
-        ["sql", "table", "execute", "submit", "register", "register_function", "default_session"],
+        ["sql", "table", "execute", "submit", "register", "register_function", "create_table", "default_session"],
     ),
     ("Sessions", "", ["connect", "Session"]),
-    ("Relations", "", ["Relation", "_chain.Keyed", "_chain.Windowed", "BatchReader", "Batch"]),
+    ("Relations", "", ["Relation", "_chain.Keyed", "_chain.Windowed", "BatchReader", "Batch", "Chart", "Plan"]),
     (
         "Windows",
         "What `window()` takes: a `Window` is any of these. A length of time is `\"10s\"`, `\"1.5 min\"`, `\"1h 30min\"`, `\"250ms\"` or a `timedelta`, in whole milliseconds.",
@@ -49,7 +49,7 @@ GROUPS: list[tuple[str, str, list[str]]] = [
 ]
 
 #: Public names that are no subject of their own.
-UNSAID = {"__version__", "errors"}
+UNSAID = {"__version__", "connectors", "errors", "load_ipython_extension"}
 
 Definition = ast.ClassDef | ast.FunctionDef
 WIDTH = 110

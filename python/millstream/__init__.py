@@ -5,6 +5,8 @@
 [(2,)]
 """
 
+from typing import TYPE_CHECKING
+
 from millstream import errors
 from millstream._aggregates import Aggregate, udaf
 from millstream._charts import Chart
@@ -29,9 +31,12 @@ from millstream._jobs import Job
 from millstream._magic import load_ipython_extension
 from millstream._plans import Plan
 from millstream._relation import BatchReader, Relation
-from millstream._session import Session, connect, default_session, execute, register, register_function, sql, submit, table
+from millstream._session import Session, connect, create_table, default_session, execute, register, register_function, sql, submit, table
 from millstream._sinks import Sink
 from millstream.errors import Error
+
+if TYPE_CHECKING:
+    from millstream import connectors
 
 __all__ = [
     "Aggregate",
@@ -56,7 +61,9 @@ __all__ = [
     "call",
     "col",
     "connect",
+    "connectors",
     "count",
+    "create_table",
     "default_session",
     "errors",
     "execute",
@@ -73,3 +80,14 @@ __all__ = [
     "udf",
     "when",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        # Its classes take about as long to make as the rest of the package takes to import.
+        if name == "connectors":
+            from importlib import import_module
+
+            return import_module("millstream.connectors")
+        raise AttributeError(f"module 'millstream' has no attribute {name!r}")

@@ -5,29 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream._durations import Duration, milliseconds
-from millstream._expressions import quoted
+from millstream._expressions import Expression, interval, quoted
 
-#: Types by name, ``{"price": "DECIMAL(10, 2)", "at": "TIMESTAMP(3) NOT NULL"}``, or what stands between the parentheses of CREATE TABLE.
-Columns = Mapping[str, str] | str
+#: What SQL writes behind each column's name (``{"price": "DECIMAL(10, 2)", "cents": "AS price * 100"}``), or all that stands between the
+#: parentheses of CREATE TABLE.
+Columns = Mapping[str, str | Expression] | str
 
 
 def columns_text(columns: Columns, time: str | None = None, delay: Duration = "0s") -> str:
     """What stands between the parentheses of CREATE TABLE, with a watermark for the column ``time``."""
-    if isinstance(columns, str):
-        parts = [columns]
+    if not isinstance(columns, str):
+        elements = column_elements(columns, time, delay)
     else:
-        parts = [f"{quoted(name)} {data_type}" for name, data_type in columns.items()]
-    if not parts:
+        elements = [columns, *_watermark(time, delay)]
+    if not any(elements):
         raise ValueError("a table has columns: give a type for each name")
-    if time is not None:
-        if not isinstance(columns, str) and time not in columns:
-            raise ValueError(f"the event time `{time}` is no column; the columns are {', '.join(columns)}")
-        parts.append(f"WATERMARK FOR {quoted(time)} AS {quoted(time)} - {_interval(milliseconds(delay))}")
-    return ", ".join(parts)
+    return ", ".join(elements)
 
 
-def _interval(millis: int) -> str:
-    seconds, millis = divmod(millis, 1_000)
-    days, seconds = divmod(seconds, 86_400)
-    clock = f"{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis:03}"
-    return f"INTERVAL '{days} {clock}' DAY(9) TO SECOND(3)"
+def column_elements(columns: Mapping[str, str | Expression], time: str | None, delay: Duration) -> list[str]:
+    """The columns of a table, and its watermark."""
+    if time is not None and time not in columns:
+        raise ValueError(f"the event time `{time}` is no column; the columns are {', '.join(columns)}")
+    return [*(_column(name, definition) for name, definition in columns.items()), *_watermark(time, delay)]
+
+
+def _watermark(time: str | None, delay: Duration) -> list[str]:
+    millis = milliseconds(delay)
+    if time is None:
+        if millis:
+            raise ValueError("a delay is one of event time: name its column with time=")
+        return []
+    return [f"WATERMARK FOR {quoted(time)} AS {quoted(time) if not millis else f'{quoted(time)} - {interval(delay)}'}"]
+
+
+def _column(name: str, definition: object) -> str:
+    if isinstance(definition, Expression):
+        return f"{quoted(name)} AS {definition.sql}"
+    if not isinstance(definition, str):
+        raise TypeError(f"column {name!r} has a type of SQL such as 'BIGINT', or is computed by an expression, not {definition!r}")
+    return f"{quoted(name)} {definition}"

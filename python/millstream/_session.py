@@ -12,13 +12,15 @@ from typing import Any
 from millstream import _core, _display, errors
 from millstream._aggregates import Aggregate
 from millstream._columns import Columns, columns_text
+from millstream._connectors import Connector, create_table_sql
 from millstream._durations import Duration, milliseconds
-from millstream._expressions import quoted
+from millstream._expressions import Expression, quoted
 from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import Relation
 from millstream._sinks import As, SinkLike, opening
 from millstream._sources import Read, Splits, beginning, names_of
+from millstream.errors import Error
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -146,6 +148,37 @@ class Session:
         ``columns`` is as for :meth:`register_source`.
         """
         self._session.register_sink(name, columns_text(columns), *opening(sink, give))
+
+    def create_table(
+        self,
+        name: str,
+        columns: Mapping[str, str | Expression] | Any,
+        connector: Connector,
+        *,
+        primary_key: str | Sequence[str] = (),
+        time: str | None = None,
+        delay: Duration = "0s",
+        if_not_exists: bool = False,
+    ) -> Relation:
+        """Defines a table outside of the session: what CREATE TABLE does, with a connector of :mod:`millstream.connectors`.
+
+        ``columns`` has what SQL writes behind each column's name: a type (``"BIGINT NOT NULL"``), metadata of the connector
+        (``"STRING METADATA FROM 'file.name' VIRTUAL"``) or a computed column (``"AS price * 100"``, ``col("price") * 100``). Instead it may
+        be a relation, an Arrow schema, or data that :meth:`table` takes: then the table has the same columns. ``time`` and ``delay`` are
+        those of :meth:`register`.
+        """
+        if not isinstance(columns, Mapping):
+            data = columns.empty_table() if hasattr(columns, "empty_table") else columns
+            columns = (data if isinstance(data, Relation) else self.table(data)).schema
+        statement = create_table_sql(name, columns, connector, primary_key=primary_key, time=time, delay=delay, if_not_exists=if_not_exists)
+        is_new = name not in self.tables()
+        self._session.execute(statement, None, lambda _: None)
+        try:
+            return self.table(name)
+        except Error:
+            if is_new:
+                self._session.execute(f"DROP TABLE {quoted(name)}", None, lambda _: None)
+            raise
 
     def set(self, key: str, value: str | int | float | bool | os.PathLike[str]) -> None:
         """Sets an option, as ``SET 'key' = 'value'`` does, for what is made afterwards (docs/settings.md)."""
@@ -280,3 +313,19 @@ def register_function(function: Function[..., Any] | Aggregate | Callable[..., A
 def register(name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:
     """:meth:`Session.register` of the default session."""
     default_session().register(name, data, time=time, delay=delay)
+
+
+def create_table(
+    name: str,
+    columns: Mapping[str, str | Expression] | Any,
+    connector: Connector,
+    *,
+    primary_key: str | Sequence[str] = (),
+    time: str | None = None,
+    delay: Duration = "0s",
+    if_not_exists: bool = False,
+) -> Relation:
+    """:meth:`Session.create_table` of the default session."""
+    return default_session().create_table(
+        name, columns, connector, primary_key=primary_key, time=time, delay=delay, if_not_exists=if_not_exists
+    )

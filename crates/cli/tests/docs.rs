@@ -1,5 +1,6 @@
-//! The generated pages of `docs/` are those that the code would write today.
+//! The generated pages of `docs/`, and the generated module of Python, are those that the code would write today.
 
+use millstream::connectors::python_module;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -24,4 +25,14 @@ fn generated_pages_are_current() {
         pages += 1;
     }
     assert_eq!(pages, 5);
+}
+
+#[test]
+fn classes_of_connectors_are_current() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../python/millstream/connectors.py");
+    if std::env::var_os("MILLSTREAM_UPDATE_DOCS").is_some() {
+        return std::fs::write(path, python_module()).unwrap();
+    }
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(current == python_module(), "python/millstream/connectors.py is out of date: run `make docs`");
 }

@@ -16,15 +16,26 @@ use std::sync::Arc;
 
 option_list! {
     OPTIONS;
-    RATE = "rows-per-second", "10000", "Rows per second; 0 for as fast as possible";
-    ROWS = "number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence";
-    SEED = "seed", "0", "Another seed gives other data";
-    "fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end";
+    RATE = "rows-per-second": Integer, "10000", "Rows per second; 0 for as fast as possible";
+    ROWS = "number-of-rows": Integer, "endless", "Rows in all; without it the stream ends only with a sequence";
+    SEED = "seed": Integer, "0", "Another seed gives other data";
+    "fields.*": Columns(FIELD_OPTIONS), "", "How the values of a column are made; a field of a ROW is `<column>.<field>`";
+}
+
+option_list! {
+    FIELD_OPTIONS;
+    "kind": Choice(&["random", "sequence"]), "random", "`random`, or a `sequence` of numbers from `start` to `end`, which ends the stream";
+    "min": Number, "", "Least random number; by default that of the type";
+    "max": Number, "", "Greatest random number; by default that of the type";
+    "max-past": Duration, "0 s", "Random times are up to this long ago";
+    "length": Integer, "", "Length of random STRING and BYTES; by default that of the type, or 100";
+    "var-len": Bool, "false", "Whether lengths vary up to it";
+    "null-rate": Number, "0", "Part of the values that are NULL, from 0 to 1";
+    "start": Integer, "", "First value of a sequence";
+    "end": Integer, "", "Last value of a sequence";
 }
 
 const DAY_MS: i64 = 86_400_000;
-
-const SETTINGS: &[&str] = &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -78,9 +89,10 @@ fn check_fields(request: &SourceRequest) -> Result<(), Diagnostic> {
             return Err(Diagnostic::new(code::UNKNOWN_OPTION, format!("option '{key}': there is no column '{top}'"))
                 .advise("name a physical column of the table: 'fields.<column>.<setting>'"));
         }
-        if !SETTINGS.contains(&setting) {
+        if FIELD_OPTIONS.iter().all(|option| option.key != setting) {
+            let settings: Vec<&str> = FIELD_OPTIONS.iter().map(|option| option.key).collect();
             return Err(Diagnostic::new(code::UNKNOWN_OPTION, format!("option '{key}': unknown setting '{setting}'"))
-                .advise(format!("settings are {}", SETTINGS.join(", "))));
+                .advise(format!("settings are {}", settings.join(", "))));
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Options of connectors and formats: declared once, checked at opening, and printed into the documentation.
+//! Options of connectors and formats: declared once, checked when a table is defined and when it is opened, and printed into the
+//! documentation and into classes of Python ([`crate::python`]).
 
 use millstream_types::{Code, Diagnostic, Options, Place, code};
 use std::str::FromStr;
@@ -9,25 +10,95 @@ use std::time::Duration;
 pub(crate) struct OptionInfo {
     /// Key in `WITH (…)`; a key ending in `.*` stands for all keys below.
     pub key: &'static str,
+    /// What its value is.
+    pub kind: OptionKind,
     /// Default as text; empty when there is none.
     pub default: &'static str,
     /// What it does, in Markdown.
     pub meaning: &'static str,
 }
 
-/// The options of a connector or a format, a row for each: its name in the code, if that asks for it, then key, default and meaning. The
-/// first row names the list.
+/// What the value of an option is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OptionKind {
+    /// Any text.
+    Text,
+    /// `true` or `false`.
+    Bool,
+    /// A whole number.
+    Integer,
+    /// A number, perhaps with a fraction.
+    Number,
+    /// A length of time, see [`Options::duration`].
+    Duration,
+    /// A number of bytes, see [`Options::memory_bytes`].
+    Size,
+    /// Milliseconds since 1970-01-01 00:00:00 UTC, or one of some words.
+    Instant(&'static [&'static str]),
+    /// One of some words, without regard to case where the option is read so.
+    Choice(&'static [&'static str]),
+    /// Texts with this between them.
+    List(&'static str),
+    /// A path or pattern of files.
+    Path,
+    /// An offset for each of some partitions: `partition:0,offset:42;partition:1,offset:300`.
+    Offsets,
+    /// The name of a format, whose own options have this prefix.
+    Format(&'static str),
+    /// Any keys and values: of a key that ends in `.*`.
+    Map,
+    /// These options for each of some columns, `<key>.<column>.<option>`: of a key that ends in `.*`.
+    Columns(&'static [OptionInfo]),
+    /// Another way to write an option.
+    Alias,
+    /// What must be given.
+    Required(&'static OptionKind),
+}
+
+/// The options of a connector or a format, a row for each: its name in the code, if that asks for it, then key, kind, default and meaning.
+/// The first row names the list.
 macro_rules! option_list {
-    ($vis:vis $list:ident; $($($name:ident =)? $key:literal, $default:literal, $meaning:literal;)*) => {
-        $vis const $list: &[$crate::option_table::OptionInfo] =
-            &[$($crate::option_table::OptionInfo { key: $key, default: $default, meaning: $meaning }),*];
+    ($vis:vis $list:ident; $($($name:ident =)? $key:literal: $kind:expr, $default:literal, $meaning:literal;)*) => {
+        $vis const $list: &[$crate::option_table::OptionInfo] = {
+            #[allow(unused_imports, reason = "a list has few of the kinds")]
+            use $crate::option_table::OptionKind::*;
+            &[$($crate::option_table::OptionInfo { key: $key, kind: $kind, default: $default, meaning: $meaning }),*]
+        };
         $($(
-            $vis const $name: $crate::option_table::OptionInfo =
-                $crate::option_table::OptionInfo { key: $key, default: $default, meaning: $meaning };
+            $vis const $name: $crate::option_table::OptionInfo = {
+                #[allow(unused_imports, reason = "an option has one of the kinds")]
+                use $crate::option_table::OptionKind::*;
+                $crate::option_table::OptionInfo { key: $key, kind: $kind, default: $default, meaning: $meaning }
+            };
         )?)*
     };
 }
 pub(crate) use option_list;
+
+impl OptionKind {
+    /// Fails on a value that the option cannot have. What only the connector knows, such as bounds of a number, it says when it is opened.
+    fn check(&self, options: &Options, key: &str) -> Result<(), Diagnostic> {
+        let text = options.get(key).unwrap_or_default().trim();
+        let is_one_of = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+        match self {
+            OptionKind::Bool => options.boolean(key, false).map(drop),
+            OptionKind::Integer if text.parse::<i128>().is_err() => Err(options.invalid(key, "a whole number")),
+            OptionKind::Number if text.parse::<f64>().is_err() => Err(options.invalid(key, "a number")),
+            OptionKind::Duration => options.duration(key, Duration::ZERO).map(drop),
+            OptionKind::Size => options.memory_bytes(key, 0).map(drop),
+            OptionKind::Instant(words) if text.parse::<i64>().is_err() && !is_one_of(words) => {
+                Err(options.invalid(key, "milliseconds since 1970"))
+            }
+            OptionKind::Choice(words) if !is_one_of(words) => Err(options.invalid(key, &one_of(words))),
+            OptionKind::Columns(settings) => {
+                let setting = settings.iter().find(|setting| key.rsplit('.').next() == Some(setting.key));
+                setting.map_or(Ok(()), |setting| setting.kind.check(options, key))
+            }
+            OptionKind::Required(kind) => kind.check(options, key),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// The values that a table gives an option, or its default.
 impl OptionInfo {
@@ -71,10 +142,17 @@ pub(crate) fn choice<T: Clone>(options: &Options, key: &str, all: &[(&str, T)]) 
     let given = options.get(key).unwrap_or(all[0].0);
     let found = all.iter().find(|(name, _)| *name == given).map(|(_, meaning)| meaning.clone());
     found.ok_or_else(|| {
-        let (last, others) = all.split_last().expect("there is a choice");
-        let others: Vec<&str> = others.iter().map(|(name, _)| *name).collect();
-        options.invalid(key, &format!("{} or {}", others.join(", "), last.0))
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        options.invalid(key, &one_of(&names))
     })
+}
+
+/// `a, b or c`
+fn one_of(names: &[&str]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// An error about an option of a table.
@@ -96,22 +174,30 @@ pub(crate) fn known_names(name: &str, what: &str, names: &[&str]) -> String {
     }
 }
 
-/// Fails on the first option that is in none of the tables, with the nearest one as advice. The keys of a table have its
-/// prefix before them.
-pub(crate) fn check_options(options: &Options, what: &str, tables: &[(&str, &[OptionInfo])]) -> Result<(), Diagnostic> {
-    let keys = tables.iter().flat_map(|(prefix, table)| table.iter().map(move |info| format!("{prefix}{}", info.key)));
-    let mut known: Vec<String> = keys.collect();
-    known.sort_unstable();
-    known.dedup();
+/// Fails on the first option that is in none of the tables, with the nearest one as advice, or whose value is of another kind. The keys of
+/// a table have its prefix before them.
+pub(crate) fn check_options(
+    options: &Options,
+    what: &str,
+    tables: &[(&str, &'static [OptionInfo])],
+) -> Result<(), Diagnostic> {
+    let keys = |(prefix, table): &(&str, &'static [OptionInfo])| {
+        let prefix = prefix.to_string();
+        table.iter().map(move |info| (format!("{prefix}{}", info.key), info.kind))
+    };
+    let known: Vec<(String, OptionKind)> = tables.iter().flat_map(keys).collect();
     for (key, _) in options.iter() {
-        let matches = |known: &String| match known.strip_suffix(".*") {
+        let matches = |(known, _): &&(String, OptionKind)| match known.strip_suffix(".*") {
             Some(prefix) => key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')),
             None => known == key,
         };
-        if known.iter().any(matches) {
+        if let Some((_, kind)) = known.iter().find(matches) {
+            kind.check(options, key)?;
             continue;
         }
-        let names: Vec<&str> = known.iter().map(String::as_str).collect();
+        let mut names: Vec<&str> = known.iter().map(|(key, _)| key.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
         let message = format!("{what} has no option '{key}'");
         return Err(option_fault(code::UNKNOWN_OPTION, key, message, known_names(key, "options", &names)));
     }
@@ -131,11 +217,22 @@ fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
 /// A Markdown table of options.
 pub(crate) fn markdown(options: &[OptionInfo], out: &mut String) {
     out.push_str("| option | default | meaning |\n| --- | --- | --- |\n");
-    for OptionInfo { key, default, meaning } in options {
-        let default = if default.is_empty() { "–".to_string() } else { format!("`{default}`") };
-        // A bar would end the table's cell.
-        let row = format!("| `{key}` | {} | {} |\n", default.replace('|', "\\|"), meaning.replace('|', "\\|"));
-        out.push_str(&row);
-    }
+    rows("", options, out);
     out.push('\n');
+}
+
+fn rows(prefix: &str, options: &[OptionInfo], out: &mut String) {
+    for OptionInfo { key, kind, default, meaning } in options {
+        let default = match kind {
+            OptionKind::Required(_) => "required".to_string(),
+            _ if default.is_empty() => "–".to_string(),
+            _ => format!("`{default}`"),
+        };
+        // A bar would end the table's cell.
+        let row = format!("| `{prefix}{key}` | {} | {} |\n", default.replace('|', "\\|"), meaning.replace('|', "\\|"));
+        out.push_str(&row);
+        if let OptionKind::Columns(settings) = kind {
+            rows(&format!("{}<column>.", key.trim_end_matches('*')), settings, out);
+        }
+    }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 option_list! {
     OPTIONS;
-    "print-identifier", "", "Text before each row, followed by `> `";
-    TO_STDERR = "standard-error", "false", "Print to standard error instead";
+    "print-identifier": Text, "", "Text before each row, followed by `> `";
+    TO_STDERR = "standard-error": Bool, "false", "Print to standard error instead";
 }
 
 /// The entry of the registry.

@@ -13,7 +13,7 @@ use crate::{
 use millstream_types::{Code, Diagnostic, Options, code};
 
 /// Every connector, in the order of the documentation.
-const CONNECTORS: &[Connector] = &[
+pub(crate) const CONNECTORS: &[Connector] = &[
     filesystem::CONNECTOR,
     kafka::CONNECTOR,
     socket::CONNECTOR,
@@ -26,11 +26,11 @@ const CONNECTORS: &[Connector] = &[
 
 // Options that every table has.
 option_list! {
-    COMMON_OPTIONS;
-    "connector", "", "The connector.";
-    RATE_LIMIT = "scan.rate-limit.rows-per-second", "", "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.";
-    "scan.watermark.idle-timeout", "", "A split that was silent for this long no longer holds the watermark back.";
-    "late.table", "", "The table that rows go to which come too late for their windows; its columns have the types of this table's.";
+    pub(crate) COMMON_OPTIONS;
+    "connector": Text, "", "The connector.";
+    RATE_LIMIT = "scan.rate-limit.rows-per-second": Number, "", "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.";
+    "scan.watermark.idle-timeout": Duration, "", "A split that was silent for this long no longer holds the watermark back.";
+    "late.table": Text, "", "The table that rows go to which come too late for their windows; its columns have the types of this table's.";
 }
 
 /// Opens a table for reading.

@@ -39,7 +39,7 @@ const SECRET_PARTS: &[&str] = &[
 ];
 
 /// Options that one of the parts above fits and that hold no secret.
-const NO_SECRETS: &[&str] = &["token.endpoint.url", "token.url", "token-provider", "credentials.source"];
+const NO_SECRETS: &[&str] = &["token.endpoint.url", "token.url", "token-provider", "token-topic", "credentials.source"];
 
 /// Values that are shorter are masked only where they stand alone: they are found within words that mean something else.
 const SHORT: usize = 8;
@@ -249,7 +249,8 @@ mod tests {
             "s3.access-key",
         ];
         secret.iter().for_each(|key| assert!(is_secret(key), "{key}"));
-        let plain = ["username", "url", "topic", "properties.ssl.key.location", "key.fields", "table-name"];
+        let plain =
+            ["username", "url", "topic", "properties.ssl.key.location", "key.fields", "table-name", "sink.token-topic"];
         plain.iter().for_each(|key| assert!(!is_secret(key), "{key}"));
         assert!(!is_secret("properties.sasl.oauthbearer.token.endpoint.url"));
     }

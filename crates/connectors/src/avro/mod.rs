@@ -46,21 +46,21 @@ pub(crate) const CONFLUENT_FORMAT: Format = Format {
 
 option_list! {
     OPTIONS;
-    ENCODING = "avro.encoding", "binary", "Only `binary`.";
-    LEGACY_TIMESTAMPS = "avro.timestamp_mapping.legacy", "true",
+    ENCODING = "avro.encoding": Choice(&["binary"]), "binary", "Only `binary`.";
+    LEGACY_TIMESTAMPS = "avro.timestamp_mapping.legacy": Bool, "true",
         "Whether a sink writes TIMESTAMP as an instant, as TIMESTAMP_LTZ; otherwise as a local time. Both are read.";
-    "avro.ignore-parse-errors", "false", "Skip malformed messages (they are counted), instead of ending the query.";
+    "avro.ignore-parse-errors": Bool, "false", "Skip malformed messages (they are counted), instead of ending the query.";
 }
 
 option_list! {
     CONFLUENT_OPTIONS;
-    URL = "avro-confluent.url", "", "Address of the schema registry, such as `http://localhost:8081`.";
-    SUBJECT = "avro-confluent.subject", "<topic>-value", "The subject that a sink registers its schema for; `<topic>-key` for keys.";
-    CREDENTIALS = "avro-confluent.basic-auth.credentials-source", "USER_INFO", "Only `USER_INFO`.";
-    USER = "avro-confluent.basic-auth.user-info", "", "`user:password` for the registry.";
-    TOKEN = "avro-confluent.bearer-auth.token", "", "Token for the registry.";
-    CONFLUENT_LEGACY_TIMESTAMPS = "avro-confluent.timestamp_mapping.legacy", "true", "As `avro.timestamp_mapping.legacy`.";
-    "avro-confluent.ignore-parse-errors", "false", "As `avro.ignore-parse-errors`.";
+    URL = "avro-confluent.url": Required(&Text), "", "Address of the schema registry, such as `http://localhost:8081`.";
+    SUBJECT = "avro-confluent.subject": Text, "<topic>-value", "The subject that a sink registers its schema for; `<topic>-key` for keys.";
+    CREDENTIALS = "avro-confluent.basic-auth.credentials-source": Choice(&["USER_INFO"]), "USER_INFO", "Only `USER_INFO`.";
+    USER = "avro-confluent.basic-auth.user-info": Text, "", "`user:password` for the registry.";
+    TOKEN = "avro-confluent.bearer-auth.token": Text, "", "Token for the registry.";
+    CONFLUENT_LEGACY_TIMESTAMPS = "avro-confluent.timestamp_mapping.legacy": Bool, "true", "As `avro.timestamp_mapping.legacy`.";
+    "avro-confluent.ignore-parse-errors": Bool, "false", "As `avro.ignore-parse-errors`.";
 }
 
 /// Schemas that are kept; a stream has a few, and what names more is damaged.

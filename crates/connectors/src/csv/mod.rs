@@ -35,17 +35,17 @@ pub(crate) const FORMAT: Format = Format {
 
 option_list! {
     OPTIONS;
-    DELIMITER = "csv.field-delimiter", ",", "One ASCII character between fields; `\\t` and `\\u0001` are understood.";
-    QUOTE = "csv.quote-character", "\"", "Encloses fields with special characters; doubled within such a field.";
-    WITHOUT_QUOTES = "csv.disable-quote-character", "false", "No character has the meaning of a quote.";
-    ESCAPE = "csv.escape-character", "", "Takes the special meaning from the next character.";
-    COMMENTS = "csv.allow-comments", "false", "Skip lines that start with `#`.";
-    IGNORE_ERRORS = "csv.ignore-parse-errors", "false",
+    DELIMITER = "csv.field-delimiter": Text, ",", "One ASCII character between fields; `\\t` and `\\u0001` are understood.";
+    QUOTE = "csv.quote-character": Text, "\"", "Encloses fields with special characters; doubled within such a field.";
+    WITHOUT_QUOTES = "csv.disable-quote-character": Bool, "false", "No character has the meaning of a quote.";
+    ESCAPE = "csv.escape-character": Text, "", "Takes the special meaning from the next character.";
+    COMMENTS = "csv.allow-comments": Bool, "false", "Skip lines that start with `#`.";
+    IGNORE_ERRORS = "csv.ignore-parse-errors": Bool, "false",
         "Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the query.";
-    NULL_LITERAL = "csv.null-literal", "", "Unquoted text that stands for NULL, and that a sink writes for it.";
-    ELEMENT_DELIMITER = "csv.array-element-delimiter", ";", "Between the elements of an ARRAY and the fields of a ROW.";
-    "csv.write-bigdecimal-in-scientific-notation", "true", "Accepted; decimals are always written as plain numbers.";
-    HEADER = "csv.header", "false", "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).";
+    NULL_LITERAL = "csv.null-literal": Text, "", "Unquoted text that stands for NULL, and that a sink writes for it.";
+    ELEMENT_DELIMITER = "csv.array-element-delimiter": Text, ";", "Between the elements of an ARRAY and the fields of a ROW.";
+    "csv.write-bigdecimal-in-scientific-notation": Bool, "true", "Accepted; decimals are always written as plain numbers.";
+    HEADER = "csv.header": Bool, "false", "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).";
 }
 
 /// How a table's CSV is written.

@@ -35,15 +35,15 @@ const NAME: &str = "debezium-json";
 
 option_list! {
     OPTIONS;
-    WITH_SCHEMA = "debezium-json.schema-include", "false", "Whether messages carry their schema, and the change in `payload`.";
-    "debezium-json.ignore-parse-errors", "false",
+    WITH_SCHEMA = "debezium-json.schema-include": Bool, "false", "Whether messages carry their schema, and the change in `payload`.";
+    "debezium-json.ignore-parse-errors": Bool, "false",
         "Skip bad messages, updates and deletions among them (they are counted), and make values of the wrong type NULL, instead of ending the \
          query.";
-    "debezium-json.timestamp-format.standard", "SQL", "As `json.timestamp-format.standard`.";
-    "debezium-json.map-null-key.mode", "FAIL", "As `json.map-null-key.mode`.";
-    "debezium-json.map-null-key.literal", "null", "As `json.map-null-key.literal`.";
-    "debezium-json.encode.decimal-as-plain-number", "false", "As `json.encode.decimal-as-plain-number`.";
-    "debezium-json.encode.ignore-null-fields", "false", "As `json.encode.ignore-null-fields`.";
+    "debezium-json.timestamp-format.standard": Choice(&["SQL", "ISO-8601"]), "SQL", "As `json.timestamp-format.standard`.";
+    "debezium-json.map-null-key.mode": Choice(&["FAIL", "DROP", "LITERAL"]), "FAIL", "As `json.map-null-key.mode`.";
+    "debezium-json.map-null-key.literal": Text, "null", "As `json.map-null-key.literal`.";
+    "debezium-json.encode.decimal-as-plain-number": Bool, "false", "As `json.encode.decimal-as-plain-number`.";
+    "debezium-json.encode.ignore-null-fields": Bool, "false", "As `json.encode.ignore-null-fields`.";
 }
 
 struct DebeziumDecoder {

@@ -45,13 +45,13 @@ pub(crate) const CONNECTOR: Connector = Connector {
 
 option_list! {
     OPTIONS;
-    "path", "",
+    "path": Required(&Path), "",
         "A file, a directory (all files below it, except names that start with `.` or `_`), a glob such as `/logs/*.json`, `file://…`, or `-` \
          for standard input and output.";
-    "format", "", "Format of the records; see below.";
-    OVERWRITE = "sink.overwrite", "false", "Whether a sink may replace the single file that is there; `INSERT OVERWRITE` sets it. A directory gets more files.";
-    PART_BYTES = "sink.rolling-policy.file-size", "128MB", "Size at which a sink that writes a directory starts the next file.";
-    PART_AGE = "sink.rolling-policy.rollover-interval", "30 min", "Age at which a sink that writes a directory starts the next file.";
+    "format": Required(&Format("")), "", "Format of the records.";
+    OVERWRITE = "sink.overwrite": Bool, "false", "Whether a sink may replace the single file that is there; `INSERT OVERWRITE` sets it. A directory gets more files.";
+    PART_BYTES = "sink.rolling-policy.file-size": Size, "128MB", "Size at which a sink that writes a directory starts the next file.";
+    PART_AGE = "sink.rolling-policy.rollover-interval": Duration, "30 min", "Age at which a sink that writes a directory starts the next file.";
 }
 
 fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {

@@ -42,13 +42,13 @@ pub(crate) const FORMAT: Format = Format {
 
 option_list! {
     OPTIONS;
-    "json.fail-on-missing-field", "false", "Whether a record without one of the columns ends the query; otherwise the column is NULL.";
-    "json.ignore-parse-errors", "false", "Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the query.";
-    "json.timestamp-format.standard", "SQL", "`SQL`: `2020-12-30 12:13:14.123`; `ISO-8601`: `2020-12-30T12:13:14.123`; TIMESTAMP_LTZ ends in `Z`.";
-    "json.map-null-key.mode", "FAIL", "What a sink does with a NULL key of a MAP: `FAIL`, `DROP` the entry, or write the `LITERAL`.";
-    "json.map-null-key.literal", "null", "The key that `LITERAL` writes.";
-    "json.encode.decimal-as-plain-number", "false", "Accepted; decimals are always written as plain numbers.";
-    "json.encode.ignore-null-fields", "false", "Leave fields that are NULL out of the output.";
+    "json.fail-on-missing-field": Bool, "false", "Whether a record without one of the columns ends the query; otherwise the column is NULL.";
+    "json.ignore-parse-errors": Bool, "false", "Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the query.";
+    "json.timestamp-format.standard": Choice(&["SQL", "ISO-8601"]), "SQL", "`SQL`: `2020-12-30 12:13:14.123`; `ISO-8601`: `2020-12-30T12:13:14.123`; TIMESTAMP_LTZ ends in `Z`.";
+    "json.map-null-key.mode": Choice(&["FAIL", "DROP", "LITERAL"]), "FAIL", "What a sink does with a NULL key of a MAP: `FAIL`, `DROP` the entry, or write the `LITERAL`.";
+    "json.map-null-key.literal": Text, "null", "The key that `LITERAL` writes.";
+    "json.encode.decimal-as-plain-number": Bool, "false", "Accepted; decimals are always written as plain numbers.";
+    "json.encode.ignore-null-fields": Bool, "false", "Leave fields that are NULL out of the output.";
 }
 
 /// `<format>.timestamp-format.standard`

@@ -23,21 +23,21 @@ const BASE_TIME_MS: i64 = 1_436_918_400_000;
 
 option_list! {
     OPTIONS;
-    EVENTS = "events.num", "0", "Number of events; 0 for an endless stream";
-    RATE = "first-event.rate", "10000", "Events per second of event time";
-    "next-event.rate", "first-event.rate", "Must equal first-event.rate: the rate is constant";
-    IN_REAL_TIME = "rate.limited", "false", "Whether events are also produced at that rate, in real time";
-    PERSONS = "person.proportion", "1", "Persons in each round of events";
-    AUCTIONS = "auction.proportion", "3", "Auctions in each round of events";
-    BIDS = "bid.proportion", "46", "Bids in each round of events";
-    HOT_AUCTIONS = "bid.hot-ratio.auctions", "2", "One of this many bids goes to any auction, the others to a hot one";
-    HOT_BIDDERS = "bid.hot-ratio.bidders", "4", "One of this many bids comes from any person, the others from a hot one";
-    HOT_SELLERS = "auction.hot-ratio.sellers", "4", "One of this many auctions is of any person, the others of a hot one";
-    PERSON_BYTES = "person.avg-size", "200", "Average size of a person in bytes";
-    AUCTION_BYTES = "auction.avg-size", "500", "Average size of an auction in bytes";
-    BID_BYTES = "bid.avg-size", "100", "Average size of a bid in bytes";
-    "base-time", "2015-07-15 00:00:00", "Event time of the first event: epoch milliseconds, or now";
-    SEED = "seed", "0", "Another seed gives other data";
+    EVENTS = "events.num": Integer, "0", "Number of events; 0 for an endless stream";
+    RATE = "first-event.rate": Integer, "10000", "Events per second of event time";
+    "next-event.rate": Integer, "first-event.rate", "Must equal first-event.rate: the rate is constant";
+    IN_REAL_TIME = "rate.limited": Bool, "false", "Whether events are also produced at that rate, in real time";
+    PERSONS = "person.proportion": Integer, "1", "Persons in each round of events";
+    AUCTIONS = "auction.proportion": Integer, "3", "Auctions in each round of events";
+    BIDS = "bid.proportion": Integer, "46", "Bids in each round of events";
+    HOT_AUCTIONS = "bid.hot-ratio.auctions": Integer, "2", "One of this many bids goes to any auction, the others to a hot one";
+    HOT_BIDDERS = "bid.hot-ratio.bidders": Integer, "4", "One of this many bids comes from any person, the others from a hot one";
+    HOT_SELLERS = "auction.hot-ratio.sellers": Integer, "4", "One of this many auctions is of any person, the others of a hot one";
+    PERSON_BYTES = "person.avg-size": Integer, "200", "Average size of a person in bytes";
+    AUCTION_BYTES = "auction.avg-size": Integer, "500", "Average size of an auction in bytes";
+    BID_BYTES = "bid.avg-size": Integer, "100", "Average size of a bid in bytes";
+    "base-time": Instant(&["now"]), "2015-07-15 00:00:00", "Event time of the first event: epoch milliseconds, or now";
+    SEED = "seed": Integer, "0", "Another seed gives other data";
 }
 
 /// The entry of the registry.

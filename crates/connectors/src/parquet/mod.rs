@@ -26,8 +26,8 @@ pub(crate) const FORMAT: Format = Format {
 
 option_list! {
     OPTIONS;
-    COMPRESSION = "parquet.compression", "SNAPPY", "Compression of a sink's pages: `SNAPPY`, `ZSTD`, `GZIP` or `UNCOMPRESSED`.";
-    ROW_GROUP_BYTES = "parquet.block.size", "128MB", "Size at which a sink ends a row group.";
+    COMPRESSION = "parquet.compression": Choice(&["SNAPPY", "ZSTD", "GZIP", "UNCOMPRESSED", "NONE"]), "SNAPPY", "Compression of a sink's pages: `SNAPPY`, `ZSTD`, `GZIP`, or `UNCOMPRESSED`, which is `NONE`.";
+    ROW_GROUP_BYTES = "parquet.block.size": Size, "128MB", "Size at which a sink ends a row group.";
 }
 
 /// The encoder of a sink: columns stay columns.

@@ -23,9 +23,9 @@ pub(crate) const FORMAT: Format = Format {
 
 option_list! {
     OPTIONS;
-    CHARSET = "raw.charset", "UTF-8", "Only `UTF-8`.";
-    ENDIANNESS = "raw.endianness", "big-endian", "Order of the bytes of a number: `big-endian` or `little-endian`.";
-    IGNORE_ERRORS = "raw.ignore-parse-errors", "false", "Skip messages that are not a value of the column's type (they are counted), instead of ending the query.";
+    CHARSET = "raw.charset": Choice(&["UTF-8"]), "UTF-8", "Only `UTF-8`.";
+    ENDIANNESS = "raw.endianness": Choice(&["big-endian", "little-endian"]), "big-endian", "Order of the bytes of a number: `big-endian` or `little-endian`.";
+    IGNORE_ERRORS = "raw.ignore-parse-errors": Bool, "false", "Skip messages that are not a value of the column's type (they are counted), instead of ending the query.";
 }
 
 /// How a table's messages look.

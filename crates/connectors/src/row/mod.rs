@@ -37,7 +37,7 @@ pub(crate) const FORMAT: Format = Format {
 
 option_list! {
     OPTIONS;
-    IGNORE_ERRORS = "row.ignore-parse-errors", "false",
+    IGNORE_ERRORS = "row.ignore-parse-errors": Bool, "false",
         "Skip malformed records (they are counted) instead of ending the query: text that is not UTF-8, a BOOLEAN that is neither 0 \
          nor 1, a DECIMAL or TIME out of range, an incomplete last record. Only columns that the query reads are looked at.";
 }

@@ -29,13 +29,13 @@ pub(crate) const CONNECTOR: Connector = Connector {
 
 option_list! {
     OPTIONS;
-    MODE = "mode", "client", "`client` connects to `hostname` and `port`; `server` listens there.";
-    "hostname", "localhost", "Where to connect to, or the address to listen on: `0.0.0.0` for all of this machine.";
-    "port", "", "The port, from 1 to 65535.";
-    "format", "", "Format of the records; see below.";
-    "connect.timeout", "",
+    MODE = "mode": Choice(&["client", "server"]), "client", "`client` connects to `hostname` and `port`; `server` listens there.";
+    "hostname": Text, "localhost", "Where to connect to, or the address to listen on: `0.0.0.0` for all of this machine.";
+    "port": Required(&Integer), "", "The port, from 1 to 65535.";
+    "format": Required(&Format("")), "", "Format of the records.";
+    "connect.timeout": Duration, "",
         "How long connections may take to come about; a client tries again meanwhile. Default: 5 s for a client, 1 min for a sink that is a \
          server, and no end for a source that is one.";
-    CONNECTIONS = "scan.connections", "1", "How many connections a source reads: a server waits for this number of producers, a client connects this number of times.";
-    STALL = "sink.timeout", "1 min", "A sink fails when its peer has taken nothing for this long.";
+    CONNECTIONS = "scan.connections": Integer, "1", "How many connections a source reads: a server waits for this number of producers, a client connects this number of times.";
+    STALL = "sink.timeout": Duration, "1 min", "A sink fails when its peer has taken nothing for this long.";
 }
