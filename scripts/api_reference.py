@@ -24,7 +24,7 @@ GROUPS: list[tuple[str, str, list[str]]] = [
     (
         "The default session",
         "These functions belong to one session, which the process makes when it first needs it.",
-        ["sql", "table", "execute", "submit", "register", "register_function", "create_table", "default_session"],
+        ["sql", "table", "execute", "submit", "register", "register_source", "register_sink", "register_function", "create_table", "default_session"],
     ),
     ("Sessions", "", ["connect", "Session"]),
     ("Relations", "", ["Relation", "_chain.Keyed", "_chain.Windowed", "BatchReader", "Batch", "Chart", "Plan"]),

@@ -31,7 +31,20 @@ from millstream._jobs import Job
 from millstream._magic import load_ipython_extension
 from millstream._plans import Plan
 from millstream._relation import BatchReader, Relation
-from millstream._session import Session, connect, create_table, default_session, execute, register, register_function, sql, submit, table
+from millstream._session import (
+    Session,
+    connect,
+    create_table,
+    default_session,
+    execute,
+    register,
+    register_function,
+    register_sink,
+    register_source,
+    sql,
+    submit,
+    table,
+)
 from millstream._sinks import Sink
 from millstream.errors import Error
 
@@ -72,6 +85,8 @@ __all__ = [
     "load_ipython_extension",
     "register",
     "register_function",
+    "register_sink",
+    "register_source",
     "right",
     "sql",
     "submit",

@@ -329,3 +329,27 @@ def create_table(
     return default_session().create_table(
         name, columns, connector, primary_key=primary_key, time=time, delay=delay, if_not_exists=if_not_exists
     )
+
+
+def register_source(
+    name: str,
+    read: Read,
+    columns: Columns,
+    *,
+    splits: Splits | None = None,
+    positions: bool = False,
+    bounded: bool = False,
+    time: str | None = None,
+    delay: Duration = "0s",
+    idle_timeout: Duration | None = None,
+) -> None:
+    """:meth:`Session.register_source` of the default session."""
+    session = default_session()
+    session.register_source(
+        name, read, columns, splits=splits, positions=positions, bounded=bounded, time=time, delay=delay, idle_timeout=idle_timeout
+    )
+
+
+def register_sink(name: str, sink: SinkLike, columns: Columns, *, give: As | None = None) -> None:
+    """:meth:`Session.register_sink` of the default session."""
+    default_session().register_sink(name, sink, columns, give=give)

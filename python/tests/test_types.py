@@ -126,6 +126,6 @@ CONFIGURATION = str(ROOT / "pyproject.toml")
 )
 def test_types_are_right(words: list[str], tmp_path: pathlib.Path) -> None:
     # Imported for types only, and aliases of literals.
-    (tmp_path / "names").write_text("millstream._relation.(pandas|pyarrow)\nmillstream._functions.(Arrow|By)\nmillstream._expressions.JoinKind\nmillstream._charts.Kind\n")
+    (tmp_path / "names").write_text("millstream._relation.(pandas|pyarrow)\nmillstream._functions.(Arrow|By)\nmillstream._expressions.JoinKind\nmillstream._charts.Kind\nmillstream._sinks.As\n")
     result = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -9,6 +9,7 @@ use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// Rows that are kept before they are folded.
@@ -28,9 +29,10 @@ static FOLDS: RwLock<BTreeMap<u32, Weak<dyn Fold>>> = RwLock::new(BTreeMap::new(
 
 /// Makes a function known; its number in this process.
 pub fn register_fold(fold: &Arc<dyn Fold>) -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Relaxed);
     let mut folds = FOLDS.write().unwrap_or_else(PoisonError::into_inner);
     folds.retain(|_, fold| fold.strong_count() > 0);
-    let number = folds.last_key_value().map_or(0, |(number, _)| number + 1);
     folds.insert(number, Arc::downgrade(fold));
     number
 }
