@@ -38,12 +38,14 @@ class Aggregate:
         self.by, self.version, self.deterministic = by, version, deterministic
         self._function = function
         if state is not None:
-            self._callable: Any = _Stateful(function(), arrow)
+            self._callable: Any = _Stateful(function, arrow)
         else:
             self._callable = function if arrow is None else functools.partial(_over_columns, function, arrow)
-        functools.update_wrapper(self, function, updated=())
+        functools.update_wrapper(self, function if state is None else type(function), updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.state is not None:
+            raise TypeError(f"{self.name} is a class with a state: SQL calls it")
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -69,7 +71,19 @@ def _over_columns(function: Callable[..., Any], arrow: Arrow, *columns: Column) 
 
 
 @overload
-def udaf(function: Callable[..., Any], /) -> Aggregate: ...
+def udaf(
+    function: Callable[..., Any],
+    /,
+    *,
+    returns: str | None = None,
+    takes: Sequence[str] | None = None,
+    state: str | None = None,
+    by: By = "row",
+    arrow: Arrow | None = None,
+    name: str | None = None,
+    version: str | None = None,
+    deterministic: bool = True,
+) -> Aggregate: ...
 
 
 @overload
@@ -135,10 +149,11 @@ def udaf(
                 raise TypeError("a class that aggregates needs `state`: the SQL type of its state, such as 'ROW<total DOUBLE, n BIGINT>'")
         elif state is not None:
             raise TypeError("a state is for a class with create(), accumulate(), merge() and finish()")
-        known_result = returns if returns is not None else _result(function, has_state)
-        known_takes = takes if takes is not None else _parameters(function, has_state)
+        aggregate = function() if has_state else function
+        known_result = returns if returns is not None else _result(aggregate, has_state)
+        known_takes = takes if takes is not None else _parameters(aggregate, has_state)
         return Aggregate(
-            function,
+            aggregate,
             name=name if name is not None else getattr(function, "__name__", ""),
             returns=known_result,
             takes=known_takes,
@@ -158,7 +173,7 @@ def _result(function: Any, has_state: bool) -> str:
 
 def _parameters(function: Any, has_state: bool) -> list[str]:
     called = function.accumulate if has_state else function
-    names = list(inspect.signature(called).parameters)[2 if has_state else 0 :]
+    names = list(inspect.signature(called).parameters)[1 if has_state else 0 :]
     hints = hints_of(called)
     types = []
     for parameter in names:

@@ -68,7 +68,7 @@ class Largest:
 def functions(con: ms.Session) -> ms.Session:
     con.register_function(second_largest)
     con.register_function(WeightedMean)
-    con.register_function(ms.udaf(Largest, state="ARRAY<BIGINT>", name="largest"))  # type: ignore[call-overload]
+    con.register_function(ms.udaf(Largest, state="ARRAY<BIGINT>", name="largest"))
     return con
 
 
@@ -239,6 +239,64 @@ def test_what_is_no_aggregate_function(con: ms.Session) -> None:
     con.register_function(WeightedMean)
     with pytest.raises(ms.errors.QueryError, match="DISTINCT"):
         con.sql("SELECT WeightedMean(DISTINCT x, x) FROM (VALUES (1.0e0)) AS t (x)")
+
+
+def test_static_methods_do(con: ms.Session) -> None:
+    class Product:
+        @staticmethod
+        def create() -> float:
+            return 1.0
+
+        @staticmethod
+        def accumulate(state: float, one: float, two: float) -> float:
+            return state * one * two
+
+        @classmethod
+        def merge(cls, state: float, other: float) -> float:
+            return state * other
+
+        @staticmethod
+        def finish(state: float) -> float:
+            return state
+
+    product = ms.udaf(Product, state="DOUBLE")
+    con.register_function(product)
+    assert product.takes == ["DOUBLE", "DOUBLE"]
+    assert con.sql("SELECT Product(x, x) FROM (VALUES (2.0e0), (3.0e0)) AS t (x)").fetchall() == [(36.0,)]
+    with pytest.raises(TypeError, match="SQL calls it"):
+        product()
+
+
+def test_a_state_takes_little_memory_and_few_calls(con: ms.Session) -> None:
+    calls = 0
+
+    class Count:
+        def create(self) -> int:
+            return 0
+
+        def accumulate(self, state: int, values: Any) -> int:
+            nonlocal calls
+            calls += 1
+            return state + len(values)
+
+        def merge(self, state: int, other: int) -> int:
+            return state + other
+
+        def finish(self, state: int) -> int:
+            return state
+
+    con.register_function(ms.udaf(Count, returns="BIGINT", takes=["STRING"], state="BIGINT", by="column", name="counted"))
+    con.set("pipeline.memory", "32 MB")
+    con.set("pipeline.spill", "never")
+    df = pl.DataFrame({"s": ["x" * 100]}).select(pl.col("s").repeat_by(400_000).explode())
+    assert con.sql("SELECT counted(s) FROM df").fetchall() == [(df.height,)]
+    assert calls < 2_000
+    calls = 0
+    rows = [(ms_of(n), "x" * 100) for n in range(3_000)]
+    con.register_source("t", rows, {"at": "TIMESTAMP(3)", "s": "STRING"}, time="at", bounded=True)
+    over = con.sql("SELECT counted(s) OVER (ORDER BY at) FROM t").fetchall()
+    assert over == [(n + 1,) for n in range(3_000)]
+    assert calls < 10_000
 
 
 def test_two_of_one_name_are_not_merged(con: ms.Session) -> None:

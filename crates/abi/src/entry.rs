@@ -86,8 +86,13 @@ pub enum ObjectKind {
     Cardinality,
     /// A sketch of the distribution of numbers (DDSketch); the argument is F64.
     Quantiles,
-    /// The state of an aggregate function of the program, by its number in this process; the argument is a string of bytes.
-    Fold(u32),
+    /// The state of an aggregate function of the program; the argument is a string of bytes.
+    Fold {
+        /// Of the function in this process.
+        number: u32,
+        /// Rows that are kept before they are folded into the state.
+        rows: u16,
+    },
 }
 
 impl ObjectKind {
@@ -103,7 +108,7 @@ impl ObjectKind {
             ObjectKind::Cardinality => "CARDINALITY",
             ObjectKind::Quantiles => "QUANTILES",
             // Which function it is stands in the argument.
-            ObjectKind::Fold(_) => "FOLD",
+            ObjectKind::Fold { .. } => "FOLD",
         }
     }
 }

@@ -57,6 +57,7 @@ pub trait AggregateState: Send + Sync {
 pub struct AggregateFunction {
     name: String,
     version: Option<String>,
+    state_type: Option<String>,
     parameters: Vec<DataType>,
     returns: DataType,
     is_deterministic: bool,
@@ -92,14 +93,22 @@ impl AggregateFunction {
     }
 
     fn new(name: impl Into<String>, parameters: Vec<DataType>, returns: DataType, kind: Kind) -> AggregateFunction {
-        let (name, version) = (name.into(), None);
-        AggregateFunction { name, version, parameters, returns, is_deterministic: true, is_cancelled: |_| false, kind }
+        let (name, is_cancelled): (String, fn(u64) -> bool) = (name.into(), |_| false);
+        let (version, state_type) = (None, None);
+        AggregateFunction { name, version, state_type, parameters, returns, is_deterministic: true, is_cancelled, kind }
     }
 
     /// As [`crate::ScalarFunction::with_version`].
     #[must_use]
     pub fn with_version(mut self, version: impl Into<String>) -> AggregateFunction {
         self.version = Some(version.into());
+        self
+    }
+
+    /// Says of what type states are: a job does not resume with states of another one.
+    #[must_use]
+    pub fn with_state_type(mut self, state_type: impl Into<String>) -> AggregateFunction {
+        self.state_type = Some(state_type.into());
         self
     }
 
@@ -119,7 +128,8 @@ impl AggregateFunction {
 
     /// Registers it: it is another function than all that were registered before.
     pub(crate) fn registered(self) -> Result<NativeAggregate, Diagnostic> {
-        let AggregateFunction { name, version, parameters, returns, is_deterministic, is_cancelled, kind } = self;
+        let AggregateFunction { name, version, state_type, parameters, returns, is_deterministic, is_cancelled, kind } =
+            self;
         check_name(&name)?;
         if parameters.is_empty() {
             let message = format!("the aggregate function '{name}' has no parameters");
@@ -128,7 +138,9 @@ impl AggregateFunction {
         let (shown, registration) = (shown_name(&name, version), next_registration());
         let rows = Arc::new(PackedRows::new(&parameters)?);
         let about = About { name: shown, registration, is_deterministic, is_cancelled };
-        let pack = Arc::new(Pack { about: about.clone(), rows: Arc::clone(&rows) });
+        // What a state is of is in its argument.
+        let packed = state_type.map_or_else(|| about.name.clone(), |of| format!("{} in {of}", about.name));
+        let pack = Arc::new(Pack { about: About { name: packed, ..about.clone() }, rows: Arc::clone(&rows) });
         Ok(match kind {
             Kind::Values(evaluate) => {
                 let finish = Arc::new(OfValues { about, rows, evaluate });
@@ -211,14 +223,11 @@ struct OfState {
 impl OfState {
     /// The group of the bytes that a column shows: none for one without rows.
     fn group<'a>(&self, bytes: Option<&'a [u8]>) -> Result<Group<'a>, String> {
-        let FoldState { states, rows, failure } = match bytes {
+        let FoldState { states, rows } = match bytes {
             Some(bytes) => FoldState::read(bytes).map_err(|e| e.to_string())?,
             None => FoldState::default(),
         };
-        match failure {
-            Some(failure) => Err(failure.to_string()),
-            None => Ok(Group { columns: self.rows.unpack(rows.iter().copied())?, rows: rows.len(), states }),
-        }
+        Ok(Group { columns: self.rows.unpack(rows.iter().copied())?, rows: rows.len(), states })
     }
 }
 

@@ -65,8 +65,13 @@ pub enum AggregateFunction {
     ListAgg,
     /// `ARRAY_AGG(x)`; the only parameter, BOOLEAN, says whether NULLs are kept.
     ArrayAgg,
-    /// State of a function of the program, by its number in this process, over BYTES that have its arguments: BYTES.
-    Fold(u32),
+    /// State of a function of the program over BYTES that have its arguments: BYTES.
+    Fold {
+        /// Of the function in this process.
+        number: u32,
+        /// Rows that are kept before they are folded into the state.
+        rows: u16,
+    },
 }
 
 impl AggregateFunction {
@@ -98,7 +103,7 @@ impl AggregateFunction {
             Collect => "COLLECT",
             ListAgg => "LISTAGG",
             ArrayAgg => "ARRAY_AGG",
-            Fold(_) => "STATE",
+            Fold { .. } => "STATE",
         }
     }
 }
@@ -214,7 +219,7 @@ impl Components {
                 };
                 self.object(kind, finish, &number, call)
             }
-            F::Fold(number) => self.object(ObjectKind::Fold(number), Finish::State, argument, call),
+            F::Fold { number, rows } => self.object(ObjectKind::Fold { number, rows }, Finish::State, argument, call),
             F::Mode => self.object(ObjectKind::Bag, Finish::Mode, argument, call),
             F::Collect if call.distinct => self.object(ObjectKind::Distinct, Finish::Multiset, argument, call),
             F::Collect => self.object(ObjectKind::Bag, Finish::Multiset, argument, call),

@@ -72,8 +72,10 @@ pub(crate) fn with_state(
         Diagnostic::new(code::TYPE_MISMATCH, format!("a state cannot be {state}: {e}"))
             .advise("use a ROW of plain types")
     })?;
+    let shown = state.to_string();
     let function = Stateful { object, style, state, converter, returns: returns.clone() };
-    Ok(AggregateFunction::with_state(name, takes, returns, function).with_cancellation(calls::is_cancelled))
+    let function = AggregateFunction::with_state(name, takes, returns, function).with_state_type(shown);
+    Ok(function.with_cancellation(calls::is_cancelled))
 }
 
 struct Stateful {
@@ -114,11 +116,11 @@ impl Stateful {
         values.into_iter().flatten().next().ok_or_else(|| PyValueError::new_err("a state is missing"))
     }
 
-    fn encoded(&self, state: Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    fn encoded(&self, state: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         if state.is_none() {
             return Err(PyTypeError::new_err(format!("create() returned None; a state is a {}", self.state)));
         }
-        let column = rows::build(&[state], &self.state)
+        let column = rows::build(std::slice::from_ref(state), &self.state)
             .map_err(|e| PyTypeError::new_err(format!("the state is no {}: {e}", self.state)))?;
         let rows = self.converter.convert_columns(&[column]).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(rows.row(0).data().to_vec())
@@ -156,12 +158,17 @@ impl Stateful {
 
 impl AggregateState for Stateful {
     fn fold(&self, group: &Group<'_>, run: u64) -> Result<Vec<u8>, String> {
-        evaluated(run, |py| self.encoded(self.state(py, group)?))
+        evaluated(run, |py| self.encoded(&self.state(py, group)?))
     }
 
     fn finish(&self, groups: &[Group<'_>], run: u64) -> Result<ArrayRef, String> {
         evaluated(run, |py| {
-            let result = |group| self.state(py, group).and_then(|state| self.call(py, "finish", vec![state]));
+            let result = |group| {
+                let state = self.state(py, group)?;
+                // One that is of another type would be noticed in large groups only.
+                self.encoded(&state)?;
+                self.call(py, "finish", vec![state])
+            };
             rows::build(&groups.iter().map(result).collect::<PyResult<Vec<_>>>()?, &self.returns)
         })
     }

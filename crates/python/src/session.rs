@@ -367,7 +367,7 @@ impl Session {
         takes: Vec<String>,
         returns: &str,
         state: Option<&str>,
-        mut version: Option<String>,
+        version: Option<String>,
         is_deterministic: bool,
     ) -> PyResult<()> {
         let data_type = |text: &str| sql::data_type::from_text(text).or_raise(py, None);
@@ -377,8 +377,6 @@ impl Session {
             None => aggregate::of_values(name, callable, style, takes, returns),
             Some(state) => {
                 let state = data_type(state)?;
-                // States of another type are other states.
-                version = Some(version.map_or_else(|| state.to_string(), |version| format!("{version} {state}")));
                 aggregate::with_state(name, callable, style, takes, state, returns).or_raise(py, None)?
             }
         };

@@ -18,6 +18,7 @@ use crate::source::processing_time::machine_time;
 use crate::source::reader::{end_split, find_idle_splits, read};
 use crate::stats::QueryStats;
 use crate::worker;
+use millstream_state::set_run;
 use millstream_sync::epoch_ring::End;
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
@@ -249,6 +250,10 @@ fn spawn<T: Send + 'static>(
     body: impl FnOnce(&Query) -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Diagnostic> {
     let query = Arc::clone(query);
-    let thread = thread::Builder::new().name(name).spawn(move || body(&query));
+    let thread = thread::Builder::new().name(name).spawn(move || {
+        // What folds states of the program is one of this run, whichever thread does it.
+        set_run(query.host().config.settings.run);
+        body(&query)
+    });
     thread.map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
 }

@@ -6,7 +6,7 @@ use crate::pipeline::WorkerContext;
 use crate::query::{Query, caught};
 use crate::station::{Consequences, DecodeTask, ProcessTask, Task};
 use millstream_functions::FunctionContext;
-use millstream_state::{release_before_sleep, set_run};
+use millstream_state::release_before_sleep;
 use millstream_types::Diagnostic;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -16,7 +16,6 @@ pub(crate) fn work(query: &Query, index: usize, node: usize) {
     let host = query.host();
     let mut context = WorkerContext { index, node, functions: FunctionContext::new(host.config.settings.clone()) };
     query.scheduler().enter(index);
-    set_run(host.config.settings.run);
     let (stats, mut counters) = (host.stats.worker(index), HardwareCounters::open());
     while let Some(task) = next_task(query, index) {
         let place = host.config.worker_set.as_ref().map(|set| set.take());

@@ -244,7 +244,8 @@ impl Table {
             unreachable!("component {component} is no object")
         };
         // SAFETY: promised by the caller.
-        self.object_bytes += unsafe { object::update(accumulator, kind, phys, value.as_ref(), ordinal) };
+        let grown = unsafe { object::update(accumulator, kind, phys, value.as_ref(), ordinal) };
+        self.object_bytes = self.object_bytes.saturating_add_signed(grown);
     }
 
     /// Frees strings that MIN and MAX have replaced, when they are more than half of the arena. Call it when no one

@@ -198,6 +198,7 @@ pub(super) fn of_program<'a>(
     aggregate: &NativeAggregate,
     function: &'a ast::Function,
     span: Span,
+    is_over: bool,
     mut bind: impl FnMut(&'a ast::Expr) -> Result<Expr, Diagnostic>,
 ) -> Result<AggregateCall, Diagnostic> {
     let (name, place) = (&aggregate.name, span_of(&function.name));
@@ -215,7 +216,10 @@ pub(super) fn of_program<'a>(
     let arguments = plain_arguments(function)?.into_iter().map(&mut bind).collect::<Result<Vec<_>, _>>()?;
     let packed = aggregate.packed(arguments, span)?;
     let (kind, parameters, data_type) = match aggregate.state {
-        Some(number) => (AggregateFunction::Fold(number), vec![], DataType::BYTES),
+        // With OVER a state is shown for each row, with the rows that are not folded yet.
+        Some(number) => {
+            (AggregateFunction::Fold { number, rows: if is_over { 32 } else { 1024 } }, vec![], DataType::BYTES)
+        }
         None => {
             let keeps_nulls = vec![Value::Boolean(true)];
             (AggregateFunction::ArrayAgg, keeps_nulls, DataType::Array(Arc::new(DataType::BYTES)))

@@ -163,7 +163,7 @@ impl Binder<'_> {
                 .advise("filter aggregates with HAVING, or aggregate in a subquery"));
         };
         let mut inner = Binder::scalar(self.scope, "an aggregate function");
-        let mut call = aggregate::of_program(aggregate, function, span, |e| inner.bind(e))?;
+        let mut call = aggregate::of_program(aggregate, function, span, false, |e| inner.bind(e))?;
         inner.clause = "FILTER";
         call.filter = function.filter.as_ref().map(|f| inner.condition(f, "FILTER")).transpose()?;
         Ok(aggregate.finished(aggregates.add(call, span), span))

@@ -246,7 +246,9 @@ impl Binder<'_> {
                 return Err(unsupported(&format!("{name} … OVER"), place, "use FIRST_VALUE or LAST_VALUE over ROWS"));
             }
             (None, None) => match of_user {
-                Some(aggregate) => OverFunction::Aggregate(of_program(aggregate, function, place, |e| self.bind(e))?),
+                Some(aggregate) => {
+                    OverFunction::Aggregate(of_program(aggregate, function, place, true, |e| self.bind(e))?)
+                }
                 None => {
                     let message = format!("{name} is not an aggregate function, so it cannot have OVER");
                     return Err(error(code::UNKNOWN_FUNCTION, place, message).advise("remove OVER (…)"));

@@ -68,7 +68,7 @@ impl Object {
             }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::restore(from)?),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::restore(from)?),
-            ObjectKind::Fold(number) => Object::Folded(Folded::restore(number, from)?),
+            ObjectKind::Fold { number, rows } => Object::Folded(Folded::restore(number, rows, from)?),
         })
     }
 }

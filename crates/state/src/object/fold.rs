@@ -1,7 +1,8 @@
 //! States of aggregate functions of the program: what they are of is the program's business, so they are bytes here.
 //!
-//! A function is called for many rows at once: an object keeps rows until there are [`ROWS`] of them, and states of others until there are
-//! [`STATES`], before it has them folded into one state. What is shown of it are states and rows: whoever shows them folds the rest.
+//! A function is called for many rows at once: an object keeps rows until there are many, and states of others until there are [`STATES`], before
+//! it has them folded into one state. What is shown of it are states and rows: whoever shows them folds the rest. What cannot be folded is kept, so
+//! that the error is one of the result, and a checkpoint has all that a corrected function needs.
 
 use super::Values;
 use millstream_abi::{Phys, Slot};
@@ -12,8 +13,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-/// Rows that are kept before they are folded.
-const ROWS: usize = 1024;
+/// Bytes of rows that are kept before they are folded, however few rows they are.
+const BYTES: usize = 256 << 10;
 /// States that are kept before they are folded.
 const STATES: usize = 16;
 
@@ -50,15 +51,17 @@ pub fn set_run(run: u64) {
 #[derive(Debug, Clone)]
 pub(crate) struct Folded {
     number: u32,
+    /// Rows that are kept before they are folded.
+    most: usize,
     states: Vec<Vec<u8>>,
     rows: Values,
-    /// Why there is no state: then nothing else is kept.
-    failure: Option<String>,
+    /// How often as many rows and states are kept since they could not be folded, in powers of two.
+    failures: u32,
 }
 
 impl Folded {
-    pub(super) fn new(number: u32) -> Folded {
-        Folded { number, states: vec![], rows: Values::new(Phys::Str), failure: None }
+    pub(super) fn new(number: u32, most: u16) -> Folded {
+        Folded { number, most: most.into(), states: vec![], rows: Values::new(Phys::Str), failures: 0 }
     }
 
     /// Takes in a row.
@@ -66,36 +69,30 @@ impl Folded {
     /// # Safety
     /// As for [`Values::push`].
     pub(super) unsafe fn push(&mut self, phys: Phys, row: &Slot) {
-        if self.failure.is_none() {
-            // SAFETY: forwarded.
-            unsafe { self.rows.push(phys, row) };
-            self.compact();
-        }
+        // SAFETY: forwarded.
+        unsafe { self.rows.push(phys, row) };
+        self.compact();
     }
 
     /// Takes in what another one keeps.
     pub(super) fn merge(&mut self, other: &Folded) {
-        if self.failure.is_some() {
-            return;
-        }
         self.states.extend_from_slice(&other.states);
         (0..other.rows.len()).for_each(|row| self.rows.push_from(&other.rows, row));
-        self.failure.clone_from(&other.failure);
         self.compact();
     }
 
     fn compact(&mut self) {
-        if self.failure.is_none() && self.rows.len() < ROWS && self.states.len() < STATES {
+        let keeps = |most: usize| most.saturating_mul(1 << self.failures.min(30));
+        let is_little = self.rows.len() < keeps(self.most) && self.states.len() < keeps(STATES);
+        if is_little && self.rows.bytes() < keeps(BYTES) {
             return;
         }
-        let folded = match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => self.folded(),
-        };
-        (self.states, self.rows) = (vec![], Values::new(Phys::Str));
-        match folded {
-            Ok(state) => self.states.push(state),
-            Err(failure) => self.failure = Some(failure),
+        match self.folded() {
+            Ok(state) => {
+                (self.states, self.rows, self.failures) = (vec![state], Values::new(Phys::Str), 0);
+            }
+            // Whoever makes the result tries again, and tells why.
+            Err(_) => self.failures += 1,
         }
     }
 
@@ -108,30 +105,23 @@ impl Folded {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let failure = self.failure.as_ref().map_or(0, String::capacity);
         self.states.iter().map(Vec::capacity).sum::<usize>()
             + self.states.capacity() * size_of::<Vec<u8>>()
             + self.rows.bytes()
-            + failure
     }
 
     /// Writes what [`FoldState::read`] reads.
     pub(crate) fn save(&self, out: &mut ByteWriter) {
-        out.u8(u8::from(self.failure.is_some()));
-        if let Some(failure) = &self.failure {
-            out.bytes(failure.as_bytes());
-            return;
-        }
         out.length(self.states.len());
         self.states.iter().for_each(|state| out.bytes(state));
         out.length(self.rows.len());
         (0..self.rows.len()).for_each(|row| out.bytes(self.rows.string(row)));
     }
 
-    pub(super) fn restore(number: u32, from: &mut ByteReader<'_>) -> Result<Folded, Damaged> {
-        let FoldState { states, rows, failure } = FoldState::restore(from)?;
+    pub(super) fn restore(number: u32, most: u16, from: &mut ByteReader<'_>) -> Result<Folded, Damaged> {
+        let FoldState { states, rows } = FoldState::restore(from)?;
         let states = states.into_iter().map(<[u8]>::to_vec).collect();
-        Ok(Folded { number, states, rows: Values::of_strings(rows), failure: failure.map(str::to_string) })
+        Ok(Folded { states, rows: Values::of_strings(rows), ..Folded::new(number, most) })
     }
 }
 
@@ -142,8 +132,6 @@ pub struct FoldState<'a> {
     pub states: Vec<&'a [u8]>,
     /// As the argument of the aggregate has them.
     pub rows: Vec<&'a [u8]>,
-    /// Why there are none.
-    pub failure: Option<&'a str>,
 }
 
 impl<'a> FoldState<'a> {
@@ -159,12 +147,8 @@ impl<'a> FoldState<'a> {
     }
 
     fn restore(from: &mut ByteReader<'a>) -> Result<FoldState<'a>, Damaged> {
-        if from.u8()? != 0 {
-            let failure = std::str::from_utf8(from.bytes()?).map_err(|e| Damaged(e.to_string()))?;
-            return Ok(FoldState { failure: Some(failure), ..FoldState::default() });
-        }
         let mut list = || (0..from.count(8)?).map(|_| from.bytes()).collect::<Result<Vec<_>, _>>();
-        Ok(FoldState { states: list()?, rows: list()?, failure: None })
+        Ok(FoldState { states: list()?, rows: list()? })
     }
 }
 
@@ -187,31 +171,27 @@ mod tests {
     }
 
     fn folded(number: u32, numbers: impl IntoIterator<Item = i64>) -> Folded {
-        let mut folded = Folded::new(number);
+        let mut folded = Folded::new(number, 1024);
         for number in numbers {
-            folded.rows = Values::of_strings(
-                (0..folded.rows.len())
-                    .map(|row| folded.rows.string(row).to_vec())
-                    .chain([number.to_le_bytes().to_vec()])
-                    .collect::<Vec<_>>()
-                    .iter()
-                    .map(Vec::as_slice),
-            );
+            let bytes = number.to_le_bytes();
+            let Values::Strings(all, ends) = &mut folded.rows else { unreachable!("rows are strings") };
+            all.extend_from_slice(&bytes);
+            ends.push(all.len());
             folded.compact();
         }
         folded
     }
 
-    fn total(folded: &Folded) -> Result<i64, String> {
+    fn saved(folded: &Folded) -> Vec<u8> {
         let mut bytes = ByteWriter::new();
         folded.save(&mut bytes);
-        let bytes = bytes.into_bytes();
-        let FoldState { states, rows, failure } = FoldState::read(&bytes).unwrap();
-        assert!(states.len() < STATES + 1 && rows.len() < ROWS, "it keeps little");
-        match failure {
-            Some(failure) => Err(failure.into()),
-            None => Sum.fold(&states, &rows, 0).map(|state| i64::from_le_bytes(state.try_into().unwrap())),
-        }
+        bytes.into_bytes()
+    }
+
+    fn total(folded: &Folded) -> Result<i64, String> {
+        let bytes = saved(folded);
+        let FoldState { states, rows } = FoldState::read(&bytes).unwrap();
+        Sum.fold(&states, &rows, 0).map(|state| i64::from_le_bytes(state.try_into().unwrap()))
     }
 
     #[test]
@@ -219,31 +199,32 @@ mod tests {
         let sum: Arc<dyn Fold> = Arc::new(Sum);
         let number = register_fold(&sum);
         let mut all = folded(number, 100..2_600);
-        assert!(!all.states.is_empty(), "rows have been folded");
+        assert!(all.states.len() == 1 && all.rows.len() < 1024, "rows have been folded");
         for start in 0..40 {
             all.merge(&folded(number, 3_000 + start..3_100 + start));
+            assert!(all.states.len() < STATES && all.rows.len() < 1024 && all.bytes() < 100_000, "it keeps little");
         }
         let merged: i64 = (0..40).map(|start| (3_000 + start..3_100 + start).sum::<i64>()).sum();
         assert_eq!(total(&all), Ok((100..2_600).sum::<i64>() + merged));
-        let mut bytes = ByteWriter::new();
-        all.save(&mut bytes);
-        let bytes = bytes.into_bytes();
-        let restored = Folded::restore(number, &mut ByteReader::new(&bytes)).unwrap();
+        let bytes = saved(&all);
+        let restored = Folded::restore(number, 1024, &mut ByteReader::new(&bytes)).unwrap();
         assert_eq!(total(&restored), total(&all));
         assert!((0..bytes.len()).all(|end| FoldState::read(&bytes[..end]).is_err()), "cut bytes are noticed");
     }
 
     #[test]
-    fn a_failure_is_that_of_the_group() {
+    fn what_cannot_be_folded_is_kept() {
         let sum: Arc<dyn Fold> = Arc::new(Sum);
         let number = register_fold(&sum);
-        let failed = folded(number, 0..1_100);
+        let failed = folded(number, 0..10_000);
         assert_eq!(total(&failed), Err("13 is refused".into()));
+        assert!(failed.states.is_empty() && failed.rows.len() == 10_000);
+        assert_eq!(failed.failures, 4, "it is tried at 1,024, 2,048, 4,096 and 8,192 rows");
         let mut other = folded(number, 20..30);
         other.merge(&failed);
         assert_eq!(total(&other), Err("13 is refused".into()));
-        assert!(other.bytes() < 1_000, "nothing else is kept");
         drop(sum);
-        assert!(total(&folded(number, 20..1_100)).unwrap_err().contains("is gone"));
+        let orphan = folded(number, 20..1_100);
+        assert!(orphan.states.is_empty() && total(&orphan) == Ok((20..1_100).sum()), "the function is gone");
     }
 }

@@ -81,7 +81,7 @@ impl Object {
             }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::new()),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::new()),
-            ObjectKind::Fold(number) => Object::Folded(Folded::new(number)),
+            ObjectKind::Fold { number, rows } => Object::Folded(Folded::new(number, rows)),
         };
         // SAFETY: forwarded.
         unsafe { object.update(phys, value, ordinal) };
@@ -201,7 +201,7 @@ unsafe fn writable(entry: *mut u8, offset: usize) -> *mut Object {
     }
 }
 
-/// Updates the object at `accumulator`, which is null for a fresh one. Returns how many bytes it has grown by.
+/// Updates the object at `accumulator`, which is null for a fresh one. Returns how many bytes it has grown by; one that has folded what it kept has shrunk.
 ///
 /// # Safety
 /// `accumulator` points to the object's place in an entry that is ours to write; `value` is of the type `phys`, and its
@@ -212,7 +212,7 @@ pub(crate) unsafe fn update(
     phys: Phys,
     value: Option<&Slot>,
     ordinal: Ordinal,
-) -> usize {
+) -> isize {
     if value.is_none() && kind != (ObjectKind::List { keeps_nulls: true }) {
         return 0;
     }
@@ -222,12 +222,12 @@ pub(crate) unsafe fn update(
             let Some(object) = Object::of(kind, phys, value, ordinal) else { return 0 };
             let bytes = object.bytes();
             write(accumulator, 0, Arc::into_raw(Arc::new(object)));
-            bytes
+            bytes.cast_signed()
         } else {
             let object = &mut *writable(accumulator, 0);
             let before = object.bytes();
             object.update(phys, value, ordinal);
-            object.bytes().saturating_sub(before)
+            object.bytes().cast_signed() - before.cast_signed()
         }
     }
 }
