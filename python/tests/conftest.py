@@ -1,10 +1,14 @@
 """What several files of tests need."""
 
+import signal
 from collections.abc import Iterator
 
 import millstream as ms
 import pytest
 from hypothesis import settings
+
+# Python leaves SIGINT ignored where it was: in a shell's background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Nothing is kept between runs.
 settings.register_profile("tests", database=None, deadline=None)
