@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from millstream import _display
-from millstream._display import cut, escaped, printable, text_width, value_text
+from millstream._display import cut, escaped, is_number, printable, text_width, value_text
 
 if TYPE_CHECKING:
     from millstream._relation import Relation
@@ -42,7 +42,6 @@ _EPOCH = datetime(1970, 1, 1)
 #: What is greater is not drawn: the span of an axis is a number, too.
 _MOST = 1e300
 
-_NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
 class Chart:
@@ -195,20 +194,16 @@ def _axes(relation: Relation, x: str | None, y: str | None, by: str | None) -> t
             raise ValueError("there is no column for x")
         x = found[0]
     if y is None:
-        numbers = [name for name, data_type in types.items() if _is_number(data_type) and name not in (x, by)]
+        numbers = [name for name, data_type in types.items() if is_number(data_type) and name not in (x, by)]
         if len(numbers) != 1:
             which = f"several numbers could be y: {', '.join(numbers)}" if numbers else f"no number could be y; the columns are {', '.join(types)}"
             raise ValueError(f"{which}. Name it: chart(y=…)")
         y = numbers[0]
-    if not _is_number(types[y]):
+    if not is_number(types[y]):
         raise ValueError(f"y is a number, and {y!r} is {types[y]}")
-    if not (_is_number(types[x]) or types[x].startswith(("TIMESTAMP", "DATE", "TIME", "STRING", "VARCHAR", "CHAR", "BOOLEAN"))):
+    if not (is_number(types[x]) or types[x].startswith(("TIMESTAMP", "DATE", "TIME", "STRING", "VARCHAR", "CHAR", "BOOLEAN"))):
         raise ValueError(f"x is a number, a time or a text, and {x!r} is {types[x]}")
     return x, y
-
-
-def _is_number(data_type: str) -> bool:
-    return data_type.split("(")[0].split(" ")[0] in _NUMBERS
 
 
 # Pictures

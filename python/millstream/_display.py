@@ -95,7 +95,7 @@ def relation_text(relation: _core.Relation, shown: Preview) -> str:
         if columns and left < width + 2:
             break
         left -= width + 2
-        cells = [padded(cell, width, to_right=_is_number(data_type)) for cell in cells]
+        cells = [padded(cell, width, to_right=is_number(data_type)) for cell in cells]
         columns.append([*cells[:2], "─" * width, *cells[2:]])
     lines = [" " + "  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
     return "\n".join([*lines, f"({shown.note}{_missing([name for name, _, _ in schema[len(columns) :]])})"])
@@ -115,7 +115,7 @@ def relation_html(relation: _core.Relation, shown: Preview) -> str:
     ]
     rows = ([None if value is None else cut(value_text(value)) for value in row[: len(kept)]] for row in shown.rows)
     note = shown.note + _missing([name for name, _, _ in schema[COLUMNS:]])
-    return _html_table(heads, rows, [_is_number(data_type) for _, data_type, _ in kept], note, is_markup=True)
+    return _html_table(heads, rows, [is_number(data_type) for _, data_type, _ in kept], note, is_markup=True)
 
 
 def _text(shown: Preview) -> str | None:
@@ -171,7 +171,8 @@ def _html_table(
     )
 
 
-def _is_number(data_type: str) -> bool:
+def is_number(data_type: str) -> bool:
+    """Whether values of a SQL type are numbers."""
     return data_type.startswith(("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")) and not data_type.startswith("INTERVAL")
 
 

@@ -19,7 +19,7 @@ from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import Relation
 from millstream._sinks import As, SinkLike, opening
-from millstream._sources import Read, Splits, beginning, names_of
+from millstream._sources import Read, Splits, beginning
 from millstream.errors import Error
 
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -130,12 +130,12 @@ class Session:
         ``read`` begins from its start in each process: rows that were read behind the last checkpoint are lost, or read again, as its start
         has it.
         """
-        begin = beginning(name, read, splits, positions)
+        begin, names = beginning(name, read, splits, positions)
         idle = None if idle_timeout is None else milliseconds(idle_timeout)
         if idle == 0:
             raise ValueError("idle_timeout is longer than 0")
         text = columns_text(columns, time, delay)
-        self._session.register_source(name, text, begin, names_of(splits), bounded, positions, idle)
+        self._session.register_source(name, text, begin, names, bounded, positions, idle)
 
     def register_sink(self, name: str, sink: SinkLike, columns: Columns, *, give: As | None = None) -> None:
         """Makes a sink of Python a table of the session, for INSERT INTO and :meth:`Relation.insert_into`.

@@ -49,7 +49,7 @@ def to_json(value: Any, what: str) -> str:
 Begin = Callable[[_core.Feed, int, str | None], Callable[[], None]]
 
 
-def names_of(splits: Splits | None) -> list[str]:
+def _names(splits: Splits | None) -> list[str]:
     """The names of splits."""
     if splits is None:
         return ["0"]
@@ -66,9 +66,9 @@ def names_of(splits: Splits | None) -> list[str]:
     return names
 
 
-def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> Begin:
-    """What the engine calls to begin a split: with its number and the position behind which it begins, as JSON."""
-    names = names_of(splits)
+def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> tuple[Begin, list[str]]:
+    """What the engine calls to begin a split, with its number and the position behind which it begins, as JSON; and the names of splits."""
+    names = _names(splits)
     has_begun = False
     is_once = not callable(read) and iter(read) is read
     if not callable(read) and (splits is not None or positions):
@@ -95,7 +95,7 @@ def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> 
         feeder.start()
         return feeder.stop
 
-    return begin
+    return begin, names
 
 
 class _Feeder(threading.Thread):

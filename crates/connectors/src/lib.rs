@@ -52,8 +52,9 @@ pub use registry::{check_table_options, is_bounded, open_sink, open_source, opti
 pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
+use arrow_schema::SchemaRef;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use serde_json::Value;
 use std::any::Any;
@@ -341,6 +342,16 @@ impl Encoded {
             Encoded::Bytes { data, .. } => Ok(data),
             Encoded::Columns { .. } => Err(Diagnostic::bug("a sink of bytes got columns")),
         }
+    }
+
+    /// The columns as a batch of this schema, for a sink that hands on batches.
+    pub fn into_batch(self, schema: &SchemaRef) -> Result<RecordBatch, Diagnostic> {
+        let Encoded::Columns { columns, rows } = self else {
+            return Err(Diagnostic::bug("a sink of columns got bytes"));
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+            .map_err(|e| Diagnostic::bug(format!("the result does not have the announced columns: {e}")))
     }
 }
 

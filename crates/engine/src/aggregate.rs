@@ -1,11 +1,11 @@
 //! Aggregate functions that the program gives to SQL.
 
-use crate::function::{Evaluate, check_name, next_registration, shown_name};
+use crate::function::{Evaluate, Registered, check_name};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray};
+use arrow_buffer::OffsetBuffer;
 use arrow_row::{RowConverter, SortField};
-use arrow_schema::DataType as Arrow;
-use millstream_plan::expr::VectorFunction;
+use arrow_schema::{DataType as Arrow, Field};
 use millstream_runtime::{Fold, FoldState, register_fold};
 use millstream_sql::NativeAggregate;
 use millstream_types::{DataType, Diagnostic, code};
@@ -135,35 +135,28 @@ impl AggregateFunction {
             let message = format!("the aggregate function '{name}' has no parameters");
             return Err(Diagnostic::new(code::INVALID_OPTION, message).advise("give it one: COUNT(*) counts rows"));
         }
-        let (shown, registration) = (shown_name(&name, version), next_registration());
+        let (shown, registration) = (Registered::shown_name(&name, version), Registered::next());
         let rows = Arc::new(PackedRows::new(&parameters)?);
-        let about = About { name: shown, registration, is_deterministic, is_cancelled };
+        let function = |name: String, evaluate: Box<Evaluate>| {
+            Arc::new(Registered { name, registration, is_deterministic, is_cancelled, evaluate })
+        };
         // What a state is of is in its argument.
-        let packed = state_type.map_or_else(|| about.name.clone(), |of| format!("{} in {of}", about.name));
-        let pack = Arc::new(Pack { about: About { name: packed, ..about.clone() }, rows: Arc::clone(&rows) });
-        Ok(match kind {
+        let packed = state_type.map_or_else(|| shown.clone(), |of| format!("{shown} in {of}"));
+        let packing = Arc::clone(&rows);
+        let pack = function(packed, Box::new(move |arguments, _, _| packing.pack(arguments)));
+        let (state, finish): (_, Box<Evaluate>) = match kind {
             Kind::Values(evaluate) => {
-                let finish = Arc::new(OfValues { about, rows, evaluate });
-                NativeAggregate { name, parameters, returns, pack, state: None, finish }
+                (None, Box::new(move |arguments, groups, run| evaluate(&rows.lists(&arguments[0])?, groups, run)))
             }
             Kind::State(function) => {
-                let fold: Arc<dyn Fold> =
-                    Arc::new(Folding { rows: Arc::clone(&rows), function: Arc::clone(&function) });
-                let state = Some(register_fold(&fold));
-                let finish = Arc::new(OfState { about, rows, function, _fold: fold });
-                NativeAggregate { name, parameters, returns, pack, state, finish }
+                let folding = Arc::new(Folding { rows, function });
+                let fold: Arc<dyn Fold> = folding.clone();
+                // It is known by its number as long as a plan has what makes the result.
+                (Some(register_fold(&fold)), Box::new(move |arguments, _, run| folding.finish(&arguments[0], run)))
             }
-        })
+        };
+        Ok(NativeAggregate { name, parameters, returns, pack, state, finish: function(shown, finish) })
     }
-}
-
-/// What is said of all functions of one aggregate.
-#[derive(Debug, Clone)]
-struct About {
-    name: String,
-    registration: u64,
-    is_deterministic: bool,
-    is_cancelled: fn(u64) -> bool,
 }
 
 /// Columns of these types as strings of bytes, one for each row, and back.
@@ -196,42 +189,27 @@ impl PackedRows {
             false => Err("values came back as other types".into()),
         }
     }
-}
 
-/// Packs arguments.
-struct Pack {
-    about: About,
-    rows: Arc<PackedRows>,
-}
-
-/// Makes results of lists of packed rows.
-struct OfValues {
-    about: About,
-    rows: Arc<PackedRows>,
-    evaluate: Box<Evaluate>,
-}
-
-/// Makes results of states.
-struct OfState {
-    about: About,
-    rows: Arc<PackedRows>,
-    function: Arc<dyn AggregateState>,
-    /// Known by its number as long as a plan has this.
-    _fold: Arc<dyn Fold>,
-}
-
-impl OfState {
-    /// The group of the bytes that a column shows: none for one without rows.
-    fn group<'a>(&self, bytes: Option<&'a [u8]>) -> Result<Group<'a>, String> {
-        let FoldState { states, rows } = match bytes {
-            Some(bytes) => FoldState::read(bytes).map_err(|e| e.to_string())?,
-            None => FoldState::default(),
+    /// The columns of lists that a column of lists of packed rows is of.
+    fn lists(&self, packed: &ArrayRef) -> Result<Vec<ArrayRef>, String> {
+        let lists = packed.as_list::<i32>();
+        let (offsets, nulls) = (lists.offsets(), lists.nulls());
+        let packed = lists.values().as_binary_view();
+        let range = offsets[0] as usize..offsets[offsets.len() - 1] as usize;
+        let columns = self.unpack(range.clone().map(|row| packed.value(row)))?;
+        let offsets = match offsets[0] {
+            0 => offsets.clone(),
+            start => OffsetBuffer::new(offsets.iter().map(|offset| offset - start).collect()),
         };
-        Ok(Group { columns: self.rows.unpack(rows.iter().copied())?, rows: rows.len(), states })
+        let of_values = |values: ArrayRef| {
+            let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+            Arc::new(ListArray::new(field, offsets.clone(), values, nulls.cloned())) as ArrayRef
+        };
+        Ok(columns.into_iter().map(of_values).collect())
     }
 }
 
-/// Folds packed rows.
+/// Folds packed rows, and makes results of what is shown of objects.
 struct Folding {
     rows: Arc<PackedRows>,
     function: Arc<dyn AggregateState>,
@@ -250,59 +228,19 @@ impl Fold for Folding {
     }
 }
 
-macro_rules! vector_function {
-    ($name:ident, $self:ident, $arguments:ident, $rows:ident, $run:ident, $body:expr) => {
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{} #{}", self.about.name, self.about.registration)
-            }
-        }
+impl Folding {
+    fn finish(&self, shown: &ArrayRef, run: u64) -> Result<ArrayRef, String> {
+        let shown = shown.as_binary_view();
+        let groups = (0..shown.len()).map(|i| self.group(shown.is_valid(i).then(|| shown.value(i))));
+        self.function.finish(&groups.collect::<Result<Vec<_>, _>>()?, run)
+    }
 
-        impl VectorFunction for $name {
-            fn name(&self) -> &str {
-                &self.about.name
-            }
-
-            fn registration(&self) -> u64 {
-                self.about.registration
-            }
-
-            fn is_deterministic(&self) -> bool {
-                self.about.is_deterministic
-            }
-
-            fn is_cancelled(&self, run: u64) -> bool {
-                (self.about.is_cancelled)(run)
-            }
-
-            fn evaluate(&$self, $arguments: &[ArrayRef], $rows: usize, $run: u64) -> Result<ArrayRef, String> {
-                $body
-            }
-        }
-    };
+    /// The group of the bytes that a column shows: none for one without rows.
+    fn group<'a>(&self, bytes: Option<&'a [u8]>) -> Result<Group<'a>, String> {
+        let FoldState { states, rows } = match bytes {
+            Some(bytes) => FoldState::read(bytes).map_err(|e| e.to_string())?,
+            None => FoldState::default(),
+        };
+        Ok(Group { columns: self.rows.unpack(rows.iter().copied())?, rows: rows.len(), states })
+    }
 }
-
-vector_function!(Pack, self, arguments, _rows, _run, self.rows.pack(arguments));
-
-vector_function!(OfValues, self, arguments, rows, run, {
-    let lists = arguments[0].as_list::<i32>();
-    let (offsets, nulls) = (lists.offsets(), lists.nulls());
-    let packed = lists.values().as_binary_view();
-    let range = offsets[0] as usize..offsets[offsets.len() - 1] as usize;
-    let values = self.rows.unpack(range.clone().map(|row| packed.value(row)))?;
-    let offsets = match range.start {
-        0 => offsets.clone(),
-        start => arrow_buffer::OffsetBuffer::new(offsets.iter().map(|offset| offset - start as i32).collect()),
-    };
-    let of_type = |values: ArrayRef| {
-        let field = Arc::new(arrow_schema::Field::new_list_field(values.data_type().clone(), true));
-        Arc::new(ListArray::new(field, offsets.clone(), values, nulls.cloned())) as ArrayRef
-    };
-    (self.evaluate)(&values.into_iter().map(of_type).collect::<Vec<_>>(), rows, run)
-});
-
-vector_function!(OfState, self, arguments, _rows, run, {
-    let states = arguments[0].as_binary_view();
-    let groups = (0..states.len()).map(|i| self.group(states.is_valid(i).then(|| states.value(i))));
-    self.function.finish(&groups.collect::<Result<Vec<_>, _>>()?, run)
-});

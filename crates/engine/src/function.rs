@@ -91,7 +91,7 @@ impl ScalarFunction {
     pub(crate) fn registered(self) -> Result<NativeFunction, Diagnostic> {
         let ScalarFunction { name, version, parameters, returns, is_deterministic, is_cancelled, evaluate } = self;
         check_name(&name)?;
-        let (shown, registration) = (shown_name(&name, version), next_registration());
+        let (shown, registration) = (Registered::shown_name(&name, version), Registered::next());
         let function = Registered { name: shown, registration, is_deterministic, is_cancelled, evaluate };
         Ok(NativeFunction { name, parameters, returns, function: Arc::new(function) })
     }
@@ -107,23 +107,27 @@ pub(crate) fn check_name(name: &str) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// What plans and states know a function by.
-pub(crate) fn shown_name(name: &str, version: Option<String>) -> String {
-    version.map_or_else(|| name.to_string(), |version| format!("{name}@{version}"))
+/// A function of the program as plans have it.
+pub(crate) struct Registered {
+    /// What plans and states know it by.
+    pub(crate) name: String,
+    pub(crate) registration: u64,
+    pub(crate) is_deterministic: bool,
+    pub(crate) is_cancelled: fn(u64) -> bool,
+    pub(crate) evaluate: Box<Evaluate>,
 }
 
-/// Tells a function from all that were registered before.
-pub(crate) fn next_registration() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
+impl Registered {
+    /// What plans and states know a function by.
+    pub(crate) fn shown_name(name: &str, version: Option<String>) -> String {
+        version.map_or_else(|| name.to_string(), |version| format!("{name}@{version}"))
+    }
 
-struct Registered {
-    name: String,
-    registration: u64,
-    is_deterministic: bool,
-    is_cancelled: fn(u64) -> bool,
-    evaluate: Box<Evaluate>,
+    /// Tells a function from all that were registered before.
+    pub(crate) fn next() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 impl fmt::Debug for Registered {

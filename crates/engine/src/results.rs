@@ -1,6 +1,6 @@
 //! Where the rows of a bare SELECT go.
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink, discarding_sink};
 use millstream_types::{Diagnostic, Schema};
@@ -69,14 +69,7 @@ impl<F: FnMut(RecordBatch) -> Result<(), Diagnostic> + Send> Sink for BatchSink<
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let Encoded::Columns { columns, rows } = piece else {
-            return Err(Diagnostic::bug("encoded bytes reached a result in memory"));
-        };
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
-        (self.hand_on)(
-            batch.map_err(|e| Diagnostic::bug(format!("the result does not have the announced columns: {e}")))?,
-        )
+        (self.hand_on)(piece.into_batch(&self.schema)?)
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {

@@ -1,6 +1,6 @@
 //! Aggregate functions of Python in SQL.
 
-use crate::calls::{self, Call};
+use crate::calls;
 use crate::function::{Column, Style};
 use crate::rows;
 use arrow_array::cast::AsArray;
@@ -11,19 +11,15 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-/// Has Python evaluate something for a run.
+/// Has Python evaluate something for a run; what it raises is kept.
 fn evaluated<T>(run: u64, evaluate: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String> {
-    let called = Python::try_attach(|py| {
-        let Some(_call) = Call::begin(py, run).map_err(|e| e.to_string())? else {
-            return Err("the query was cancelled".to_string());
-        };
+    calls::evaluated(run, |py| {
         evaluate(py).map_err(|raised| {
             let message = raised.to_string();
             calls::keep(&message, raised);
             message
         })
-    });
-    called.unwrap_or_else(|| Err("the interpreter is going away".to_string()))
+    })
 }
 
 /// A function over all values of a group: with a list for each parameter, or a column.

@@ -71,6 +71,15 @@ impl Drop for Call {
     }
 }
 
+/// Has Python evaluate something for a run, until that is cancelled.
+pub(crate) fn evaluated<T>(run: u64, evaluate: impl FnOnce(Python<'_>) -> Result<T, String>) -> Result<T, String> {
+    let called = Python::try_attach(|py| match Call::begin(py, run).map_err(|e| e.to_string())? {
+        Some(_call) => evaluate(py),
+        None => Err("the query was cancelled".to_string()),
+    });
+    called.unwrap_or_else(|| Err("the interpreter is going away".to_string()))
+}
+
 /// Whether a run calls no function any more.
 pub(crate) fn is_cancelled(run: u64) -> bool {
     calls().cancelled.contains(&run)

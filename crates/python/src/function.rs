@@ -1,6 +1,6 @@
 //! Functions of Python in SQL: a call a buffer, with whole columns.
 
-use crate::calls::{self, Call};
+use crate::calls;
 use crate::error::OrRaise;
 use crate::{capsule, rows};
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -68,17 +68,13 @@ pub(crate) enum Style {
 pub(crate) fn scalar(name: &str, callable: Py<PyAny>, style: Style, returns: DataType) -> ScalarFunction {
     let (function, result) = (name.to_string(), returns.clone());
     let evaluate = move |arguments: &[ArrayRef], rows: usize, run: u64| {
-        let called = Python::try_attach(|py| {
-            let Some(_call) = Call::begin(py, run).map_err(|e| e.to_string())? else {
-                return Err("the query was cancelled".to_string());
-            };
+        calls::evaluated(run, |py| {
             let outcome = match style {
                 Style::Columns => by_columns(callable.bind(py), arguments, rows, &result),
                 Style::Rows => by_rows(callable.bind(py), arguments, rows, &result),
             };
             outcome.map_err(|raised| told(py, &function, arguments, rows, raised))
-        });
-        called.unwrap_or_else(|| Err("the interpreter is going away".to_string()))
+        })
     };
     ScalarFunction::new(name, returns, evaluate).with_cancellation(calls::is_cancelled)
 }

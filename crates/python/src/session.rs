@@ -420,7 +420,7 @@ impl Session {
     ) -> PyResult<()> {
         let kind = SplitKind { is_bounded, is_replayable, waits: true };
         let idle_timeout = idle_timeout_ms.map(Duration::from_millis);
-        let table = PythonTable { name: name.into(), begin, splits, kind, idle_timeout };
+        let table = PythonTable { name: name.into(), begin: Arc::new(begin), splits, kind, idle_timeout };
         let mut lock = self.lock(py)?;
         lock.register_source(name, columns, Arc::new(table)).or_raise(py, None)
     }

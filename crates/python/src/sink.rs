@@ -2,7 +2,6 @@
 
 use crate::batch::Batch;
 use crate::calls::{self, Call};
-use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use millstream::connectors::{
     ColumnEncoder, Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest,
@@ -95,12 +94,7 @@ impl Sink for Open {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let Encoded::Columns { columns, rows } = piece else {
-            return Err(Diagnostic::bug("a sink of columns got bytes"));
-        };
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
-        let batch = Batch(batch.map_err(|e| Diagnostic::bug(e.to_string()))?);
+        let batch = Batch(piece.into_batch(&self.schema)?);
         self.target.call("written", |object| object.call_method1("write", (batch,))).map(drop)
     }
 

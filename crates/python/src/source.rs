@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct PythonTable {
     pub(crate) name: String,
     /// Begins a split: called with a [`Feed`], the number of the split and a position as JSON; returns what ends it.
-    pub(crate) begin: Py<PyAny>,
+    pub(crate) begin: Arc<Py<PyAny>>,
     pub(crate) splits: Vec<String>,
     pub(crate) kind: SplitKind,
     pub(crate) idle_timeout: Option<Duration>,
@@ -41,14 +41,12 @@ impl fmt::Debug for PythonTable {
 
 impl TableProvider for PythonTable {
     fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
-        let begin = Python::try_attach(|py| self.begin.clone_ref(py)).ok_or_else(gone)?;
-        let begin = Arc::new(begin);
         let split = |(number, name): (usize, &String)| {
             Box::new(Split {
                 table: self.name.clone(),
                 name: name.clone(),
                 number,
-                begin: Arc::clone(&begin),
+                begin: Arc::clone(&self.begin),
                 schema: request.schema.clone(),
                 feed: Arc::default(),
                 end: None,
@@ -220,7 +218,7 @@ impl Split {
         Diagnostic::new(code::READ_FAILED, message).at(place)
     }
 
-    /// The next rows that are there and become one batch.
+    /// All rows that are there: they become one batch.
     fn take(&self) -> Vec<(Py<PyAny>, Option<String>)> {
         self.feed.update(|waiting| {
             let items = std::mem::take(&mut waiting.items).into();

@@ -55,7 +55,7 @@ pub(crate) struct Folded {
     most: usize,
     states: Vec<Vec<u8>>,
     rows: Values,
-    /// How often as many rows and states are kept since they could not be folded, in powers of two.
+    /// How often in a row they could not be folded: each time twice as many are kept before it is tried again.
     failures: u32,
 }
 
