@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 
 from millstream._durations import Duration, milliseconds
@@ -36,7 +37,8 @@ def _watermark(time: str | None, delay: Duration) -> list[str]:
         if millis:
             raise ValueError("a delay is one of event time: name its column with time=")
         return []
-    return [f"WATERMARK FOR {quoted(time)} AS {quoted(time) if not millis else f'{quoted(time)} - {interval(delay)}'}"]
+    # A row as old as the watermark is late, so it is a millisecond further behind.
+    return [f"WATERMARK FOR {quoted(time)} AS {quoted(time)} - {interval(datetime.timedelta(milliseconds=millis + 1))}"]
 
 
 def _column(name: str, definition: object) -> str:

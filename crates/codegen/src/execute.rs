@@ -50,14 +50,42 @@ pub struct Emitted {
     pub columns: Vec<ArrayRef>,
     /// Rows of each column.
     pub rows: usize,
-    /// For each emitted row its number in the input, ascending.
-    pub selection: Vec<u32>,
+    /// Which rows of the input they are.
+    pub selection: Selection,
     /// Rows dropped because they were late.
     pub late_rows: u64,
     /// Bytes of strings and of results of vectorised functions, about.
     pub made_bytes: usize,
     /// Whether `on_error` asked to stop.
     pub stopped: bool,
+}
+
+/// Rows of an input, ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// All, and how many these are.
+    All(usize),
+    /// These.
+    Some(Vec<u32>),
+}
+
+impl Selection {
+    /// Their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let (all, some): (usize, &[u32]) = match self {
+            Selection::All(rows) => (*rows, &[]),
+            Selection::Some(rows) => (0, rows),
+        };
+        (0..all as u32).chain(some.iter().copied())
+    }
+
+    /// Their numbers, in a list.
+    pub fn into_vec(self) -> Vec<u32> {
+        match self {
+            Selection::All(rows) => (0..rows as u32).collect(),
+            Selection::Some(rows) => rows,
+        }
+    }
 }
 
 /// What an update of tables has done, besides updating them.
@@ -145,12 +173,12 @@ fn emit_keeping(
     let prepared = prepare(lowered, columns.to_vec(), rows, watermarks, functions)?;
     let made_bytes = prepared.columns[columns.len()..].iter().map(|column| column.get_array_memory_size()).sum();
     if emits.is_empty() && lowered.only_checks_vectors() && !prepared.has_failures() {
-        let selection = (0..u32::try_from(rows).unwrap_or(u32::MAX)).collect();
         let column = |source: &OutputSource| match source {
             OutputSource::Input(i) => Ok(prepared.columns[*i].clone()),
             OutputSource::Emitted(_) => Err(Diagnostic::bug("a column is emitted by no statement")),
         };
         let columns = lowered.outputs.iter().map(column).collect::<Result<_, _>>()?;
+        let selection = Selection::All(rows);
         return Ok(Emitted { columns, rows, selection, late_rows: 0, made_bytes, stopped: false });
     }
     let mut outputs = OutputBuffers::new(&lowered.program, emits, rows);
@@ -159,14 +187,14 @@ fn emit_keeping(
     let stopped = run.execute(kernel, on_error);
     let (emitted_rows, late_rows) = (run.context.out_rows as usize, run.context.late_rows);
     drop(run);
-    let selection = outputs.selection(emitted_rows);
     let mut types: Vec<_> = vec![None; emits.len()];
     for (source, data_type) in lowered.outputs.iter().zip(&lowered.output_types) {
         if let OutputSource::Emitted(i) = source {
             types[*i] = Some(data_type);
         }
     }
-    let computed = outputs.into_arrays(&types, emitted_rows);
+    // SAFETY: the kernel has written as many rows as it has counted, with strings in the arena of `functions` or in `prepared`.
+    let (selection, computed) = unsafe { outputs.into_arrays(&types, emitted_rows) };
     let mut indices = None;
     let mut result = Vec::with_capacity(lowered.outputs.len());
     for source in &lowered.outputs {
@@ -181,6 +209,7 @@ fn emit_keeping(
             }
         });
     }
+    let selection = if emitted_rows == rows { Selection::All(rows) } else { Selection::Some(selection) };
     Ok(Emitted { columns: result, rows: emitted_rows, selection, late_rows, made_bytes, stopped })
 }
 

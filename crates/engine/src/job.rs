@@ -14,6 +14,11 @@ use std::time::Duration;
 
 /// Batches of the result that wait to be taken, at most. A query that has made more waits, and its readers with it.
 const BATCHES: usize = 8;
+/// A consumer that has waited for a batch takes so many at once, if they come within [`LINGER`]: to be woken for each costs it more than to
+/// take it.
+const AT_ONCE: usize = 4;
+/// See there.
+const LINGER: Duration = Duration::from_millis(1);
 /// How soon a query that waits looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -36,6 +41,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Job {
     monitor: Arc<RunMonitor>,
     results: Arc<Channel>,
+    /// Batches that were taken from there, the next one first.
+    taken: Mutex<VecDeque<RecordBatch>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,6 +68,8 @@ struct Channel {
 struct WaitingBatches {
     schema: Option<Schema>,
     batches: VecDeque<RecordBatch>,
+    /// How many of them whoever waits for batches waits for.
+    wanted: usize,
     /// No more come.
     has_ended: bool,
     /// How it has ended, until somebody takes that.
@@ -113,7 +122,7 @@ impl Job {
         let thread = thread::Builder::new().name("job".into()).spawn(body);
         let thread =
             thread.map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))?;
-        Ok(Job { monitor, results, thread: Some(thread) })
+        Ok(Job { monitor, results, taken: Mutex::default(), thread: Some(thread) })
     }
 
     /// What it does, and what it has to tell.
@@ -177,27 +186,37 @@ impl Job {
 
     /// The next batch of the result of a SELECT; waits for it. `None` when there are no more: [`Job::wait`] says why.
     pub fn next_batch(&self) -> Option<RecordBatch> {
-        let mut waiting = self.results.wait(|waiting| !waiting.batches.is_empty() || waiting.has_ended);
-        let batch = waiting.batches.pop_front();
-        self.results.changed.notify_all();
-        batch
+        loop {
+            match self.next_batch_within(Duration::MAX) {
+                Next::Batch(batch) => return Some(batch),
+                Next::End => return None,
+                Next::Waiting => {}
+            }
+        }
     }
 
     /// The same, but waits for `patience` at most.
     pub fn next_batch_within(&self, patience: Duration) -> Next {
-        let until = |waiting: &mut WaitingBatches| waiting.batches.is_empty() && !waiting.has_ended;
-        let (mut waiting, _) = self
-            .results
-            .changed
-            .wait_timeout_while(self.results.lock(), patience, until)
-            .unwrap_or_else(PoisonError::into_inner);
-        let next = match waiting.batches.pop_front() {
-            Some(batch) => Next::Batch(batch),
-            None if waiting.has_ended => Next::End,
-            None => Next::Waiting,
-        };
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(batch) = taken.pop_front() {
+            return Next::Batch(batch);
+        }
+        let mut waiting = self.results.lock();
+        if waiting.batches.is_empty() && !patience.is_zero() {
+            waiting = self.results.wait_for(waiting, 1, patience);
+            if !waiting.batches.is_empty() {
+                waiting = self.results.wait_for(waiting, AT_ONCE, LINGER);
+            }
+        }
+        std::mem::swap(&mut *taken, &mut waiting.batches);
+        let has_ended = waiting.has_ended;
+        drop(waiting);
         self.results.changed.notify_all();
-        next
+        match taken.pop_front() {
+            Some(batch) => Next::Batch(batch),
+            None if has_ended => Next::End,
+            None => Next::Waiting,
+        }
     }
 
     /// Waits for its end. Batches that were not taken are dropped.
@@ -236,6 +255,18 @@ impl Channel {
         self.changed.wait_while(self.lock(), |waiting| !until(waiting)).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until there are so many batches, for `patience` at most.
+    fn wait_for<'a>(
+        &'a self,
+        mut waiting: MutexGuard<'a, WaitingBatches>,
+        batches: usize,
+        patience: Duration,
+    ) -> MutexGuard<'a, WaitingBatches> {
+        waiting.wanted = batches;
+        let until = |waiting: &mut WaitingBatches| waiting.batches.len() < batches && !waiting.has_ended;
+        self.changed.wait_timeout_while(waiting, patience, until).unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Puts a batch in when there is room.
     fn send(&self, batch: RecordBatch, monitor: &RunMonitor) -> Result<(), Diagnostic> {
         let mut waiting = self.lock();
@@ -248,8 +279,11 @@ impl Channel {
         if !waiting.is_discarded {
             waiting.batches.push_back(batch);
         }
+        let is_enough = waiting.batches.len() >= waiting.wanted;
         drop(waiting);
-        self.changed.notify_all();
+        if is_enough {
+            self.changed.notify_all();
+        }
         Ok(())
     }
 }

@@ -43,7 +43,8 @@ impl fmt::Debug for LocalTable {
 pub struct EventTime {
     /// Its column, a TIMESTAMP or TIMESTAMP_LTZ. It is read in milliseconds.
     pub column: String,
-    /// How much older than the latest row a row may be without being late.
+    /// How much older than the latest row a row may be without being late. The watermark is a millisecond further behind: a row as old
+    /// as the watermark is late, also in Flink, and rows of one millisecond are the rule.
     pub delay: Duration,
 }
 
@@ -92,13 +93,14 @@ pub fn columns_text(schema: &ArrowSchema, time: Option<&EventTime>) -> Result<St
         }
         (_, None) => Ok(text),
         (_, Some(time)) => {
-            let (name, seconds) = (quoted(&time.column), time.delay.as_secs());
+            let delay = time.delay.saturating_add(Duration::from_millis(1));
+            let (name, seconds) = (quoted(&time.column), delay.as_secs());
             let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
             let _ = write!(
                 text,
                 ", WATERMARK FOR {name} AS {name} - INTERVAL '{days} {hours:02}:{minutes:02}:{:02}.{:03}' DAY(9) TO SECOND(3)",
                 seconds % 60,
-                time.delay.subsec_millis()
+                delay.subsec_millis()
             );
             Ok(text)
         }

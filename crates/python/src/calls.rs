@@ -3,7 +3,7 @@
 //! A worker that evaluates a function runs Python code for as long as that wants. When its run is cancelled, `Interrupted` is raised in the
 //! thread: that ends what is Python. What is native code returns when it wants; nobody waits for it longer than [`PATIENCE`].
 
-use crate::waiting::if_of_python;
+use crate::thread_state::{attached, if_of_python};
 use millstream::{Job, JobHandle};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -73,7 +73,7 @@ impl Drop for Call {
 
 /// Has Python evaluate something for a run, until that is cancelled.
 pub(crate) fn evaluated<T>(run: u64, evaluate: impl FnOnce(Python<'_>) -> Result<T, String>) -> Result<T, String> {
-    let called = Python::try_attach(|py| match Call::begin(py, run).map_err(|e| e.to_string())? {
+    let called = attached(|py| match Call::begin(py, run).map_err(|e| e.to_string())? {
         Some(_call) => evaluate(py),
         None => Err("the query was cancelled".to_string()),
     });

@@ -1,6 +1,7 @@
 //! Arrow data that changes hands without copies: the Arrow PyCapsule interface, to and from Python.
 #![allow(unsafe_code)]
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, make_array};
@@ -13,6 +14,8 @@ use pyo3::types::{PyCapsule, PyTuple};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 const STREAM: &CStr = c"arrow_array_stream";
 const ARRAY: &CStr = c"arrow_array";
@@ -39,31 +42,31 @@ pub(crate) fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<Option<ArrowArray
 /// The batch of an object with `__arrow_c_array__`; `None` if it has no such method.
 pub(crate) fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch>> {
     let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_array__")) else { return Ok(None) };
-    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = method.call0()?.extract()?;
-    let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
-    let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
-    // SAFETY: the two belong together, as the interface says of what the method returns.
-    let data = guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?;
-    match data.data_type() {
-        arrow_schema::DataType::Struct(_) if data.null_count() > 0 => {
+    let rows = array_of(&method)?;
+    match rows.as_struct_opt() {
+        Some(rows) if rows.null_count() > 0 => {
             Err(PyTypeError::new_err("rows of the table are NULL: only their columns can be"))
         }
-        arrow_schema::DataType::Struct(_) => Ok(Some(RecordBatch::from(StructArray::from(data)))),
-        other => Err(PyTypeError::new_err(format!("an array of {other} is a column, not a table"))),
+        Some(rows) => Ok(Some(RecordBatch::from(rows.clone()))),
+        None => Err(PyTypeError::new_err(format!("an array of {} is a column, not a table", rows.data_type()))),
     }
 }
 
 /// The pieces of the column of an object with `__arrow_c_array__` or `__arrow_c_stream__`; `None` if it has neither.
 pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayRef>>> {
-    if let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_array__")) {
-        let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = method.call0()?.extract()?;
-        let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
-        let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
-        // SAFETY: the two belong together, as the interface says of what the method returns.
-        let data = guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?;
-        return Ok(Some(vec![make_array(data)]));
+    /// The type that had only a stream last. To look for what is not there takes Python longer than all the rest.
+    static STREAMS: AtomicUsize = AtomicUsize::new(0);
+    let array = || object.getattr(intern!(object.py(), "__arrow_c_array__")).ok();
+    let kind = object.get_type().as_ptr() as usize;
+    let has_stream = STREAMS.load(Relaxed) == kind;
+    if !has_stream && let Some(method) = array() {
+        return Ok(Some(vec![array_of(&method)?]));
     }
-    let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_stream__")) else { return Ok(None) };
+    let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_stream__")) else {
+        // A type may be where another one was.
+        return if has_stream { array().map(|method| Ok(vec![array_of(&method)?])).transpose() } else { Ok(None) };
+    };
+    STREAMS.store(kind, Relaxed);
     let mut stream = taken(&method.call0()?, STREAM, FFI_ArrowArrayStream::empty())?;
     let (Some(get_schema), Some(get_next)) = (stream.get_schema, stream.get_next) else {
         return Err(PyValueError::new_err("the stream was released"));
@@ -86,6 +89,15 @@ pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayR
         0 => Ok(Some(pieces)),
         _ => Err(PyValueError::new_err(format!("the stream failed with the code {status}"))),
     }
+}
+
+/// What a method `__arrow_c_array__` gives.
+fn array_of(method: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = method.call0()?.extract()?;
+    let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
+    let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
+    // SAFETY: the two belong together, as the interface says of what the method returns.
+    guarded(|| Ok(make_array(unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?)))
 }
 
 /// Capsules of the type and the values of a column.

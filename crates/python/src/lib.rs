@@ -10,6 +10,7 @@
 //! | `capsule` | the Arrow PyCapsule interface |
 //! | `error` | errors as exceptions |
 //! | `function`, `aggregate`, `calls` | functions of Python in SQL; how those that run are ended |
+//! | `thread_state` | threads of the engine that run code of Python |
 //! | `process` | children that were forked |
 //!
 //! Invariant: who holds the interpreter never waits for the engine, whose threads may want it.
@@ -30,6 +31,7 @@ mod rows;
 mod session;
 mod sink;
 mod source;
+mod thread_state;
 mod waiting;
 
 use pyo3::prelude::*;

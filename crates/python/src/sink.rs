@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::calls::{self, Call};
+use crate::thread_state::attached;
 use arrow_schema::SchemaRef;
 use millstream::connectors::{
     ColumnEncoder, Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest,
@@ -29,8 +30,7 @@ impl fmt::Debug for PythonSink {
 
 impl SinkProvider for PythonSink {
     fn open(&self, request: &SinkRequest, run: u64) -> Result<Box<dyn Sink>, Diagnostic> {
-        let object =
-            Python::try_attach(|py| self.open.call0(py).map_err(|raised| failed(py, &self.name, "opened", raised)));
+        let object = attached(|py| self.open.call0(py).map_err(|raised| failed(py, &self.name, "opened", raised)));
         let target = Target { name: self.name.clone(), run, object: Arc::new(object.unwrap_or_else(|| Err(gone()))?) };
         let (schema, is_transactional) = (request.schema.to_arrow(), self.is_transactional);
         let span = String::new();
@@ -63,7 +63,7 @@ impl Target {
         done: &str,
         method: impl for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
     ) -> Result<Option<String>, Diagnostic> {
-        let called = Python::try_attach(|py| {
+        let called = attached(|py| {
             let call = Call::begin(py, self.run).map_err(|raised| failed(py, &self.name, done, raised))?;
             if call.is_none() {
                 return Err(Diagnostic::new(code::CANCELLED, "the query was cancelled"));
@@ -137,7 +137,7 @@ impl Sink for Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.is_finished {
-            Python::try_attach(|py| {
+            attached(|py| {
                 if let Err(raised) = self.target.object.call_method0(py, "abort") {
                     raised.write_unraisable(py, None);
                 }

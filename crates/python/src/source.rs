@@ -3,6 +3,7 @@
 //! The thread puts what an iterator yields into a [`Feed`]; the reader of the split takes all that is there and makes columns of it. So a row
 //! does not wait for the next one, a busy iterator costs few changes of the interpreter's owner, and a query ends while an iterator waits.
 
+use crate::thread_state::attached;
 use crate::{calls, capsule, rows};
 use arrow_array::{ArrayRef, RecordBatch, new_empty_array};
 use millstream::connectors::{self, FrameSplit, PlacedBatch, Source, SourceRequest, SplitKind};
@@ -194,7 +195,7 @@ impl Drop for Split {
         });
         let end = self.end.take();
         // What is dropped may run code of Python, and the thread may wait for nothing.
-        Python::try_attach(|py| {
+        attached(|py| {
             drop(left);
             if let Some(end) = end
                 && let Err(raised) = end.call0(py)
@@ -236,7 +237,7 @@ impl FrameSplit for Split {
     fn begin(&mut self, after: Option<Value>) -> Result<(), Diagnostic> {
         let feed = Feed(Arc::clone(&self.feed));
         let position = after.as_ref().and_then(Value::as_str).map(str::to_string);
-        let begun = Python::try_attach(|py| {
+        let begun = attached(|py| {
             let begun = Py::new(py, feed).and_then(|feed| self.begin.call1(py, (feed, self.number, position)));
             begun.map_err(|raised| self.failed(py, raised))
         });
@@ -251,7 +252,7 @@ impl FrameSplit for Split {
     fn next(&mut self) -> Result<Option<PlacedBatch>, Diagnostic> {
         while !self.wait()? {}
         let items = self.take();
-        let next = Python::try_attach(|py| {
+        let next = attached(|py| {
             if items.is_empty() {
                 let failure = self.feed.update(|waiting| waiting.failure.take());
                 return failure.map_or(Ok(None), |raised| Err(self.failed(py, raised)));

@@ -1,5 +1,6 @@
 //! Waiting for the engine without keeping Python from anything.
 
+use crate::thread_state::if_of_python;
 use millstream::{Diagnostic, Job, RunMonitor, code};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -10,15 +11,6 @@ use std::time::{Duration, Instant};
 
 /// How often whoever waits looks for signals.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
-
-/// Attaches to the interpreter if this thread may hold it already: `None` for a thread that Python does not know, and while the interpreter
-/// goes away. Such a thread must not ask for the interpreter: whoever holds it may be waiting for this thread.
-pub(crate) fn if_of_python<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
-    // SAFETY: it may be called by any thread at any time.
-    #[allow(unsafe_code)]
-    let is_unknown = unsafe { pyo3::ffi::PyGILState_GetThisThreadState() }.is_null();
-    if is_unknown { None } else { Python::try_attach(work) }
-}
 
 /// Runs something that may wait for threads that want the interpreter.
 pub(crate) fn detached<T: Send>(work: impl FnOnce() -> T + Send) -> T {

@@ -151,6 +151,7 @@ fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<Loo
         flat_maps: planned.operators.iter().filter_map(flat_map).collect(),
         // A row that is exchanged has the watermark in its place.
         reads_watermark: planned.reads_watermark() || matches!(planned.end, PipelineEnd::Exchange { .. }),
+        numbers_rows: matches!(planned.end, PipelineEnd::Aggregate { .. } | PipelineEnd::Exchange { .. }),
         place: before as u16,
         input: if let PipelineEnd::Exchange { port, .. } = planned.end { port } else { 0 },
     }

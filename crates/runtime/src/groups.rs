@@ -43,6 +43,12 @@ impl ByGroup {
         &self.rows[self.starts[group] as usize..self.starts[group + 1] as usize]
     }
 
+    /// The row of each group, if each has only one.
+    pub(crate) fn only_rows(&self) -> Option<&[u32]> {
+        // No group is without a row.
+        (self.rows.len() + 1 == self.starts.len()).then_some(&self.rows)
+    }
+
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         (self.starts.len() + self.rows.len()) * size_of::<u32>()

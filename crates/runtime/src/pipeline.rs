@@ -26,6 +26,8 @@ pub(crate) struct Pipeline {
     pub(crate) flat_maps: Vec<(FlatMap, Option<Arc<LookupTable>>)>,
     /// Whether results depend on the exact watermark before a row, besides the windows that it belongs to.
     pub(crate) reads_watermark: bool,
+    /// Whether anybody asks for the places of rows before the last stage.
+    pub(crate) numbers_rows: bool,
     /// Its place among those with the same end.
     pub(crate) place: u16,
     /// Which input of a keyed operator it brings rows for; 0 elsewhere.
@@ -99,7 +101,9 @@ impl Pipeline {
     ) -> Result<(), Diagnostic> {
         let mut last = (0, 0);
         let mut number = |tools: &mut Tools<'_>, mut rows: Staged<'a>| {
-            rows.number(&mut last);
+            if self.numbers_rows {
+                rows.number(&mut last);
+            }
             arrive(tools, rows)
         };
         self.stage(host, 0, rows, tools, &mut number).map(|_| ())

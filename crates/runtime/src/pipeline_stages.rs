@@ -16,7 +16,7 @@ use crate::ids::StreamNumber;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::{ArrayRef, UInt32Array};
-use millstream_codegen::execute::{Emitted, emit};
+use millstream_codegen::execute::{Emitted, Selection, emit};
 use millstream_functions::FunctionContext;
 use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
@@ -79,9 +79,32 @@ impl<'a> Staged<'a> {
         Staged { columns, rows, watermarks, origins: Some(origins), first_row, places: Vec::new() }
     }
 
+    /// The rows `of`: their first `kept` columns, and others.
+    pub(crate) fn extended(
+        &self,
+        kept: usize,
+        of: Selection,
+        appended: Vec<ArrayRef>,
+    ) -> Result<Staged<'a>, Diagnostic> {
+        match of {
+            Selection::All(_) => {
+                let columns = [&self.columns[..kept], &appended].concat();
+                Ok(Staged { columns, places: Vec::new(), ..self.clone() })
+            }
+            Selection::Some(of) => {
+                let of = UInt32Array::from(of);
+                let columns = [self.take(kept, &of)?, appended].concat();
+                Ok(self.made(columns, of.values()))
+            }
+        }
+    }
+
     /// What a program has made of the rows that it has selected of these: all of them, perhaps.
-    pub(crate) fn emitted(self, columns: Vec<ArrayRef>, of: &[u32]) -> Staged<'a> {
-        if of.len() == self.rows { Staged { columns, ..self } } else { self.made(columns, of) }
+    pub(crate) fn emitted(self, columns: Vec<ArrayRef>, of: &Selection) -> Staged<'a> {
+        match of {
+            Selection::All(_) => Staged { columns, ..self },
+            Selection::Some(of) => self.made(columns, of),
+        }
     }
 
     /// Some of the rows. Numbers of rows, by which they know their origin, stay.

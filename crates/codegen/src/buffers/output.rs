@@ -8,10 +8,14 @@ use millstream_types::DataType;
 use std::sync::Arc;
 
 /// Output columns of one run, each with room for every input row.
+///
+/// The room is not zeroed: where a filter keeps few rows, most of it is never touched, and no page of it is fetched.
 #[derive(Debug)]
 pub struct OutputBuffers {
     columns: Vec<OutputBuffer>,
     selection: Vec<u32>,
+    /// Most rows that can be written.
+    room: usize,
 }
 
 /// One output column.
@@ -25,7 +29,7 @@ struct OutputBuffer {
 }
 
 impl OutputBuffers {
-    /// Zeroed buffers for up to `rows` rows of the emitted columns of `program`.
+    /// Room for up to `rows` rows of the emitted columns of `program`.
     pub fn new(program: &Program, emits: &[Emit], rows: usize) -> OutputBuffers {
         let columns = emits
             .iter()
@@ -33,12 +37,12 @@ impl OutputBuffers {
                 let phys = program.type_of(emit.value);
                 OutputBuffer {
                     phys,
-                    values: vec![0; (rows * phys.size()).div_ceil(16)],
-                    valid: emit.valid.map(|_| vec![0; rows]),
+                    values: Vec::with_capacity((rows * phys.size()).div_ceil(16)),
+                    valid: emit.valid.map(|_| Vec::with_capacity(rows)),
                 }
             })
             .collect();
-        OutputBuffers { columns, selection: vec![0; rows] }
+        OutputBuffers { columns, selection: Vec::with_capacity(rows), room: rows }
     }
 
     /// For `ExecContext::outputs`; valid until the buffers are used in another way.
@@ -57,16 +61,32 @@ impl OutputBuffers {
         self.selection.as_mut_ptr()
     }
 
-    /// Input rows of the first `rows` output rows. Call once.
-    pub fn selection(&mut self, rows: usize) -> Vec<u32> {
-        self.selection.truncate(rows);
-        std::mem::take(&mut self.selection)
-    }
-
-    /// The first `rows` rows as arrays of the types given; a column without a type gives none. The strings that were
-    /// written must still be alive.
-    pub fn into_arrays(self, types: &[Option<&DataType>], rows: usize) -> Vec<Option<ArrayRef>> {
-        self.columns.into_iter().zip(types).map(|(column, ty)| ty.map(|t| column.into_array(t, rows))).collect()
+    /// The input rows of the output rows, and these as arrays of the types given; a column without a type gives none.
+    ///
+    /// # Safety
+    /// A kernel has written `rows` rows of every column, and their numbers. The strings among them are still alive.
+    pub unsafe fn into_arrays(self, types: &[Option<&DataType>], rows: usize) -> (Vec<u32>, Vec<Option<ArrayRef>>) {
+        assert!(rows <= self.room, "a kernel has written beyond the outputs");
+        let mut selection = self.selection;
+        // SAFETY: so many were written, says the caller, and there is room for them.
+        unsafe { selection.set_len(rows) };
+        let array = |(mut column, ty): (OutputBuffer, &Option<&DataType>)| {
+            // The last element may be written in part.
+            let size = column.phys.size();
+            let (written, all) = (rows * size, (rows * size).next_multiple_of(16));
+            // SAFETY: within the capacity, and behind what was written.
+            unsafe {
+                column.values.as_mut_ptr().cast::<u8>().add(written).write_bytes(0, all - written);
+                column.values.set_len(all / 16);
+            }
+            if let Some(valid) = &mut column.valid {
+                // SAFETY: as for the selection.
+                unsafe { valid.set_len(rows) };
+            }
+            ty.map(|t| column.into_array(t, rows))
+        };
+        let arrays = self.columns.into_iter().zip(types).map(array).collect();
+        (selection, arrays)
     }
 }
 
@@ -108,7 +128,7 @@ impl OutputBuffer {
     /// The values of the first `rows` rows, copied when most of the memory would be kept for nothing.
     fn into_buffer(self, rows: usize) -> Buffer {
         let used = rows * self.phys.size();
-        let sparse = used * 4 < self.values.len() * 16;
+        let sparse = used * 4 < self.values.capacity() * 16;
         let buffer = Buffer::from_vec(self.values).slice_with_length(0, used);
         if sparse { Buffer::from_slice_ref(buffer.as_slice()) } else { buffer }
     }

@@ -95,7 +95,7 @@ fn arguments(
     }
     let mut places: Vec<Option<u32>> = vec![None; rows];
     for (position, row) in emitted.selection.iter().enumerate() {
-        places[*row as usize] = Some(position as u32);
+        places[row as usize] = Some(position as u32);
     }
     let places = UInt32Array::from(places);
     emitted.columns.iter().map(|column| take(column, &places)).collect()

@@ -144,7 +144,7 @@ impl Case {
                 );
                 let emitted = emitted.unwrap_or_else(|e| panic!("{e}\n{self}"));
                 outcome.columns = emitted.columns.iter().map(texts).collect();
-                (outcome.selection, outcome.late_rows) = (emitted.selection, emitted.late_rows);
+                (outcome.selection, outcome.late_rows) = (emitted.selection.into_vec(), emitted.late_rows);
             }
             Terminal::Update(update) if update.layout.accumulators.iter().any(|a| a.0 == Accumulator::Group) => {
                 let mut tables = MemoryTables::new(update.layout.clone());

@@ -147,7 +147,7 @@ fn run_kernel(
                 execute::emit(&lowered, kernel, columns, rows, watermarks, &mut functions, &mut on_error)
                     .expect("the columns fit");
             outcome.columns = columns.iter().map(texts).collect();
-            (outcome.selection, outcome.late_rows) = (selection, late_rows);
+            (outcome.selection, outcome.late_rows) = (selection.into_vec(), late_rows);
             arrays = columns;
         }
         Terminal::Update(update) => {

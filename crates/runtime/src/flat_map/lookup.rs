@@ -7,9 +7,11 @@
 use super::Expansion;
 use crate::columns::all_selected;
 use crate::executable_plan::PipelineCode;
-use crate::lookup::table::LookupRows;
+use crate::lookup::table::{LookupRows, NONE};
 use crate::pipeline_stages::{Arrive, Staged, Tools, Wanted, emit_once};
 use arrow_array::UInt32Array;
+use arrow_buffer::NullBuffer;
+use millstream_codegen::execute::Selection;
 use millstream_plan::logical::JoinKind;
 use millstream_types::Diagnostic;
 use std::ops::ControlFlow;
@@ -23,6 +25,11 @@ impl<'a> Expansion<'_, 'a> {
         let table = table.ok_or_else(|| Diagnostic::bug("a lookup table was used before it was complete"))?;
         let probe = self.code.probe.as_ref().ok_or_else(|| Diagnostic::bug("a lookup has no program to probe with"))?;
         let keys = &self.rows.columns[self.kept()..];
+        if self.code.residual.is_none() && table.is_unique() {
+            let partners = table.only_partners(probe, keys, self.rows.rows, tools.functions)?;
+            let made = self.joined(kind, table, partners)?;
+            return if made.rows == 0 { Ok(ControlFlow::Continue(())) } else { arrive(tools, made) };
+        }
         let partners = table.partners(probe, keys, self.rows.rows, tools.functions)?;
         let partners = (0u32..).zip(&partners);
         let append = |partners: Vec<Option<u32>>| match kind.shows_right() {
@@ -54,6 +61,35 @@ impl<'a> Expansion<'_, 'a> {
         }
     }
 
+    /// Rows with their only partners, if they have one.
+    fn joined(&self, kind: JoinKind, table: &LookupRows, partners: Vec<u32>) -> Result<Staged<'a>, Diagnostic> {
+        let (all, alone) =
+            (Selection::All(partners.len()), partners.iter().filter(|&&partner| partner == NONE).count());
+        let (of, shown): (Selection, UInt32Array) = match kind {
+            JoinKind::Left if alone > 0 => {
+                let nulls = NullBuffer::from_iter(partners.iter().map(|&partner| partner != NONE));
+                // Where there is none, any row stands.
+                let shown = partners.into_iter().map(|partner| if partner == NONE { 0 } else { partner }).collect();
+                (all, UInt32Array::new(shown, Some(nulls)))
+            }
+            JoinKind::Anti => {
+                let of = (0u32..).zip(&partners).filter(|(_, partner)| **partner == NONE).map(|(row, _)| row);
+                (Selection::Some(of.collect()), UInt32Array::from(Vec::<u32>::new()))
+            }
+            _ if alone == 0 => (all, partners.into()),
+            _ => {
+                let (mut of, mut shown) = (Vec::with_capacity(partners.len()), Vec::with_capacity(partners.len()));
+                for (row, partner) in (0u32..).zip(partners).filter(|(_, partner)| *partner != NONE) {
+                    of.push(row);
+                    shown.push(partner);
+                }
+                (Selection::Some(of), shown.into())
+            }
+        };
+        let appended = if kind.shows_right() { all_selected(&table.columns, &shown)? } else { vec![] };
+        self.rows.extended(self.kept(), of, appended)
+    }
+
     /// The candidates for which the residual is TRUE.
     fn select(
         &self,
@@ -71,7 +107,7 @@ impl<'a> Expansion<'_, 'a> {
         columns.extend(all_selected(&table.columns, &partners)?);
         let pairs: Staged<'_> = self.rows.made(columns, of.values());
         let emitted = emit_once(residual, &pairs, tools)?;
-        Ok(emitted.selection.iter().map(|&i| candidates[i as usize]).collect())
+        Ok(emitted.selection.iter().map(|i| candidates[i as usize]).collect())
     }
 }
 

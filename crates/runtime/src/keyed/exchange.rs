@@ -23,7 +23,7 @@ impl KeyedStation {
     ) -> Result<Consequences, Diagnostic> {
         let mut consequences = Consequences::default();
         arrived.emit(&self.host, context, &mut |rows, emitted| {
-            let ordinal = |&row: &u32| rows.ordinal(row as usize, arrived.origin);
+            let ordinal = |row: u32| rows.ordinal(row as usize, arrived.origin);
             let ordinals = emitted.selection.iter().map(ordinal).collect();
             self.route(arrived, emitted.columns, ordinals, &mut consequences)?;
             Ok(ControlFlow::Continue(()))

@@ -119,8 +119,8 @@ pub(crate) fn residual_of(columns: &[ArrayRef], rows: usize, work: &mut Work<'_>
     let kernel = condition.kernel();
     let errors = &mut work.errors;
     let take_error = &mut |e| errors.take(e);
-    let kept = emit(&condition.lowered, &*kernel, columns, rows, &[i64::MIN], work.functions, take_error)?.selection;
-    work.errors.fatal().map_or(Ok(kept), Err)
+    let kept = emit(&condition.lowered, &*kernel, columns, rows, &[i64::MIN], work.functions, take_error)?;
+    work.errors.fatal().map_or_else(|| Ok(kept.selection.into_vec()), Err)
 }
 
 /// Outputs rows of an input with NULLs for the other one; behind watermarks, where there are any.

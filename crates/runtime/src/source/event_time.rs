@@ -70,7 +70,7 @@ impl EventTime {
             let kernel = code.kernel();
             let emitted = emit(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], functions, on_error)?;
             if emitted.rows != rows {
-                let kept = UInt32Array::from(emitted.selection);
+                let kept = UInt32Array::from(emitted.selection.into_vec());
                 columns = all_selected(&columns, &kept)?;
                 rows = emitted.rows;
             }

@@ -109,7 +109,7 @@ impl HeadFilter for Filter<'_> {
                 })
             })?;
             failed.map_or(Ok(()), Err)?;
-            passed.selection.iter().for_each(|&row| survivors.set_bit(row as usize, true));
+            passed.selection.iter().for_each(|row| survivors.set_bit(row as usize, true));
         }
         let survivors = survivors.finish();
         self.surviving = Some(survivors.count_set_bits() as f64 / rows.max(1) as f64);
