@@ -6,8 +6,10 @@ there is one binder, and `to_sql()` prints what is run. A step is bound when it 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from millstream import errors
@@ -27,6 +29,14 @@ class Step:
 
     def __init__(self, *parts: str | Step) -> None:
         self.parts = parts
+
+
+class Filter(Step):
+    """The rows of a step for which a condition holds."""
+
+    def __init__(self, step: Step, condition: Expression) -> None:
+        super().__init__("SELECT * FROM ", step, f" WHERE {condition.sql}")
+        self.step, self.condition = step, condition
 
 
 class Source(Step):
@@ -92,8 +102,11 @@ class Chain:
 
     def _made(self, *parts: str | Step) -> Relation:
         """The relation of a step; what is wrong with it is wrong in the method that the user has called."""
+        return self._made_by(Step(*parts))
+
+    def _made_by(self, step: Step) -> Relation:
         try:
-            return self._bind(Step(*parts))
+            return self._bind(step)
         except errors.Error as error:
             raise placed(error) from None
 
@@ -145,8 +158,9 @@ class Chain:
         """The rows for which all conditions hold."""
         if not conditions:
             raise ValueError("filter() needs a condition")
-        text = " AND ".join(expression(condition).sql for condition in conditions)
-        return self._made("SELECT * FROM ", self._step, f" WHERE {text}")
+        step, known = (self._step.step, [self._step.condition]) if isinstance(self._step, Filter) else (self._step, [])
+        # One step, however many filters follow each other: the time to bind a chain grows with the square of its steps.
+        return self._made_by(Filter(step, functools.reduce(and_, [*known, *map(expression, conditions)])))
 
     def limit(self, rows: int) -> Relation:
         """So many rows, the first that come; then the query ends. It is the last step of a chain."""

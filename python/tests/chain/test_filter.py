@@ -64,6 +64,23 @@ def test_casts_texts_and_choices(con: ms.Session) -> None:
     assert row == (None, True, 2, -2, 0.5, 9)
 
 
+def test_filters_in_a_row_are_one_step(bid: ms.Relation, same: Any) -> None:
+    several = bid.filter(col("price") > 50).filter(col("auction") == 1, col("price") < 120).select("price")
+    assert same(several) == [(100,)]
+    assert several.to_sql().count("WHERE") == 1
+    assert several.explain() == bid.filter(col("price") > 50, col("auction") == 1, col("price") < 120).select("price").explain()
+    # What they are made of stays as it was.
+    dear = bid.filter(col("price") > 100)
+    dear.filter(col("auction") == 2)
+    assert same(dear.select("price")) == [(120,), (250,)]
+    long = bid
+    for n in range(300):
+        long = long.filter(col("price") != n + 11)
+    assert same(long.select("price")) == [(10,)]
+    with pytest.raises(ms.errors.QueryError, match=r"`prise` in filter\(\) at"):
+        dear.filter(col("prise") > 1)
+
+
 def test_an_expression_is_no_condition_of_python() -> None:
     with pytest.raises(TypeError, match="&"):
         bool(col("a") > 1)
