@@ -9,7 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from millstream import _core, errors
 from millstream._durations import Duration, milliseconds
+from millstream._places import placed
 
 
 def quoted(name: str) -> str:
@@ -215,7 +217,7 @@ class Expression:
 
     def cast(self, data_type: str, *, lenient: bool = False) -> Expression:
         """The value in a SQL type: ``cast("DOUBLE")``. What cannot be cast fails the query; with ``lenient`` it is NULL."""
-        return Expression(f"{'TRY_CAST' if lenient else 'CAST'}({self.sql} AS {data_type})")
+        return Expression(f"{'TRY_CAST' if lenient else 'CAST'}({self.sql} AS {_data_type(data_type)})")
 
     def field(self, name: str) -> Expression:
         """A field of a ROW."""
@@ -296,6 +298,18 @@ def _joined(kind: str, terms: Sequence[str]) -> str:
         return f"({' '.join(terms)})"
     # Each within the next: the tree is that of all terms without parentheses.
     return functools.reduce(lambda text, piece: f"({text} {piece})", pieces[1:], f"({pieces[0]})")
+
+
+def _data_type(text: str) -> str:
+    """A type as SQL writes it, once it has been checked that it is one and nothing else."""
+    if not isinstance(text, str):
+        raise TypeError(f"a type is a text of SQL such as 'BIGINT', not {text!r}")
+    try:
+        _core.Column([], text)
+    except errors.Error as error:
+        raise placed(error, advice="name a type of SQL: BIGINT, DOUBLE, STRING, DECIMAL(10, 2), TIMESTAMP(3), ARRAY<INT>") from None
+    # What stands behind a comment is not a part of it.
+    return f"{text}\n" if "--" in text else text
 
 
 def col(name: str) -> Expression:
