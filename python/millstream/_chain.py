@@ -6,14 +6,16 @@ there is one binder, and `to_sql()` prints what is run. A step is bound when it 
 
 from __future__ import annotations
 
+import functools
 import re
-import sys
 from collections.abc import Mapping, Sequence
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from millstream import errors
 from millstream._durations import Duration
 from millstream._expressions import Expression, JoinKind, Window, expression, interval, named, quoted
+from millstream._places import placed
 
 if TYPE_CHECKING:
     from millstream._relation import Relation
@@ -27,6 +29,14 @@ class Step:
 
     def __init__(self, *parts: str | Step) -> None:
         self.parts = parts
+
+
+class Filter(Step):
+    """The rows of a step for which a condition holds."""
+
+    def __init__(self, step: Step, condition: Expression) -> None:
+        super().__init__("SELECT * FROM ", step, f" WHERE {condition.sql}")
+        self.step, self.condition = step, condition
 
 
 class Source(Step):
@@ -71,16 +81,6 @@ def render(last: Step, taken: Sequence[str] = ()) -> tuple[str, dict[str, Relati
     return (f"WITH\n{before}\n{end}" if lines else end), relations
 
 
-def site() -> tuple[str, str]:
-    """The method of this package that was called, and where."""
-    frame = sys._getframe(1)
-    method = frame.f_code.co_name
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("millstream."):
-        method = frame.f_code.co_name
-        frame = frame.f_back
-    return method, f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
 class Chain:
     """The methods of a relation that make another one. None of them runs anything."""
 
@@ -102,16 +102,32 @@ class Chain:
 
     def _made(self, *parts: str | Step) -> Relation:
         """The relation of a step; what is wrong with it is wrong in the method that the user has called."""
-        step = Step(*parts)
+        return self._made_by(Step(*parts))
+
+    def _made_by(self, step: Step) -> Relation:
         try:
             return self._bind(step)
         except errors.Error as error:
-            method, place = site()
-            message = f"{error.message} in {method}() at {place}"
-            text = f"error[{error.code}]: {message}"
-            if error.advice is not None:
-                text += f"\n  = help: {error.advice}"
-            raise errors.of(text, code=error.code, message=message, place=place, advice=error.advice) from None
+            raise placed(error) from None
+
+    def _made_of(self, first: Sequence[str], aggregates: Sequence[tuple[str | int, str]], *rest: str | Step) -> Relation:
+        """The same for a SELECT of columns and aggregates: what is wrong with an aggregate is wrong in its argument."""
+
+        def bound(*items: str) -> Relation:
+            return self._bind(Step(f"SELECT {', '.join([*first, *items])} FROM ", *rest))
+
+        try:
+            return bound(*(text for _, text in aggregates))
+        except errors.Error as error:
+            whole = error
+        # Which of them it is, the error does not say. It may be none.
+        for argument, text in [(None, "1"), *aggregates]:
+            try:
+                bound(text)
+            except errors.Error as error:
+                is_none = argument is not None and error.code in ("MS2001", "MS2012")
+                raise placed(error, argument, _ADVICE if is_none else None) from None
+        raise placed(whole)
 
     def select(self, *columns: Column, **renamed: Column) -> Relation:
         """Only these columns and expressions; a keyword is a name: ``select("auction", half=col("price") / 2)``."""
@@ -142,8 +158,9 @@ class Chain:
         """The rows for which all conditions hold."""
         if not conditions:
             raise ValueError("filter() needs a condition")
-        text = " AND ".join(expression(condition).sql for condition in conditions)
-        return self._made("SELECT * FROM ", self._step, f" WHERE {text}")
+        step, known = (self._step.step, [self._step.condition]) if isinstance(self._step, Filter) else (self._step, [])
+        # One step, however many filters follow each other: the time to bind a chain grows with the square of its steps.
+        return self._made_by(Filter(step, functools.reduce(and_, [*known, *map(expression, conditions)])))
 
     def limit(self, rows: int) -> Relation:
         """So many rows, the first that come; then the query ends. It is the last step of a chain."""
@@ -281,10 +298,10 @@ class Chain:
             frame = f" RANGE BETWEEN {interval(range)} PRECEDING AND CURRENT ROW"
         by = f"PARTITION BY {', '.join(keys)} " if keys else ""
         over = f"OVER ({by}ORDER BY {quoted(self._time(order))}{frame})"
-        items = [f"{aggregate.sql} {over} AS {quoted(name)}" for name, aggregate in aggregates.items()]
+        items = [(name, f"{expression(aggregate).sql} {over} AS {quoted(name)}") for name, aggregate in aggregates.items()]
         if not items:
             raise ValueError("over() needs an aggregate: over(total=col('price').sum())")
-        return self._made(f"SELECT *, {', '.join(items)} FROM ", self._step)
+        return self._made_of(["*"], items, self._step)
 
     def unnest(self, column: str, names: str | Sequence[str], *, outer: bool = False, ordinality: str | None = None) -> Relation:
         """A row for each element of an ARRAY or entry of a MAP, with these names for its parts; ``outer`` keeps rows without any."""
@@ -334,10 +351,12 @@ class Keyed:
         return Windowed(self._chain, self._keys, window)
 
     def agg(self, *aggregates: Expression, **more: Expression) -> Relation:
-        """A row for each key, with aggregates: if the rows end, or if ``window_start`` and ``window_end`` are among the keys."""
-        items = [named(key) for key in self._keys] + _aggregates(aggregates, more)
-        group = f" GROUP BY {', '.join(key.sql for key in self._keys)}" if self._keys else ""
-        return self._chain._made(f"SELECT {', '.join(items)} FROM ", self._chain._step, group)
+        """A row for each key, with aggregates: if the rows end, or if ``window_start`` and ``window_end`` are among the keys. What is made of aggregates,
+        keys and constants is an aggregate as well."""
+        keys = [named(key) for key in self._keys]
+        # Without keys there are parentheses: they make one row of what has no aggregate, too, and refuse columns.
+        group = f" GROUP BY {', '.join(key.sql for key in self._keys) or '()'}"
+        return self._chain._made_of(keys, _aggregates(aggregates, more), self._chain._step, group)
 
 
 #: Columns that windows add to rows, and what an event time of that name is called while others are added.
@@ -355,9 +374,10 @@ class Windowed:
         """A row for each key and window: the keys, ``window_start``, ``window_end``, with ``keep_time`` also ``window_time``, which is event time for
         further windows, and the aggregates."""
         of_window = ["`window_start`", "`window_end`", *(["`window_time`"] if keep_time else [])]
-        items = [named(key) for key in self._keys] + of_window + _aggregates(aggregates, more)
+        first = [named(key) for key in self._keys] + of_window
         keys = [key.sql for key in self._keys] + of_window
-        return self._chain._made(f"SELECT {', '.join(items)} FROM TABLE(", *self._table(), f") GROUP BY {', '.join(keys)}")
+        before, step, after = self._table()
+        return self._chain._made_of(first, _aggregates(aggregates, more), f"TABLE({before}", step, f"{after}) GROUP BY {', '.join(keys)}")
 
     def rows(self) -> Relation:
         """The rows, each with its windows: ``window_start``, ``window_end`` and ``window_time``."""
@@ -384,8 +404,14 @@ def _is_chain(other: object) -> None:
         raise TypeError(f"a {type(other).__name__} is not a relation: make it one with table(…)")
 
 
-def _aggregates(aggregates: tuple[Expression, ...], more: Mapping[str, Expression]) -> list[str]:
-    items = [named(aggregate) for aggregate in aggregates] + [named(aggregate, name) for name, aggregate in more.items()]
+#: For what is no aggregate: what is put behind one, FILTER or OVER, is an error of syntax there.
+_ADVICE = "it takes aggregates, such as col('price').max() and count(), and what is made of them and of keys"
+
+
+def _aggregates(aggregates: tuple[Expression, ...], more: Mapping[str, Expression]) -> list[tuple[str | int, str]]:
+    """What arguments are called, and their text."""
+    items: list[tuple[str | int, str]] = [(place, named(aggregate)) for place, aggregate in enumerate(aggregates, 1)]
+    items += [(name, named(aggregate, name)) for name, aggregate in more.items()]
     if not items:
         raise ValueError("agg() needs an aggregate: agg(n=count())")
     return items

@@ -17,7 +17,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from millstream import _display
+from millstream._core import Batch
 from millstream._display import cut, escaped, is_number, printable, text_width, value_text
+from millstream._polling import poll
 
 if TYPE_CHECKING:
     from millstream._relation import Relation
@@ -153,28 +155,26 @@ def draw(
     x, y = _axes(relation, x, y, by)
     chart = Chart(x, y, by, kind, points)
     places = [relation.columns.index(name) for name in (x, y, by or x)]
-    is_live, live, drawn = _display.is_live(), _display.Live(), -math.inf
+    is_live, live, drawn, is_new = _display.is_live(), _display.Live(), -math.inf, True
     deadline = math.inf if timeout is None else time.monotonic() + timeout
+
+    def look(batch: Batch | None) -> None:
+        nonlocal drawn, is_new
+        if batch is not None:
+            for row in batch.rows():
+                chart._add(*(row[place] for place in places))
+            is_new = True
+        if is_live and is_new and time.monotonic() - drawn >= REFRESH:
+            live.show(_Picture(chart))
+            drawn, is_new = time.monotonic(), False
+
     reader = relation._relation.read(limit, None)
-    is_new = True
     try:
-        while (patience := min(REFRESH, deadline - time.monotonic())) > 0:
-            # In slices, between which Python looks for signals.
-            batch = reader.poll(min(patience, 0.05))
-            if batch is None:
-                break
-            if batch is not False:
-                for row in batch.rows():
-                    chart._add(*(row[place] for place in places))
-                is_new = True
-            if is_live and is_new and time.monotonic() - drawn >= REFRESH:
-                live.show(_Picture(chart))
-                drawn, is_new = time.monotonic(), False
+        poll(reader, deadline, look)
     except KeyboardInterrupt:
         # That is how one ends it. What came until then is the chart.
         pass
     finally:
-        reader.close()
         if is_live:
             live.show(_Picture(chart))
             live.end()

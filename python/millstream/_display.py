@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import IO, Any
 
 from millstream import _core
+from millstream._polling import poll
 
 #: How long a relation runs for its first rows.
 SECONDS = 1.0
@@ -52,19 +53,11 @@ def preview(relation: _core.Relation) -> Preview:
     deadline = time.monotonic() + SECONDS
     try:
         # One more says whether there are more.
-        reader = relation.read(ROWS + 1, None)
-        try:
-            # In slices, between which Python looks for signals.
-            while (left := deadline - time.monotonic()) > 0:
-                batch = reader.poll(min(left, 0.05))
-                if batch is None:
-                    return Preview(rows[:ROWS], _count(len(rows)))
-                if batch is not False:
-                    rows += batch.rows()
-        finally:
-            reader.close()
+        has_ended = poll(relation.read(ROWS + 1, None), deadline, lambda batch: rows.extend(batch.rows() if batch is not None else ()))
     except Exception as error:
         return Preview(rows[:ROWS], " ".join(str(error).split("\n  -->")[0].split()))
+    if has_ended:
+        return Preview(rows[:ROWS], _count(len(rows)))
     return Preview(rows[:ROWS], f"{counted(len(rows), 'row') if rows else 'no row'} within {SECONDS:g} s")
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from millstream import _core, errors
 from millstream._durations import Duration, milliseconds
+from millstream._places import placed
 
 
 def quoted(name: str) -> str:
@@ -85,7 +89,7 @@ class Expression:
     ``(col("a") > 1) & (col("b") == "x")``. They mean what they mean in SQL: integers divide without a rest, and NULL equals nothing.
     """
 
-    __slots__ = ("_name", "sql")
+    __slots__ = ("_kind", "_name", "_terms")
     # `==` makes an expression, so none has a place in a set.
     __hash__ = None  # type: ignore[assignment]
     # An element by its number is none of an endless sequence.
@@ -93,13 +97,21 @@ class Expression:
     __contains__ = None
 
     def __init__(self, sql: str, name: str | None = None) -> None:
-        #: The text of the expression.
-        self.sql = sql
         self._name = name
+        # What operators of one kind stand between; each but the first has its operator in front. Others have one term, and no kind.
+        self._terms: tuple[str, ...] = (sql,)
+        self._kind: str | None = None
+
+    @property
+    def sql(self) -> str:
+        """The text of the expression."""
+        return self._terms[0] if self._kind is None else _joined(self._kind, self._terms)
 
     def alias(self, name: str) -> Expression:
         """The same under a name, as AS gives it."""
-        return Expression(self.sql, name)
+        made = Expression("", name)
+        made._terms, made._kind = self._terms, self._kind
+        return made
 
     def __repr__(self) -> str:
         return self.sql if self._name is None else f"{self.sql} AS {quoted(self._name)}"
@@ -108,10 +120,10 @@ class Expression:
         raise TypeError("an expression is neither true nor false: write & for and, | for or, ~ for not, and between() for a < x < b")
 
     def _with(self, operator: str, other: object) -> Expression:
-        return Expression(f"({self.sql} {operator} {literal(other)})")
+        return _operation(self, operator, other)
 
     def _behind(self, operator: str, other: object) -> Expression:
-        return Expression(f"({literal(other)} {operator} {self.sql})")
+        return _operation(Expression(literal(other)), operator, self)
 
     def __add__(self, other: object) -> Expression:
         return self._with("+", other)
@@ -205,7 +217,7 @@ class Expression:
 
     def cast(self, data_type: str, *, lenient: bool = False) -> Expression:
         """The value in a SQL type: ``cast("DOUBLE")``. What cannot be cast fails the query; with ``lenient`` it is NULL."""
-        return Expression(f"{'TRY_CAST' if lenient else 'CAST'}({self.sql} AS {data_type})")
+        return Expression(f"{'TRY_CAST' if lenient else 'CAST'}({self.sql} AS {_data_type(data_type)})")
 
     def field(self, name: str) -> Expression:
         """A field of a ROW."""
@@ -246,6 +258,58 @@ class Expression:
     def where(self, condition: Expression) -> Expression:
         """An aggregate over the rows of the group for which the condition holds: ``count().where(col("price") > 100)``."""
         return Expression(f"{self.sql} FILTER (WHERE {literal(condition)})", self._name)
+
+
+#: Operators that need no parentheses among each other: SQL reads them from the left, as Python does.
+_KINDS = {"+": "+", "-": "+", "*": "*", "/": "*", "%": "*", "AND": "AND", "OR": "OR"}
+#: The kinds for which it does not matter where parentheses are.
+_LOGICAL = ("AND", "OR")
+#: How many terms stand between two parentheses. The engine takes 1,000 operators there, and a term may have a few.
+_TERMS = 200
+#: The most terms of arithmetic, each of which is a level of the tree that the engine makes of them.
+_MOST_TERMS = 1001
+
+
+def _operation(one: Expression, operator: str, other: object) -> Expression:
+    """Two values with an operator between."""
+    kind = _KINDS.get(operator)
+    if kind is None:
+        return Expression(f"({one.sql} {operator} {literal(other)})")
+    first = one._terms if one._kind == kind else (one.sql,)
+    # `a - (b - c)` is not `a - b - c`.
+    second = other._terms if isinstance(other, Expression) and other._kind == kind in _LOGICAL else (literal(other),)
+    made = Expression("")
+    made._terms, made._kind = (*first, f"{operator} {second[0]}", *second[1:]), kind
+    return made
+
+
+def _joined(kind: str, terms: Sequence[str]) -> str:
+    """Terms in parentheses, with more of them where there are many terms."""
+    pieces = [" ".join(terms[at : at + _TERMS]) for at in range(0, len(terms), _TERMS)]
+    if kind in _LOGICAL:
+        # Side by side: the tree grows with its logarithm.
+        while len(pieces) > 1:
+            pieces = [pieces[0], *(piece.removeprefix(f"{kind} ") for piece in pieces[1:])]
+            pieces = [f"{kind} ({piece})" if at else f"({piece})" for at, piece in enumerate(pieces)]
+            pieces = [" ".join(pieces[at : at + _TERMS]) for at in range(0, len(pieces), _TERMS)]
+        return f"({pieces[0]})"
+    if len(terms) > _MOST_TERMS:
+        # The engine says that there are too many.
+        return f"({' '.join(terms)})"
+    # Each within the next: the tree is that of all terms without parentheses.
+    return functools.reduce(lambda text, piece: f"({text} {piece})", pieces[1:], f"({pieces[0]})")
+
+
+def _data_type(text: str) -> str:
+    """A type as SQL writes it, once it has been checked that it is one and nothing else."""
+    if not isinstance(text, str):
+        raise TypeError(f"a type is a text of SQL such as 'BIGINT', not {text!r}")
+    try:
+        _core.Column([], text)
+    except errors.Error as error:
+        raise placed(error, advice="name a type of SQL: BIGINT, DOUBLE, STRING, DECIMAL(10, 2), TIMESTAMP(3), ARRAY<INT>") from None
+    # What stands behind a comment is not a part of it.
+    return f"{text}\n" if "--" in text else text
 
 
 def col(name: str) -> Expression:

@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from millstream._core import Column, column_from_bytes, column_to_bytes
 from millstream._durations import Duration
+from millstream._frames import plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,8 +73,8 @@ class Function(Generic[P, R]):
             self._callable = asynchronous
         elif processes:
             self._callable = _InProcesses(function, by, arrow, returns, processes)
-        elif arrow is not None:
-            self._callable = functools.partial(_converted, function, arrow)
+        elif by == "column":
+            self._callable = functools.partial(_by_column, function, arrow)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -253,14 +254,14 @@ def convert(arrow: Arrow, columns: Sequence[Column]) -> list[Any]:
     return [one.to_numpy() for one in series] if arrow == "numpy" else series
 
 
-def _converted(function: Callable[..., Any], arrow: Arrow, *columns: Column) -> Any:
-    """Calls a function with columns of another library."""
-    result = function(*convert(arrow, columns))
+def _by_column(function: Callable[..., Any], arrow: Arrow | None, *columns: Column) -> Any:
+    """Calls a function with columns, of another library if that is wanted."""
+    result = function(*(columns if arrow is None else convert(arrow, columns)))
     if arrow == "numpy" and hasattr(result, "__array__"):
         import polars
 
         return polars.Series(result)
-    return result
+    return plain(result)
 
 
 class _InProcesses:
@@ -351,5 +352,5 @@ def _called(task: tuple[str, str, By, Arrow | None, str], arguments: list[bytes]
     if by == "row":
         result = [function(*row) for row in zip(*(column.to_list() for column in columns), strict=True)]
     else:
-        result = function(*columns) if arrow is None else _converted(function, arrow, *columns)
+        result = _by_column(function, arrow, *columns)
     return column_to_bytes(Column(result, returns))

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from millstream import errors
+from millstream._frames import plain
 from millstream._jobs import Job
 from millstream._relation import Relation
 from millstream._session import Session, default_session
@@ -60,7 +61,7 @@ def _run(line: str, cell: str, variables: dict[str, Any]) -> Relation | Job | No
 
     def find(name: str) -> Any:
         value = variables.get(name)
-        return None if isinstance(value, ModuleType) else value
+        return None if isinstance(value, ModuleType) else plain(value)
 
     values = {name: variables[name] for name in re.findall(r"\$(\w+)", cell) if name in variables}
     result: Relation | Job

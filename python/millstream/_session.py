@@ -15,6 +15,7 @@ from millstream._columns import Columns, columns_text
 from millstream._connectors import Connector, create_table_sql
 from millstream._durations import Duration, milliseconds
 from millstream._expressions import Expression, quoted
+from millstream._frames import plain
 from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import Relation
@@ -54,7 +55,7 @@ class Session:
         if isinstance(data, str):
             relation = self._session.sql(f"SELECT * FROM {quoted(data)}", None, lambda _: None)
             return Relation(relation, self._session)
-        return Relation(self._session.sql("SELECT * FROM data", None, lambda _: data), self._session)
+        return Relation(self._session.sql("SELECT * FROM data", None, lambda _: plain(data)), self._session)
 
     def execute(self, script: str, parameters: Parameters | None = None) -> None:
         """Executes every statement of a script to its end, INSERTs too. Names and parameters are those of :meth:`sql`.
@@ -96,7 +97,7 @@ class Session:
         """
         if not name:
             raise ValueError("a table has a name")
-        self._session.register(name, data, time, milliseconds(delay))
+        self._session.register(name, plain(data), time, milliseconds(delay))
 
     def register_source(
         self,
@@ -238,7 +239,7 @@ class _Variables:
             if name in variables:
                 value = variables[name]
                 # `SELECT * FROM time`: nobody means the module.
-                return None if isinstance(value, ModuleType) else value
+                return None if isinstance(value, ModuleType) else plain(value)
         return None
 
 

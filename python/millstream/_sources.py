@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from typing import Any
 
 from millstream import _core
+from millstream._frames import plain
 from millstream.errors import Interrupted
 
 #: A function that returns what yields rows, or such an object itself.
@@ -169,13 +170,14 @@ class _Feeder(threading.Thread):
     def _placed(self, item: Any) -> tuple[Any, str | None]:
         """Rows, and the position behind them."""
         if not self._has_positions:
-            return item, None
+            # Rows come by themselves, and fast.
+            return item if isinstance(item, (tuple, dict)) else plain(item), None
         if not isinstance(item, tuple) or len(item) != 2:
             raise TypeError(f"a source with positions yields pairs of a position and rows, not {item!r}")
         position, rows = item
         if position is None:
             raise ValueError("a position is not None, which stands for the start")
-        return [] if rows is None else rows, to_json(position, "a position")
+        return [] if rows is None else plain(rows), to_json(position, "a position")
 
     def stop(self) -> None:
         """Nobody wants the rows any more."""

@@ -70,6 +70,34 @@ def test_a_frame_that_changes_does_not_change_the_query() -> None:
     assert relation.fetchall() == [(3,)]
 
 
+@pytest.mark.parametrize(
+    "index",
+    [pd.Index([7, 8, 9]), pd.Index(["a", "b", "c"], name="k"), pd.RangeIndex(5, 8), pd.date_range("2026-01-01", periods=3, name="n"),
+     pd.MultiIndex.from_product([["a"], [1, 2, 3]])],
+    ids=["numbers", "named", "range", "times", "levels"],
+)
+def test_the_index_of_a_pandas_frame_is_no_column(con: ms.Session, index: Any) -> None:
+    df = pd.DataFrame({"n": [1, 2, 3]}).set_index(index)
+    con.register("registered", df)
+    relations = [con.sql("SELECT * FROM df"), con.sql("SELECT * FROM registered"), con.table(df)]
+    for relation in relations:
+        assert relation.columns == ["n"] and relation.fetchall() == [(1,), (2,), (3,)]
+    # The frame keeps it, and may make columns of it.
+    assert df.index.equals(index)
+    reset = df.reset_index(names=[f"level{n}" for n in range(index.nlevels)])
+    assert con.sql("SELECT * FROM reset").columns == [*reset.columns]
+
+
+def test_rows_that_pandas_has_left_out_are_not_there(con: ms.Session) -> None:
+    df = pd.DataFrame({"n": [3, 1, 2, 4]})
+    kept = df[df["n"] != 1].sort_values("n", ascending=False)
+    assert con.sql("SELECT * FROM kept").fetchall() == [(4,), (3,), (2,)]
+    only_index = df.set_index("n")
+    with pytest.raises(ms.errors.QueryError, match="no columns"):
+        con.sql("SELECT * FROM only_index")
+    assert kept.index.tolist() == [3, 0, 2] and only_index.index.tolist() == [3, 1, 2, 4]
+
+
 def test_results_go_to_whoever_takes_arrow() -> None:
     relation = ms.sql("SELECT * FROM source")
     expected = source.to_pylist()

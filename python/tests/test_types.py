@@ -112,6 +112,36 @@ def test_types_of_others(con: ms.Session) -> None:
     assert frame.height == 2 and nothing.num_rows == 1
 
 
+def test_columns_of_polars_without_a_type_are_texts(con: ms.Session) -> None:
+    frame = pl.DataFrame(
+        {
+            "i": [1, 2], "n": [None, None], "l": [[], [None]], "s": [{"a": None, "b": 1}, None], "a": [[None, None], None],
+            "d": [[{"x": [None]}], None],
+        },
+        schema_overrides={"n": pl.Null, "l": pl.List(pl.Null), "a": pl.Array(pl.Null, 2)},
+    )
+    schema = frame.schema
+    relation = con.sql("SELECT * FROM frame")
+    assert relation.types == [
+        "BIGINT", "STRING", "ARRAY<STRING>", "ROW<`a` STRING, `b` BIGINT>", "ARRAY<STRING>", "ARRAY<ROW<`x` ARRAY<STRING>>>",
+    ]
+    assert relation.fetchall() == [
+        (1, None, [], {"a": None, "b": 1}, [None, None], [{"x": [None]}]),
+        (2, None, [None], None, None, None),
+    ]
+    empty = frame.clear()
+    assert con.sql("SELECT n, l FROM empty").fetchall() == []
+    assert frame.schema == schema
+
+    @ms.udf(by="column", returns="STRING", arrow="polars")
+    def nothing(column: pl.Series) -> pl.Series:
+        return pl.Series([None] * len(column))
+
+    con.register_function(nothing)
+    con.register_source("made", lambda: [frame.select("i", "n")], {"i": "BIGINT", "n": "STRING"}, bounded=True)
+    assert con.sql("SELECT i, n, nothing(i) FROM made").fetchall() == [(1, None, None), (2, None, None)]
+
+
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIGURATION = str(ROOT / "pyproject.toml")
 

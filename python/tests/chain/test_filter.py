@@ -64,6 +64,47 @@ def test_casts_texts_and_choices(con: ms.Session) -> None:
     assert row == (None, True, 2, -2, 0.5, 9)
 
 
+def test_filters_in_a_row_are_one_step(bid: ms.Relation, same: Any) -> None:
+    several = bid.filter(col("price") > 50).filter(col("auction") == 1, col("price") < 120).select("price")
+    assert same(several) == [(100,)]
+    assert several.to_sql().count("WHERE") == 1
+    assert several.explain() == bid.filter(col("price") > 50, col("auction") == 1, col("price") < 120).select("price").explain()
+    # What they are made of stays as it was.
+    dear = bid.filter(col("price") > 100)
+    dear.filter(col("auction") == 2)
+    assert same(dear.select("price")) == [(120,), (250,)]
+    long = bid
+    for n in range(300):
+        long = long.filter(col("price") != n + 11)
+    assert same(long.select("price")) == [(10,)]
+    with pytest.raises(ms.errors.QueryError, match=r"`prise` in filter\(\) at"):
+        dear.filter(col("prise") > 1)
+
+
+DATA_TYPES = [
+    "BIGINT", "decimal(10,2)", "TIMESTAMP_LTZ(3)", "DOUBLE PRECISION", "CHAR(3)", "ARRAY<ARRAY<INT>>", "MAP<STRING, INT>",
+    "ROW<a INT, `b--c` STRING>", "INTERVAL DAY TO SECOND", "INT NOT NULL", "INT -- a comment", "INT /* one */", "INT\n",
+]
+
+
+@pytest.mark.parametrize("data_type", DATA_TYPES)
+def test_a_cast_has_any_type_of_sql(con: ms.Session, data_type: str) -> None:
+    relation = con.sql("SELECT 1 AS one").select(x=lit(None).cast(data_type), y=lit(2))
+    assert relation.fetchall() == [(None, 2)]
+    assert relation.types[0] == con.sql(f"SELECT CAST(NULL AS {data_type}\n)").types[0]
+
+
+@pytest.mark.parametrize("data_type", ["", "int64", "TEXT", "`INT`", "INT)", "INT) AS x, (1", "INT /*", "INT; DROP TABLE bid", "NULL", "'INT'"])
+def test_a_cast_takes_nothing_else(data_type: str) -> None:
+    for lenient in (False, True):
+        with pytest.raises(ms.errors.QueryError) as caught:
+            col("price").cast(data_type, lenient=lenient)
+        assert caught.value.message.startswith(f"'{data_type}' is not a data type of Flink SQL in cast() at {__file__}:")
+        assert caught.value.code == "MS2001" and caught.value.advice is not None and "BIGINT" in caught.value.advice
+    with pytest.raises(TypeError, match="BIGINT"):
+        col("price").cast(int)  # type: ignore[arg-type]
+
+
 def test_an_expression_is_no_condition_of_python() -> None:
     with pytest.raises(TypeError, match="&"):
         bool(col("a") > 1)

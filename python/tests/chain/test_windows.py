@@ -1,10 +1,11 @@
 """key_by, window, agg: windows of every kind."""
 
+from collections.abc import Callable
 from typing import Any
 
 import millstream as ms
 import pytest
-from millstream import CountWindow, Cumulate, Hop, SessionWindow, Tumble, col, count
+from millstream import CountWindow, Cumulate, Hop, SessionWindow, Tumble, col, count, lit
 
 from .conftest import at
 
@@ -60,5 +61,35 @@ def test_what_is_missing(bid: ms.Relation, names: ms.Relation) -> None:
         bid.with_columns(other=col("ts")).window(Tumble("10s")).agg(n=count())
     with pytest.raises(ValueError, match="duration"):
         Tumble("ten seconds")
-    with pytest.raises(ms.errors.QueryError, match=r"agg\(\) at"):
-        bid.window(Tumble("10s", on="ts")).agg(n=col("price"))
+
+
+def test_what_is_no_aggregate_is_named(bid: ms.Relation) -> None:
+    total = col("price").sum()
+    windows = bid.window(Tumble("10s"))
+    calls: list[tuple[Callable[[], ms.Relation], str, str]] = [
+        (lambda: bid.agg(x=col("price")), "agg(x=…)", "`price`"),
+        (lambda: bid.agg(n=count(), x=total + col("auction")), "agg(x=…)", "`auction`"),
+        (lambda: bid.agg(total, "auction"), "argument 2 of agg()", "`auction`"),  # type: ignore[arg-type]
+        (lambda: bid.agg(n=count(), x=total.max()), "agg(x=…)", "SUM"),
+        (lambda: bid.agg(x=col("price").where(col("price") > 1), n=count()), "agg(x=…)", ""),
+        (lambda: bid.key_by("auction").agg(n=count(), high=col("price")), "agg(high=…)", "`price`"),
+        (lambda: windows.agg(n=col("price")), "agg(n=…)", "`price`"),
+        (lambda: bid.over(n=count(), x=col("price")), "over(x=…)", ""),
+    ]
+    for call, argument, wrong in calls:
+        with pytest.raises(ms.errors.QueryError) as caught:
+            call()
+        assert f"in {argument} at {__file__}:" in caught.value.message and wrong in caught.value.message
+        assert caught.value.advice is not None and "aggregates" in caught.value.advice
+    # What is wrong elsewhere is not wrong in an argument.
+    for call in (lambda: bid.key_by("auctoin").agg(n=count()), lambda: bid.window(Tumble("10s", on="price")).agg(n=count())):
+        with pytest.raises(ms.Error, match=r"in agg\(\) at"):
+            call()
+    with pytest.raises(ms.Error, match=r"unknown column `prise` in agg\(x=…\) at"):
+        bid.agg(n=count(), x=col("prise").sum())
+
+
+def test_constants_and_keys_are_aggregates_of_groups(bid: ms.Relation, same: Any) -> None:
+    assert same(bid.agg(one=lit(1))) == [(1,)]
+    assert same(bid.agg(one=lit(1), n=count() + 1)) == [(1, 6)]
+    assert same(bid.key_by("auction").agg(double=col("auction") * 2)) == [(1, 2), (2, 4), (3, 6)]
