@@ -141,23 +141,29 @@ impl Dense {
         };
         let numbers: Vec<u64> = (0..only.len() as u64).collect();
         let keys = groups.columns(&numbers, &[data_type]).pop()?;
-        let pairs = || integers(&keys, key.phys).map(|keys| keys.zip(only).filter(|(_, row)| **row != NONE));
+        let keys = Integers::of(&keys, key.phys)?.to_vec();
+        let pairs = || keys.iter().zip(only).filter(|(_, row)| **row != NONE);
         let (least, most) =
-            pairs()?.fold((i64::MAX, i64::MIN), |(least, most), (key, _)| (least.min(key), most.max(key)));
+            pairs().fold((i64::MAX, i64::MIN), |(least, most), (&key, _)| (least.min(key), most.max(key)));
         let range = most.checked_sub(least).map_or(u64::MAX, |range| range as u64);
         if least > most || range >= SMALL_RANGE.max(PLACES_PER_KEY * only.len() as u64) {
             return None;
         }
         let mut rows = vec![NONE; range as usize + 1];
-        pairs()?.for_each(|(key, row)| rows[(key - least) as usize] = *row);
+        pairs().for_each(|(key, row)| rows[(key - least) as usize] = *row);
         Some(Dense { phys: key.phys, first: least, rows })
     }
 
     /// The row for each key, or `NONE`, also for NULL; `None` if the keys are of another type.
     fn partners(&self, keys: &ArrayRef) -> Option<Vec<u32>> {
-        let place = |key: i64| (key as u64).wrapping_sub(self.first as u64) as usize;
-        let mut partners: Vec<u32> =
-            integers(keys, self.phys)?.map(|key| self.rows.get(place(key)).copied().unwrap_or(NONE)).collect();
+        let row = |key: i64| {
+            let place = (key as u64).wrapping_sub(self.first as u64) as usize;
+            self.rows.get(place).copied().unwrap_or(NONE)
+        };
+        let mut partners: Vec<u32> = match Integers::of(keys, self.phys)? {
+            Integers::Of32(keys) => keys.iter().map(|&key| row(key.into())).collect(),
+            Integers::Of64(keys) => keys.iter().map(|&key| row(key)).collect(),
+        };
         if let Some(nulls) = keys.nulls().filter(|nulls| nulls.null_count() > 0) {
             (0..keys.len()).filter(|&row| nulls.is_null(row)).for_each(|row| partners[row] = NONE);
         }
@@ -165,23 +171,32 @@ impl Dense {
     }
 }
 
-/// The values of a column that is stored as integers of this type.
-fn integers(column: &ArrayRef, phys: Phys) -> Option<Box<dyn ExactSizeIterator<Item = i64>>> {
-    let data = column.to_data();
-    if column.data_type().primitive_width() != Some(phys.size()) || data.buffers().len() != 1 {
-        return None;
+/// The values of a column that is stored as integers.
+enum Integers {
+    Of32(ScalarBuffer<i32>),
+    Of64(ScalarBuffer<i64>),
+}
+
+impl Integers {
+    /// `None` for a column of another type than `phys`.
+    fn of(column: &ArrayRef, phys: Phys) -> Option<Integers> {
+        let data = column.to_data();
+        if column.data_type().primitive_width() != Some(phys.size()) || data.buffers().len() != 1 {
+            return None;
+        }
+        let (values, offset, rows) = (data.buffers()[0].clone(), data.offset(), data.len());
+        Some(match phys {
+            Phys::I32 => Integers::Of32(ScalarBuffer::new(values, offset, rows)),
+            _ => Integers::Of64(ScalarBuffer::new(values, offset, rows)),
+        })
     }
-    let values = data.buffers()[0].clone();
-    Some(match phys {
-        Phys::I32 => {
-            let values = ScalarBuffer::<i32>::new(values, data.offset(), data.len());
-            Box::new((0..values.len()).map(move |i| values[i].into()))
+
+    fn to_vec(&self) -> Vec<i64> {
+        match self {
+            Integers::Of32(values) => values.iter().map(|&value| value.into()).collect(),
+            Integers::Of64(values) => values.to_vec(),
         }
-        _ => {
-            let values = ScalarBuffer::<i64>::new(values, data.offset(), data.len());
-            Box::new((0..values.len()).map(move |i| values[i]))
-        }
-    })
+    }
 }
 
 /// Whether a program groups rows by their only column as it is.
