@@ -89,6 +89,11 @@ impl Frame {
         Ok(Frame { batches: batches.into(), summary: Arc::default() })
     }
 
+    /// Whether there may be a NULL in a column.
+    pub fn may_be_null(&self, column: usize) -> bool {
+        self.batches.iter().any(|batch| batch.column(column).is_nullable())
+    }
+
     /// Opens the batches for a query.
     pub fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
         let decoder = FrameDecoder::new(request)?;

@@ -36,6 +36,12 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether there may be a NULL in a physical column. Code for one without looks for none.
+    fn may_be_null(&self, column: usize) -> bool {
+        let _ = column;
+        true
+    }
+
     /// The layout of its rows, all physical columns of the table, if they are packed records whose columns can be read in
     /// place. Then requests may be of [`millstream_connectors::RequestOrigin::Record`].
     fn record_layout(&self) -> Option<&RecordLayout> {
@@ -162,6 +168,10 @@ impl TableProvider for Frame {
 
     fn is_bounded(&self) -> bool {
         true
+    }
+
+    fn may_be_null(&self, column: usize) -> bool {
+        Frame::may_be_null(self, column)
     }
 }
 

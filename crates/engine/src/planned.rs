@@ -63,6 +63,7 @@ impl PreparedRun {
         for aggregation in &mut plan.aggregations {
             aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
         }
+        note_columns_without_null(&mut plan, &memory);
         let lower = |plan: &QueryPlan| lower_plan(plan, (&config).into(), config.adaptivity.filter_shape);
         let mut programs = lower(&plan)?;
         let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, &memory)).collect();
@@ -243,6 +244,24 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
                 Some(_) => memory::open_source(memory, &request)?,
                 None => connectors::open_source(&request)?,
             }))
+        }
+    }
+}
+
+/// Has programs look for no NULL in columns whose rows are in memory and have none. Types are as they were: what a query gives, and what
+/// it keeps, does not depend on the rows.
+fn note_columns_without_null(plan: &mut QueryPlan, memory: &MemoryTables) {
+    for source in &mut plan.sources {
+        let ScanKind::Table(table) = &source.scan else { continue };
+        let Some(provider) = memory.source(&table.options) else { continue };
+        let physical = physical_columns(table);
+        for column in source.columns.iter_mut().filter(|column| column.nullable) {
+            let ColumnOrigin::Path(path) = &column.origin else { continue };
+            if let [field] = path[..]
+                && let Ok(position) = physical.binary_search(&field)
+            {
+                column.nullable = provider.may_be_null(position);
+            }
         }
     }
 }

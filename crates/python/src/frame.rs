@@ -5,8 +5,7 @@
 
 use crate::capsule;
 use crate::relation::Relation;
-use arrow_array::{Array, RecordBatch, RecordBatchReader};
-use arrow_schema::{FieldRef, Schema};
+use arrow_array::{RecordBatch, RecordBatchReader};
 use millstream::{Diagnostic, EventTime, LocalTable, code, columns_text};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -28,8 +27,7 @@ pub(crate) fn local_table(
         });
     }
     let frame = |schema: arrow_schema::SchemaRef, batches: Vec<RecordBatch>| {
-        let columns = columns_text(&without_nulls(&schema, &batches), time)?;
-        Ok(LocalTable::Frame { columns, batches })
+        columns_text(&schema, time).map(|columns| LocalTable::Frame { columns, batches })
     };
     if let Some(column) = column_of_objects(object)? {
         let message = format!("SQL has no type for column `{column}`, which holds objects of Python");
@@ -53,13 +51,6 @@ pub(crate) fn local_table(
         "a {kind} is not a table: it has no Arrow interface (`__arrow_c_stream__`, `__arrow_c_array__`). Make it a data frame \
          or an Arrow table, for instance by `.collect()` or `pyarrow.table(…)`"
     )))
-}
-
-/// The schema of batches in memory, where columns without NULL are NOT NULL: code for them looks for none. Libraries rarely say so.
-fn without_nulls(schema: &Schema, batches: &[RecordBatch]) -> Schema {
-    let is_nullable = |column: usize| batches.iter().any(|batch| batch.column(column).is_nullable());
-    let field = |(column, field): (usize, &FieldRef)| field.as_ref().clone().with_nullable(is_nullable(column));
-    Schema::new(schema.fields().iter().enumerate().map(field).collect::<Vec<_>>())
 }
 
 /// The first column of a Polars data frame that holds objects of Python: its Arrow interface gives their addresses, as bytes.
