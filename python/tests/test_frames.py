@@ -380,3 +380,53 @@ def test_dictionaries_within_rows() -> None:
     # Of a row that is NULL the keys are any numbers.
     frame = pa.table({"c": pa.array([None, {"a": "x", "b": None}], pa.struct([("a", texts), ("b", texts)]))})
     assert ms.sql("SELECT * FROM frame").fetchall() == [(None,), ({"a": "x", "b": None},)]
+
+
+KEYS = {
+    "dense": [5, 1, 3, 2, None, -4],
+    "sparse": [5, 1 << 40, -(1 << 50), 2],
+    "outermost": [-(1 << 63), (1 << 63) - 1, 0],
+    "twice": [1, 2, 2, 3, None, None],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("dtype", [pl.Int64, pl.Int32, pl.Date, pl.String])
+def test_joins_with_a_small_frame_are_those_of_polars(con: ms.Session, keys: str, dtype: type[pl.DataType]) -> None:
+    def column(values: list[int | None]) -> pl.Series:
+        wide = pl.Series("k", values, pl.Int64)
+        return wide if dtype == pl.Int64 else wide.cast(pl.Int32, strict=False).cast(dtype)
+
+    small = pl.DataFrame({"k": column([*KEYS[keys]]), "name": [f"a name that is not short {n}" for n in range(len(KEYS[keys]))]})
+    probes = [*(key for values in KEYS.values() for key in values), *range(-10, 10), 4_000_000_000]
+    events = pl.DataFrame({"k": column(probes * 40)}).with_row_index("id").with_columns(ts=pl.datetime(2026, 1, 1))
+    for rows in (events, events.filter(pl.col("k").is_in(small["k"].implode()))):
+        con.register(f"events{len(rows)}", rows, time="ts")
+        big = f"events{len(rows)}"
+        found = {
+            "inner": con.sql(f"SELECT e.id, e.k, n.name FROM {big} e JOIN small n ON e.k = n.k"),
+            "left": con.sql(f"SELECT e.id, e.k, n.name FROM {big} e LEFT JOIN small n ON e.k = n.k"),
+            "semi": con.sql(f"SELECT e.id, e.k FROM {big} e WHERE EXISTS (SELECT 1 FROM small n WHERE e.k = n.k)"),
+            "anti": con.sql(f"SELECT e.id, e.k FROM {big} e WHERE NOT EXISTS (SELECT 1 FROM small n WHERE e.k = n.k)"),
+        }
+        for how, relation in found.items():
+            assert "probe lookup" in relation.explain()
+            joined = rows.drop("ts").join(small, on="k", how=how)  # type: ignore[arg-type]
+            assert sorted(map(str, relation.fetchall())) == sorted(map(str, joined.rows())), how
+
+
+def test_whether_a_frame_has_nulls_is_no_part_of_its_types(con: ms.Session) -> None:
+    without, with_null = pl.DataFrame({"n": [1, 2, 3]}), pl.DataFrame({"n": [1, None, 3]})
+    assert con.sql("SELECT n FROM without").schema == con.sql("SELECT n FROM with_null").schema == {"n": "BIGINT"}
+    counts = "SELECT COUNT(n), COUNT(*), SUM(n), MIN(CASE WHEN n IS NULL THEN 0 ELSE n END) FROM"
+    assert con.sql(f"{counts} without").fetchall() == [(3, 3, 6, 1)]
+    assert con.sql(f"{counts} with_null").fetchall() == [(2, 3, 4, 0)]
+
+
+def test_rows_of_one_millisecond_are_not_late(con: ms.Session, caplog: pytest.LogCaptureFixture) -> None:
+    frame = pl.DataFrame({"ts": (pl.int_range(4_000, eager=True) // 100).cast(pl.Datetime("ms"))})
+    con.register("clicks", frame, time="ts")
+    counts = con.sql("SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '0.010' SECOND)) GROUP BY window_start, window_end")
+    assert counts.fetchall() == [(1_000,)] * 4
+    assert not caplog.records

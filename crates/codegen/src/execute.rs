@@ -51,7 +51,7 @@ pub struct Emitted {
     /// Rows of each column.
     pub rows: usize,
     /// Which rows of the input they are.
-    pub selection: Selection,
+    pub selection: RowNumbers,
     /// Rows dropped because they were late.
     pub late_rows: u64,
     /// Bytes of strings and of results of vectorised functions, about.
@@ -62,19 +62,19 @@ pub struct Emitted {
 
 /// Rows of an input, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
+pub enum RowNumbers {
     /// All, and how many these are.
     All(usize),
     /// These.
     Some(Vec<u32>),
 }
 
-impl Selection {
+impl RowNumbers {
     /// Their numbers.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let (all, some): (usize, &[u32]) = match self {
-            Selection::All(rows) => (*rows, &[]),
-            Selection::Some(rows) => (0, rows),
+            RowNumbers::All(rows) => (*rows, &[]),
+            RowNumbers::Some(rows) => (0, rows),
         };
         (0..all as u32).chain(some.iter().copied())
     }
@@ -82,8 +82,8 @@ impl Selection {
     /// Their numbers, in a list.
     pub fn into_vec(self) -> Vec<u32> {
         match self {
-            Selection::All(rows) => (0..rows as u32).collect(),
-            Selection::Some(rows) => rows,
+            RowNumbers::All(rows) => (0..rows as u32).collect(),
+            RowNumbers::Some(rows) => rows,
         }
     }
 }
@@ -178,7 +178,7 @@ fn emit_keeping(
             OutputSource::Emitted(_) => Err(Diagnostic::bug("a column is emitted by no statement")),
         };
         let columns = lowered.outputs.iter().map(column).collect::<Result<_, _>>()?;
-        let selection = Selection::All(rows);
+        let selection = RowNumbers::All(rows);
         return Ok(Emitted { columns, rows, selection, late_rows: 0, made_bytes, stopped: false });
     }
     let mut outputs = OutputBuffers::new(&lowered.program, emits, rows);
@@ -209,7 +209,7 @@ fn emit_keeping(
             }
         });
     }
-    let selection = if emitted_rows == rows { Selection::All(rows) } else { Selection::Some(selection) };
+    let selection = if emitted_rows == rows { RowNumbers::All(rows) } else { RowNumbers::Some(selection) };
     Ok(Emitted { columns: result, rows: emitted_rows, selection, late_rows, made_bytes, stopped })
 }
 

@@ -16,7 +16,7 @@ use crate::ids::StreamNumber;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::{ArrayRef, UInt32Array};
-use millstream_codegen::execute::{Emitted, Selection, emit};
+use millstream_codegen::execute::{Emitted, RowNumbers, emit};
 use millstream_functions::FunctionContext;
 use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
@@ -83,15 +83,15 @@ impl<'a> Staged<'a> {
     pub(crate) fn extended(
         &self,
         kept: usize,
-        of: Selection,
+        of: RowNumbers,
         appended: Vec<ArrayRef>,
     ) -> Result<Staged<'a>, Diagnostic> {
         match of {
-            Selection::All(_) => {
+            RowNumbers::All(_) => {
                 let columns = [&self.columns[..kept], &appended].concat();
                 Ok(Staged { columns, places: Vec::new(), ..self.clone() })
             }
-            Selection::Some(of) => {
+            RowNumbers::Some(of) => {
                 let of = UInt32Array::from(of);
                 let columns = [self.take(kept, &of)?, appended].concat();
                 Ok(self.made(columns, of.values()))
@@ -100,10 +100,10 @@ impl<'a> Staged<'a> {
     }
 
     /// What a program has made of the rows that it has selected of these: all of them, perhaps.
-    pub(crate) fn emitted(self, columns: Vec<ArrayRef>, of: &Selection) -> Staged<'a> {
+    pub(crate) fn emitted(self, columns: Vec<ArrayRef>, of: &RowNumbers) -> Staged<'a> {
         match of {
-            Selection::All(_) => Staged { columns, ..self },
-            Selection::Some(of) => self.made(columns, of),
+            RowNumbers::All(_) => Staged { columns, ..self },
+            RowNumbers::Some(of) => self.made(columns, of),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::lookup::table::{LookupRows, NONE};
 use crate::pipeline_stages::{Arrive, Staged, Tools, Wanted, emit_once};
 use arrow_array::UInt32Array;
 use arrow_buffer::NullBuffer;
-use millstream_codegen::execute::Selection;
+use millstream_codegen::execute::RowNumbers;
 use millstream_plan::logical::JoinKind;
 use millstream_types::Diagnostic;
 use std::ops::ControlFlow;
@@ -64,8 +64,8 @@ impl<'a> Expansion<'_, 'a> {
     /// Rows with their only partners, if they have one.
     fn joined(&self, kind: JoinKind, table: &LookupRows, partners: Vec<u32>) -> Result<Staged<'a>, Diagnostic> {
         let (all, alone) =
-            (Selection::All(partners.len()), partners.iter().filter(|&&partner| partner == NONE).count());
-        let (of, shown): (Selection, UInt32Array) = match kind {
+            (RowNumbers::All(partners.len()), partners.iter().filter(|&&partner| partner == NONE).count());
+        let (of, shown): (RowNumbers, UInt32Array) = match kind {
             JoinKind::Left if alone > 0 => {
                 let nulls = NullBuffer::from_iter(partners.iter().map(|&partner| partner != NONE));
                 // Where there is none, any row stands.
@@ -74,7 +74,7 @@ impl<'a> Expansion<'_, 'a> {
             }
             JoinKind::Anti => {
                 let of = (0u32..).zip(&partners).filter(|(_, partner)| **partner == NONE).map(|(row, _)| row);
-                (Selection::Some(of.collect()), UInt32Array::from(Vec::<u32>::new()))
+                (RowNumbers::Some(of.collect()), UInt32Array::from(Vec::<u32>::new()))
             }
             _ if alone == 0 => (all, partners.into()),
             _ => {
@@ -83,7 +83,7 @@ impl<'a> Expansion<'_, 'a> {
                     of.push(row);
                     shown.push(partner);
                 }
-                (Selection::Some(of), shown.into())
+                (RowNumbers::Some(of), shown.into())
             }
         };
         let appended = if kind.shows_right() { all_selected(&table.columns, &shown)? } else { vec![] };
