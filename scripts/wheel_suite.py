@@ -106,18 +106,21 @@ def copy_of_tree(tree: Path) -> None:
     (tree / "python/tests/test_installed.py").write_text(INSTALLED, encoding="utf-8")
 
 
-def importers(tree: Path, requirements: list[str]) -> list[str]:
-    """The files of tests that import one of the requirements, whose modules have their names. numpy comes with pandas."""
-    names = [re.split(r"\W", word)[0] for word in requirements]
-    modules = [*names, *(["numpy"] if "pandas" in names else [])]
-    statement = re.compile(rf"^ *(?:import|from) (?:{'|'.join(modules)})\b", re.MULTILINE)
-    tests = sorted((tree / "python/tests").rglob("*.py"))
-    return [file.relative_to(tree).as_posix() for file in tests if statement.search(file.read_text(encoding="utf-8"))]
+def users(tree: Path, requirements: list[str]) -> list[str]:
+    """The files and pages of tests that import one of the requirements, whose modules have their names, or give its name to what does."""
+    names = "|".join(re.split(r"\W", word)[0] for word in requirements)
+    use = re.compile(rf"^ *(?:import|from) (?:{names})\b|\"(?:{names})\"", re.MULTILINE)
+
+    def of(folder: str, kind: str) -> list[Path]:
+        return [file.relative_to(tree / folder) for file in sorted((tree / folder).rglob(kind)) if use.search(file.read_text(encoding="utf-8"))]
+
+    pages = [f"python/tests/test_docs.py::test_examples[{page.as_posix()}]" for page in of("docs", "*.md")]
+    return [f"python/tests/{file.as_posix()}" for file in of("python/tests", "*.py")] + pages
 
 
-def tests_pass(folder: Path, place: Path, name: str, tests: list[str], left_out: Iterable[str]) -> bool:
-    """Runs tests of the copy in an environment, and says how it went."""
-    tree, home, tools, log = folder / "tree", folder / "home", folder / "tools", folder / f"{name.replace(' ', '-')}.log"
+def surroundings(folder: Path, place: Path) -> tuple[Path, dict[str, str]]:
+    """An empty directory to run in, and the variables: with no command on PATH but those of the environment, and bash."""
+    home, tools = folder / "home", folder / "tools"
     for new in (home, tools):
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
@@ -125,13 +128,20 @@ def tests_pass(folder: Path, place: Path, name: str, tests: list[str], left_out:
     bash = shutil.which("bash")
     assert bash is not None
     (tools / "bash").symlink_to(bash)
-    command = [place / "bin/python", "-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=300", "--rootdir", tree]
-    command += [word for test in left_out for word in ("--deselect" if "::" in test else "--ignore", test if "::" in test else tree / test)]
-    variables = {"HOME": str(home), "LANG": "C.UTF-8", "PATH": f"{place}/bin:{tools}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return home, {"HOME": str(home), "LANG": "C.UTF-8", "PATH": f"{place}/bin:{tools}", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def tests_pass(folder: Path, place: Path, name: str, tests: list[str], left_out: Iterable[str]) -> bool:
+    """Runs tests of the copy in an environment, and says how it went."""
+    tree, log = folder / "tree", folder / f"{name.replace(' ', '-')}.log"
+    command: list[str | Path] = [place / "bin/python", "-m", "pytest", "-q", "-rfEs", "--durations=15", "-p", "no:cacheprovider"]
+    command += ["-o", "faulthandler_timeout=300", "--rootdir", tree, *(tree / test for test in tests)]
+    for test in left_out:
+        command += ["--deselect", test] if "::" in test else ["--ignore", tree / test]
+    home, variables = surroundings(folder, place)
     with log.open("w") as output:
         try:
-            process = [*command, *(tree / test for test in tests)]
-            done = subprocess.run(process, cwd=home, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=TIMEOUT)
+            done = subprocess.run(command, cwd=home, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=TIMEOUT)
             ended = f"pytest ends with {done.returncode}"
         except subprocess.TimeoutExpired:
             ended = f"not done after {TIMEOUT} s"
@@ -140,45 +150,47 @@ def tests_pass(folder: Path, place: Path, name: str, tests: list[str], left_out:
         if re.match("FAILED |ERROR |SKIPPED ", line):
             say(f"    {line}")
     say(f"  {name}: {lines[-1] if lines else 'no output'}")
-    if ended == "pytest ends with 0":
-        return True
-    say(f"FAILED: {name}: {ended}; see {log}")
-    return False
+    if ended != "pytest ends with 0":
+        say(f"FAILED: {name}: {ended}; see {log}")
+    return ended == "pytest ends with 0"
+
+
+def newest_of_minors(lines: str) -> dict[str, tuple[str, str]]:
+    """Version and interpreter for each minor version, of lines with both."""
+    pairs = [(version, interpreter) for version, interpreter in (line.split(maxsplit=1) for line in lines.splitlines())]
+    return {".".join(version.split(".")[:2]): (version, interpreter) for version, interpreter in pairs}
 
 
 def main() -> int:
     folder = Path(sys.argv[1]).resolve()
     wheel = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
-    found: dict[str, tuple[str, str]] = {}
-    for version, interpreter in (line.split(maxsplit=1) for line in sys.stdin.read().splitlines()):
-        found[".".join(version.split(".")[:2])] = version, interpreter
-    if not found:
-        say("FAILED: there is no Python")
+    pythons = newest_of_minors(sys.stdin.read())
+    if not pythons:
+        say("FAILED: there is no Python to run them with")
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     copy_of_tree(folder / "tree")
     for test, why in OF_SOURCES.items():
         say(f"  not with a wheel: {test} ({why})")
     failures, notes = 0, []
-    for minor, (version, interpreter) in found.items():
+    for minor, (version, interpreter) in pythons.items():
         small, large = folder / f"quickstart-{version}", folder / f"python-{version}"
-        missing = [*environment(interpreter, small, FOR_QUICKSTART), *environment(interpreter, large, REQUIREMENTS)]
-        without: list[str] = []
+        missing = {*environment(interpreter, small, FOR_QUICKSTART), *environment(interpreter, large, REQUIREMENTS)}
+        without = users(folder / "tree", sorted(missing)) if missing else []
         if missing:
-            without = importers(folder / "tree", missing)
-            notes.append(f"LEFT OUT with Python {version}, which has no build of {', '.join(dict.fromkeys(missing))}: {', '.join(without)}")
+            notes.append(f"LEFT OUT with Python {version}, which has no build of {', '.join(sorted(missing))}: {', '.join(without)}")
             say(notes[-1])
         if wheel is None:
             continue
-        # The quickstart promises that the wheel needs nothing.
-        if not pip(small, "--no-index", "--force-reinstall", str(wheel)) or not pip(large, "--no-index", "--force-reinstall", str(wheel)):
+        # Without an index pip says so if the wheel needs anything.
+        if not all(pip(place, "--no-index", "--force-reinstall", str(wheel)) for place in (small, large)):
             say(f"FAILED: pip of {interpreter} does not install {wheel.name}")
             failures += 1
             continue
-        first = version == next(iter(found.values()))[0]
+        is_first = minor == next(iter(pythons))
         failures += not tests_pass(folder, small, f"{minor} quickstart", QUICKSTART, [])
-        left_out = [*OF_SOURCES, *([] if first else SLOW), *without]
-        failures += not tests_pass(folder, large, f"{minor} {'all' if first else 'quick'}", ["python/tests"], left_out)
+        left_out = [*OF_SOURCES, *([] if is_first else SLOW), *without]
+        failures += not tests_pass(folder, large, f"{minor} {'all' if is_first else 'quick'}", ["python/tests"], left_out)
     for note in notes:
         say(note)
     return 1 if failures else 0
