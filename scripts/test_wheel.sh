@@ -4,11 +4,13 @@
 #   old-system    import and queries in a Debian 11 that has no compiler
 #   certificates  which authorities TLS finds, by where several systems keep them
 #   pythons       import and queries with each Python 3.11 to 3.14 that is here
+#   suite         quickstart, gallery, SQL corpus and the other tests in Python, without a compiler, with each of these Pythons
 #   neighbours    queries in one process with pyarrow, numba and polars
 #   prepare       only fetches and builds what these need
 # WHEEL=<file> names another wheel. Debian 11 and a Python 3.11 that is built in it are made once (110 MB of downloads, some five
-# minutes; needs root), as is a virtual environment with the neighbours (from PyPI, 900 MB), all in target/wheel. Without
-# downloads and builds the tests take some three minutes. Debian and Ubuntu only.
+# minutes; needs root), as are virtual environments with the neighbours (from PyPI, 900 MB) and for the suite (1.2 GB a Python), all
+# in target/wheel. Without downloads and builds the tests take some three minutes, and the suite three more a Python. Debian and
+# Ubuntu only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -361,15 +363,11 @@ check_needed() {
     return 0
 }
 
-# Symbols of the C library that the extension module needs: `<version> <name>`, the newest first.
-symbols_of_glibc() {
-    objdump -T "$extension" | sed -n 's/.*\*UND\*.*[( ]GLIBC_\([A-Z0-9.]*\))\{0,1\} \{1,\}\(.*\)/\1 \2/p' | sort -V -r
-}
-
 check_glibc() {
     local promised newest symbols young
     promised=$(sed -n 's/.*-manylinux_\([0-9]*\)_\([0-9]*\)_.*/\1.\2/p' <<<"$wheel")
-    symbols=$(symbols_of_glibc)
+    # `<version> <name>`, the newest first.
+    symbols=$(objdump -T "$extension" | sed -n 's/.*\*UND\*.*[( ]GLIBC_\([A-Z0-9.]*\))\{0,1\} \{1,\}\(.*\)/\1 \2/p' | sort -V -r)
     newest=$(sed -n '1s/ .*//p' <<<"$symbols")
     [ -n "$newest" ] || { fail "objdump names no symbol of the C library that the extension module needs"; return 0; }
     young=$(awk '{ split($1, v, "."); if (v[1] > 2 || v[2] > 28) printf "%s (%s) ", $2, $1 }' <<<"$symbols")
@@ -549,6 +547,10 @@ pythons() {
     done < <(find_pythons)
 }
 
+suite() {
+    find_pythons | scripts/wheel_suite.py "$work/suite" "$wheel" || fail "the tests in Python with the installed wheel"
+}
+
 # The newest Python that there are wheels of the neighbours for.
 prepare_neighbours() {
     local version interpreter
@@ -579,17 +581,17 @@ neighbours() {
 }
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(contents old-system certificates pythons neighbours)
+[ ${#parts[@]} -gt 0 ] || parts=(contents old-system certificates pythons suite neighbours)
 for part in "${parts[@]}"; do
-    case $part in contents | old-system | certificates | pythons | neighbours | prepare) ;;
-        *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    case $part in contents | old-system | certificates | pythons | suite | neighbours | prepare) ;;
+        *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 tools
 for part in "${parts[@]}"; do
     say "$part"
     case $part in
-        prepare) prepare; prepare_neighbours ;;
+        prepare) prepare; prepare_neighbours; find_pythons | scripts/wheel_suite.py "$work/suite" ;;
         *) find_wheel; "${part//-/_}" ;;
     esac
 done

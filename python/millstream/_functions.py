@@ -212,12 +212,12 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of parameters and result, as far as they are known: also of a partial, or an object that can be called."""
     while isinstance(function, functools.partial):
         function = function.func
-    for annotated in (function, getattr(type(function), "__call__", None)):
-        try:
-            return typing.get_type_hints(annotated)
-        except (NameError, TypeError):
-            continue
-    return {}
+    # The annotations that another object has are of attributes: they are its class's.
+    is_annotated = inspect.isroutine(function) or inspect.isclass(function) or hasattr(function, "__wrapped__")
+    try:
+        return typing.get_type_hints(function if is_annotated else getattr(type(function), "__call__", None))
+    except (NameError, TypeError):
+        return {}
 
 
 def _parameters(function: Callable[..., Any]) -> list[str] | None:

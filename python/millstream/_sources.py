@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import json
 import logging
 import threading
@@ -74,7 +75,7 @@ def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> 
     is_once = not callable(read) and iter(read) is read
     if not callable(read) and (splits is not None or positions):
         raise TypeError("splits and positions need a function that is called with them")
-    if asyncio.iscoroutinefunction(read):
+    if inspect.iscoroutinefunction(read):
         raise TypeError("an async function that does not yield is no source: make it an async generator")
 
     def rows(number: int, position: str | None) -> Iterable[Any] | AsyncIterable[Any]:

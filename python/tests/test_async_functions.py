@@ -284,6 +284,7 @@ def test_a_blocked_loop_holds_no_cancelled_query_up(con: ms.Session) -> None:
 
 
 def test_interrupts_end_a_query_and_the_process_ends_while_calls_are_under_way() -> None:
+    # What is not flushed before a fork is written by both processes.
     script = """
 import asyncio, os, signal, sys, threading, time
 import millstream as ms
@@ -297,12 +298,12 @@ threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 try:
     con.sql("SELECT waits(x) FROM (VALUES (CAST(1 AS BIGINT))) AS t (x)").fetchall()
 except KeyboardInterrupt:
-    print("interrupted")
+    print("interrupted", flush=True)
 threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 try:
     con.sql("SELECT waits(1)").fetchall()
 except KeyboardInterrupt:
-    print("interrupted")
+    print("interrupted", flush=True)
 child = os.fork()
 if child == 0:
     try:

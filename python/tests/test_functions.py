@@ -1,5 +1,6 @@
 """Functions of Python in SQL."""
 
+import dataclasses
 import decimal
 import functools
 import re
@@ -141,9 +142,23 @@ def test_all_that_can_be_called_is_a_function(con: ms.Session) -> None:
         def __call__(self, x: int | None) -> int | None:
             return None if x is None else x + 1
 
+    @dataclasses.dataclass
+    class Times:
+        n: int
+
+        def __call__(self, x: int) -> int:
+            return x * self.n
+
+    @functools.cache
+    def doubled(x: int) -> int:
+        return x * 2
+
     con.register_function(ms.udf(name="adder")(Adder()))
     con.register_function(ms.udf(name="power_of_two", returns="DOUBLE")(functools.partial(pow, 2)))
-    assert con.sql("SELECT adder(x), power_of_two(x) FROM numbers WHERE x = 4").fetchall() == [(5, 16.0)]
+    con.register_function(ms.udf(name="times")(Times(3)))
+    con.register_function(ms.udf(doubled))
+    found = con.sql("SELECT adder(x), power_of_two(x), times(x), doubled(x) FROM numbers WHERE x = 4").fetchall()
+    assert found == [(5, 16.0, 12, 8)]
 
 
 def test_what_cannot_be_declared(con: ms.Session) -> None:
