@@ -184,13 +184,15 @@ pub struct RunConfig {
 }
 
 impl RunConfig {
-    /// Upper bound of a buffer's rows: what selection vectors and output columns are sized for.
-    pub const MAX_BUFFER_ROWS: usize = 80 << 10;
+    /// Upper bound of a buffer's rows. So many come of tables in memory only, whose rows cost nothing to hold.
+    pub const MAX_BUFFER_ROWS: usize = 320 << 10;
+    /// Rows that operators make at once, unless the configuration says otherwise.
+    const MADE_ROWS: usize = 80 << 10;
 
-    /// Rows of a buffer, with the default applied.
+    /// Rows that operators make at once, with the default applied.
     pub(crate) fn rows_per_buffer(&self) -> usize {
         match self.buffer_rows {
-            0 => RunConfig::MAX_BUFFER_ROWS,
+            0 => RunConfig::MADE_ROWS,
             rows => rows.min(RunConfig::MAX_BUFFER_ROWS),
         }
     }
