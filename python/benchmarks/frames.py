@@ -115,7 +115,7 @@ def functions(rows: int, rounds: int) -> None:
     few = frame.head(rows // 20)
     fast, slow = con.sql("SELECT by_column(x) AS y FROM frame"), con.sql("SELECT by_row(x) AS y FROM few")
     # As many rows in a call as the engine gives it.
-    pieces = [frame.slice(start, 65_536) for start in range(0, rows, 262_144)]
+    pieces = [frame.slice(start, 65_536) for start in range(0, rows, 131_072)]
     called = pl.col("x").map_batches(by_column, return_dtype=pl.Float64)
     own, by_polars, by_loop, by_rows = medians(
         rounds,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 
 from millstream._durations import Duration, milliseconds
@@ -37,8 +36,8 @@ def _watermark(time: str | None, delay: Duration) -> list[str]:
         if millis:
             raise ValueError("a delay is one of event time: name its column with time=")
         return []
-    # A row as old as the watermark is late, so it is a millisecond further behind.
-    return [f"WATERMARK FOR {quoted(time)} AS {quoted(time)} - {interval(datetime.timedelta(milliseconds=millis + 1))}"]
+    # A row as old as the watermark is late, and rows of one millisecond are the rule.
+    return [f"WATERMARK FOR {quoted(time)} AS {quoted(time)} - {interval(delay if millis else '1ms')}"]
 
 
 def _column(name: str, definition: object) -> str:

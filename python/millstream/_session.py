@@ -92,8 +92,8 @@ class Session:
         """Makes data a table of the session: whatever :meth:`sql` takes as a variable.
 
         ``time`` names the column of event time, for windows and joins over time. It is read in milliseconds. A row that is more than
-        ``delay`` older than the latest one before it is late: windows that are complete leave it out. So the watermark is ``delay`` and a
-        millisecond behind the latest time. Without ``time`` the table has no event time.
+        ``delay`` older than the latest one before it is late: windows that are complete leave it out. Without a delay the watermark is a
+        millisecond behind the latest time, so that rows of one millisecond are in time. Without ``time`` the table has no event time.
         """
         if not name:
             raise ValueError("a table has a name")

@@ -280,7 +280,7 @@ def test_files(con: ms.Session, tmp_path: pathlib.Path, name: str, format: Any) 
     assert sorted(con.table("t").fetchall()) == rows
     counts = con.sql("SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end")
     assert counts.fetchall() == [(10,), (10,)]
-    assert "INTERVAL '0 00:00:05.001'" in con.sql("SHOW CREATE TABLE t").fetchall()[0][0]
+    assert "INTERVAL '0 00:00:05.000'" in con.sql("SHOW CREATE TABLE t").fetchall()[0][0]
 
 
 def test_columns(con: ms.Session, tmp_path: pathlib.Path) -> None:

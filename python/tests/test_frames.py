@@ -382,7 +382,7 @@ def test_dictionaries_within_rows() -> None:
     assert ms.sql("SELECT * FROM frame").fetchall() == [(None,), ({"a": "x", "b": None},)]
 
 
-KEYS = {
+KEYS: dict[str, list[int | None]] = {
     "dense": [5, 1, 3, 2, None, -4],
     "sparse": [5, 1 << 40, -(1 << 50), 2],
     "outermost": [-(1 << 63), (1 << 63) - 1, 0],

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// A larger batch is read in pieces of at most so many rows, so that several workers have something to do. Each costs some tens of
 /// microseconds until it is handed out, and a call of each function of the program.
-const PIECE_ROWS: usize = 16 * CHUNK_ROWS;
+const PIECE_ROWS: usize = 8 * CHUNK_ROWS;
 
 /// Rows that are looked at to know batches again.
 const SAMPLES: usize = 64;

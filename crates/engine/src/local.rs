@@ -43,8 +43,8 @@ impl fmt::Debug for LocalTable {
 pub struct EventTime {
     /// Its column, a TIMESTAMP or TIMESTAMP_LTZ. It is read in milliseconds.
     pub column: String,
-    /// How much older than the latest row a row may be without being late. The watermark is a millisecond further behind: a row as old
-    /// as the watermark is late, also in Flink, and rows of one millisecond are the rule.
+    /// How much older than the latest row a row may be without being late: a millisecond at least, because a row as old as the watermark
+    /// is late, also in Flink, and rows of one millisecond are the rule.
     pub delay: Duration,
 }
 
@@ -93,7 +93,7 @@ pub fn columns_text(schema: &ArrowSchema, time: Option<&EventTime>) -> Result<St
         }
         (_, None) => Ok(text),
         (_, Some(time)) => {
-            let delay = time.delay.saturating_add(Duration::from_millis(1));
+            let delay = time.delay.max(Duration::from_millis(1));
             let (name, seconds) = (quoted(&time.column), delay.as_secs());
             let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
             let _ = write!(
