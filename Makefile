@@ -17,7 +17,9 @@ test: setup
 	$(CARGO) fmt --all --check
 	scripts/site.sh
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
+	$(CARGO) test --workspace --no-run --quiet
+	scripts/beside.sh kafka env MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet --test kafka -- \
+	    env MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python $(CARGO) test --workspace --quiet
 	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
 	$(MAKE) test-s3
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
