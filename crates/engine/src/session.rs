@@ -18,7 +18,7 @@ use arrow_buffer::Buffer;
 use millstream_plan::pipeline::QueryPlan;
 use millstream_sql::{self as sql, CatalogEntry, ExplainKind, ParsedStatement, Statement, describe};
 use millstream_storage::StatePlace;
-use millstream_types::{DataType, Diagnostic, Field, Schema};
+use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -135,7 +135,12 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<Relation, Diagnostic> {
-        Relation::new(self.environment.with_local(&statement.statement, find)?, statement.clone())
+        match Relation::new(self.environment.clone(), statement.clone()) {
+            Err(error) if error.code == code::UNKNOWN_TABLE => {
+                Relation::new(self.environment.with_local(&statement.statement, find)?, statement.clone())
+            }
+            bound => bound,
+        }
     }
 
     /// Splits and parses a script with parameters: `?` stands for the next one, `$name` for the one of a name.

@@ -78,7 +78,7 @@ fn with_stack<T>(work: impl FnOnce() -> T) -> T {
 /// Binds a query whose rows are shown or returned. Names of the result's columns are unique.
 pub fn bind_query(catalog: &Catalog, settings: &BindSettings, query: &ast::Query) -> Result<Rel, Diagnostic> {
     let relation = with_stack(|| QueryBinder::new(catalog, settings).query(query, true))?;
-    let rel = finished(relation).rel;
+    let rel = finished(relation).rel.with_copies();
     check_stability(catalog, &rel)?;
     Ok(rel)
 }
@@ -103,8 +103,9 @@ pub fn bind_insert_of(
     if statement.overwrites {
         table = insert::overwritten(&table, &statement.target)?;
     }
-    let mut binder = QueryBinder::new(scope, settings);
-    let insert = with_stack(|| insert::bind(&mut binder, table, &statement.columns, &statement.query))?;
+    let bind = || insert::bind(&mut QueryBinder::new(scope, settings), table, &statement.columns, &statement.query);
+    let Insert { target, query } = with_stack(bind)?;
+    let insert = Insert { target, query: query.with_copies() };
     check_stability(scope, &insert.query)?;
     Ok(insert)
 }

@@ -35,28 +35,25 @@ const MAX_VIEW_DEPTH: usize = 32;
 
 /// A query of a WITH clause, or a view.
 struct Named {
-    relation: Relation,
-    /// See [`Rel::operators`].
-    operators: usize,
-    /// See [`Rel::depth`].
-    depth: usize,
+    columns: Vec<Column>,
+    /// What places have copies of.
+    copied: Arc<Common>,
     /// What places share.
-    common: OnceCell<Arc<Common>>,
+    shared: OnceCell<Arc<Common>>,
 }
 
 impl Named {
-    fn new(relation: Relation) -> Named {
-        let (operators, depth) = (relation.rel.operators(), relation.rel.depth());
-        Named { relation, operators, depth, common: OnceCell::new() }
+    fn new(Relation { rel, columns }: Relation) -> Named {
+        Named { columns, copied: Common::copied(rel), shared: OnceCell::new() }
     }
 
     /// The relation for a place that names it: a copy if `copied`, else the shared one.
     fn relation(&self, copied: bool) -> Relation {
-        if copied {
-            return self.relation.clone();
-        }
-        let common = self.common.get_or_init(|| Common::new(self.relation.rel.clone()));
-        Relation { rel: Rel::Common(Arc::clone(common)), columns: self.relation.columns.clone() }
+        let common = match copied {
+            true => &self.copied,
+            false => self.shared.get_or_init(|| Common::new(self.copied.rel().clone())),
+        };
+        Relation { rel: Rel::Common(Arc::clone(common)), columns: self.columns.clone() }
     }
 }
 
@@ -174,12 +171,13 @@ impl<'a> QueryBinder<'a> {
 
     /// What a place gets that names a query: a copy, unless that or the statement is large.
     fn place(&self, named: &Named, span: Span) -> Result<Relation, Diagnostic> {
-        if named.depth > MAX_DEPTH {
-            return Err(too_large(format!("{} operators stand on top of each other", named.depth), span));
+        let (operators, depth) = (named.copied.operators(), named.copied.depth());
+        if depth > MAX_DEPTH {
+            return Err(too_large(format!("{depth} operators stand on top of each other"), span));
         }
-        let copied = named.operators <= MAX_COPIED && self.operators.get() + named.operators <= MAX_COPIED_IN_ALL;
+        let copied = operators <= MAX_COPIED && self.operators.get() + operators <= MAX_COPIED_IN_ALL;
         if copied {
-            self.count(named.operators, span)?;
+            self.count(operators, span)?;
         }
         Ok(named.relation(copied))
     }
