@@ -75,14 +75,15 @@ impl Session {
     ///
     /// Columns of another Arrow type than that of the table's column are cast when they are read.
     ///
-    /// Fails when the table exists or a batch does not have its columns.
+    /// It takes the place of what was registered under the name by this or [`Session::register_local`]; relations that were bound before
+    /// keep what they have.
+    ///
+    /// Fails when the name is that of another table or view, and when a batch does not have its columns.
     pub fn register(&mut self, name: &str, columns: &str, batches: Vec<RecordBatch>) -> Result<(), Diagnostic> {
         self.environment.register_local(name, LocalTable::Frame { columns: columns.into(), batches })
     }
 
-    /// Makes a local table one of the session, to be read like any other.
-    ///
-    /// Fails when the table exists, and as [`Session::register`] does.
+    /// Makes a local table one of the session, to be read like any other, as [`Session::register`] does.
     pub fn register_local(&mut self, name: &str, table: LocalTable) -> Result<(), Diagnostic> {
         self.environment.register_local(name, table)
     }
