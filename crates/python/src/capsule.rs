@@ -43,7 +43,7 @@ pub(crate) fn batch_of(object: &Bound<'_, PyAny>) -> PyResult<Option<RecordBatch
     let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
     let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
     // SAFETY: the two belong together, as the interface says of what the method returns.
-    let data = guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?;
+    let data = guarded(|| unsafe { from_ffi(importable(array, &schema), &schema) }.map_err(of_arrow))?;
     match data.data_type() {
         arrow_schema::DataType::Struct(_) if data.null_count() > 0 => {
             Err(PyTypeError::new_err("rows of the table are NULL: only their columns can be"))
@@ -60,7 +60,7 @@ pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayR
         let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
         let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
         // SAFETY: the two belong together, as the interface says of what the method returns.
-        let data = guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?;
+        let data = guarded(|| unsafe { from_ffi(importable(array, &schema), &schema) }.map_err(of_arrow))?;
         return Ok(Some(vec![make_array(data)]));
     }
     let Ok(method) = object.getattr(intern!(object.py(), "__arrow_c_stream__")) else { return Ok(None) };
@@ -80,7 +80,8 @@ pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayR
             break;
         }
         // SAFETY: the arrays of a stream are of its schema.
-        pieces.push(make_array(guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?));
+        pieces
+            .push(make_array(guarded(|| unsafe { from_ffi(importable(array, &schema), &schema) }.map_err(of_arrow))?));
     }
     match status {
         0 => Ok(Some(pieces)),
@@ -127,6 +128,28 @@ pub(crate) fn stream_capsule<'py>(
         None => reader,
     };
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+/// Polars gives arrays of the type null a buffer, of which the library wants none. Releasing an array does not depend on their number.
+///
+/// # Safety
+/// The schema is that of the array.
+unsafe fn importable(mut array: FFI_ArrowArray, schema: &FFI_ArrowSchema) -> FFI_ArrowArray {
+    // SAFETY: the caller's.
+    unsafe { forget_buffers_of_null(&mut array, schema) };
+    array
+}
+
+/// # Safety
+/// As for [`importable`].
+unsafe fn forget_buffers_of_null(array: &mut FFI_ArrowArray, schema: &FFI_ArrowSchema) {
+    if schema.format() == "n" {
+        array.n_buffers = 0;
+    }
+    for (i, child) in schema.children().enumerate().take(usize::try_from(array.n_children).unwrap_or(0)) {
+        // SAFETY: an array has as many children as it says, which are its own and of the types of the schema's.
+        unsafe { forget_buffers_of_null(&mut **array.children.add(i), child) };
+    }
 }
 
 /// The library asserts that structs of the interface are whole; one that somebody has moved from is not.
