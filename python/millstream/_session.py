@@ -89,7 +89,8 @@ class Session:
         )
 
     def register(self, name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:
-        """Makes data a table of the session: whatever :meth:`sql` takes as a variable.
+        """Makes data a table of the session: whatever :meth:`sql` takes as a variable. It takes the place of data that was registered under
+        the name; relations that were made before keep what they have.
 
         ``time`` names the column of event time, for windows and joins over time. It is read in milliseconds. A row that is more than
         ``delay`` older than the latest one before it is late: windows that are complete leave it out. Without a delay the watermark is a

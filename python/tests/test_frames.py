@@ -184,8 +184,11 @@ def test_a_registered_table_can_have_event_time(con: ms.Session) -> None:
         con.register("other", rows, time="nothing")
     with pytest.raises(ms.Error, match="event time"):
         con.register("other", rows, time="price")
-    with pytest.raises(ms.Error, match="already"):
-        con.register("bid", rows)
+    con.register("bid", rows.head(2))
+    assert windows.fetchall() == [(at[0], 3, 7), (at[1], 1, 3), (at[2], 1, 5)]
+    with pytest.raises(ms.Error, match="is not a time attribute"):
+        con.sql("SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))")
+    con.register("bid", rows, time="ts", delay="5s")
     with pytest.raises(ValueError, match="duration"):
         con.register("other", rows, time="ts", delay="soon")
     con.register("again", con.sql("SELECT * FROM bid"))
@@ -430,3 +433,34 @@ def test_rows_of_one_millisecond_are_not_late(con: ms.Session, caplog: pytest.Lo
     counts = con.sql("SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '0.010' SECOND)) GROUP BY window_start, window_end")
     assert counts.fetchall() == [(1_000,)] * 4
     assert not caplog.records
+
+
+def test_registering_again_replaces_data(con: ms.Session) -> None:
+    con.register("t", pl.DataFrame({"a": [1, 2]}))
+    before, text = con.sql("SELECT a FROM t"), con.sql("SELECT COUNT(*) AS n FROM t")
+    con.register("t", pl.DataFrame({"b": ["x"]}))
+    assert (before.fetchall(), text.fetchall()) == ([(1,), (2,)], [(2,)])
+    assert con.sql("SELECT * FROM t").fetchall() == [("x",)]
+    con.register("t", con.sql("SELECT b, 1 AS n FROM t"))
+    assert con.sql("SELECT * FROM t").fetchall() == [("x", 1)]
+    con.register("t", pl.DataFrame({"a": [3]}).to_arrow().to_reader())
+    assert con.sql("SELECT * FROM t").fetchall() == [(3,)]
+    with pytest.raises(ms.Error):
+        con.register("t", pl.DataFrame({"a": [4]}), time="a")
+    con.register("t", pl.DataFrame({"a": [5]}))
+    assert con.sql("SELECT * FROM t").fetchall() == [(5,)]
+
+
+def test_registering_replaces_only_data(con: ms.Session) -> None:
+    con.execute("CREATE TABLE made (a INT) WITH ('connector' = 'blackhole'); CREATE VIEW seen AS SELECT 1 AS a")
+    con.register_source("source", lambda: [], {"a": "INT"})
+    con.register_sink("sink", lambda rows: None, {"a": "INT"})
+    for name in ("made", "seen", "source", "sink"):
+        with pytest.raises(ms.Error, match=f"there is a (table|view) '{name}' already") as caught:
+            con.register(name, pl.DataFrame({"a": [1]}))
+        assert caught.value.place is None
+        assert caught.value.advice is not None and "take another name" in caught.value.advice
+    con.register("data", pl.DataFrame({"a": [1]}))
+    with pytest.raises(ms.Error, match="already"):
+        con.register_source("data", lambda: [], {"a": "INT"})
+    assert con.sql("SELECT * FROM data").fetchall() == [(1,)]

@@ -350,6 +350,8 @@ def test_a_column_is_made_of_values() -> None:
     with pytest.raises(ms.errors.QueryError):
         ms.Column([1], "NUMBER")
     assert ms.Column(pl.Series([1, 2]), "BIGINT").to_list() == [1, 2]
+    assert ms.Column(pl.Series([None, None]), "STRING").to_list() == [None, None]
+    assert ms.Column(pl.Series([[None], []]), "ARRAY<INT>").to_list() == [[None], []]
 
 
 def test_many_workers_call_one_function(con: ms.Session) -> None:

@@ -18,7 +18,7 @@ use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
 use millstream_plan::picture::picture;
 use millstream_plan::pipeline::{Aggregation, QueryPlan};
 use millstream_runtime::{CancelState, RunConfig, StatsSnapshot};
-use millstream_sql::{self as sql, Catalog, InsertStatement, ObjectKind, ParsedStatement, Statement};
+use millstream_sql::{self as sql, Catalog, CatalogEntry, InsertStatement, ObjectKind, ParsedStatement, Statement};
 use millstream_types::{Diagnostic, Options, Schema, code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,18 +63,42 @@ impl Environment {
         }
     }
 
-    /// Makes a local table one of the catalog.
+    /// Makes a local table one of the catalog, in place of a local table of that name. Relations that were bound before keep theirs.
     pub(crate) fn register_local(&mut self, name: &str, table: LocalTable) -> Result<(), Diagnostic> {
+        // What is there stays when the new table cannot be had.
+        let mut next = self.clone();
+        let replaced = next.local_kind(name);
+        if let Some(kind) = replaced {
+            next.catalog.drop(kind, &[sql::Ident::new(name)], false)?;
+        }
+        next.add_local(name, table)?;
+        if replaced.is_some() {
+            next.forget_unnamed();
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Whether a name is that of a local table or of a local query, which is a view.
+    fn local_kind(&self, name: &str) -> Option<ObjectKind> {
+        match self.catalog.lookup(&[sql::Ident::new(name)]).ok()? {
+            CatalogEntry::Table(entry) => self.memory.is_local(&entry.table.options).then_some(ObjectKind::Table),
+            CatalogEntry::View(view) => view.is_of_program().then_some(ObjectKind::View),
+        }
+    }
+
+    fn add_local(&mut self, name: &str, table: LocalTable) -> Result<(), Diagnostic> {
         match table {
             LocalTable::Frame { columns, batches } => {
-                self.define_source(name, &columns, |schema| Ok(Arc::new(Frame::new(schema, batches)?)))
+                let table = |schema: &Schema| Ok(MemoryTable::Local(Arc::new(Frame::new(schema, batches)?)));
+                self.define(name, &columns, vec![], table)
             }
             LocalTable::Reader { columns, reader } => {
-                self.define_source(name, &columns, |_| Ok(Arc::new(ReaderTable::new(reader))))
+                self.define(name, &columns, vec![], |_| Ok(MemoryTable::Local(Arc::new(ReaderTable::new(reader)))))
             }
             LocalTable::Query(relation) => {
                 let (query, scope) = (&relation.statement, Arc::new(relation.environment.catalog.clone()));
-                self.catalog.add_query(name, query, scope, &self.settings.values.bind)?;
+                self.catalog.add_query(name, query, scope, &self.settings.values.bind).map_err(of_registering)?;
                 self.memory.extend(&relation.environment.memory);
                 Ok(())
             }
@@ -83,7 +107,8 @@ impl Environment {
 
     /// Makes packed records a table.
     pub(crate) fn register_rows(&mut self, name: &str, columns: &str, blocks: Vec<Buffer>) -> Result<(), Diagnostic> {
-        self.define_source(name, columns, |schema| Ok(Arc::new(PackedTable::new(name, schema, blocks)?)))
+        let table = |schema: &Schema| Ok(MemoryTable::Source(Arc::new(PackedTable::new(name, schema, blocks)?)));
+        self.define(name, columns, vec![], table)
     }
 
     /// Makes a source a table.
@@ -110,15 +135,6 @@ impl Environment {
         self.define(name, columns, vec![], |_| Ok(MemoryTable::Sink(table)))
     }
 
-    fn define_source(
-        &mut self,
-        name: &str,
-        columns: &str,
-        table: impl FnOnce(&Schema) -> Result<Arc<dyn TableProvider>, Diagnostic>,
-    ) -> Result<(), Diagnostic> {
-        self.define(name, columns, vec![], |schema| table(schema).map(MemoryTable::Source))
-    }
-
     /// Makes something of the program a table with these options and columns. `table` is told its physical columns.
     fn define(
         &mut self,
@@ -130,8 +146,7 @@ impl Environment {
         let quoted = name.replace('`', "``");
         let sql = format!("CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}')", memory::CONNECTOR);
         let defined = sql::parse_statement(&sql).and_then(|statement| self.add(name, statement, options, table));
-        // The place would be one of a statement that the user has not written.
-        defined.map_err(|error| Diagnostic { place: None, ..error })
+        defined.map_err(of_registering)
     }
 
     fn add(
@@ -161,10 +176,14 @@ impl Environment {
     /// that have them.
     pub(crate) fn drop(&mut self, kind: ObjectKind, name: &[sql::Ident], if_exists: bool) -> Result<bool, Diagnostic> {
         let dropped = self.catalog.drop(kind, name, if_exists)?;
+        self.forget_unnamed();
+        Ok(dropped)
+    }
+
+    fn forget_unnamed(&mut self) {
         let mut named = Vec::new();
         self.catalog.each_table(&mut |table| named.extend(memory::number(&table.options)));
         self.memory.retain(&named);
-        Ok(dropped)
     }
 
     /// The environment with what the statement names and the catalog lacks.
@@ -312,5 +331,14 @@ impl Environment {
             config.spill.directory = directory;
         }
         config
+    }
+}
+
+/// An error of a statement that the user has not written: its places and advice are not about what the user has.
+fn of_registering(error: Diagnostic) -> Diagnostic {
+    let error = Diagnostic { place: None, ..error };
+    match error.code == code::ALREADY_EXISTS {
+        true => error.advise("take another name, or drop it first (DROP TABLE, DROP VIEW)"),
+        false => error,
     }
 }

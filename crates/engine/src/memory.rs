@@ -59,6 +59,8 @@ pub trait SinkProvider: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub(crate) enum MemoryTable {
     Source(Arc<dyn TableProvider>),
+    /// The same of data that the program has: registering other data under its name replaces it.
+    Local(Arc<dyn TableProvider>),
     Sink(Arc<dyn SinkProvider>),
 }
 
@@ -88,7 +90,7 @@ impl MemoryTables {
     /// The table with these options, if it is the program's own and can be read.
     pub(crate) fn source(&self, options: &Options) -> Option<&Arc<dyn TableProvider>> {
         match self.0.get(&number(options)?)? {
-            MemoryTable::Source(table) => Some(table),
+            MemoryTable::Source(table) | MemoryTable::Local(table) => Some(table),
             MemoryTable::Sink(_) => None,
         }
     }
@@ -97,8 +99,13 @@ impl MemoryTables {
     pub(crate) fn sink(&self, options: &Options) -> Option<&Arc<dyn SinkProvider>> {
         match self.0.get(&number(options)?)? {
             MemoryTable::Sink(table) => Some(table),
-            MemoryTable::Source(_) => None,
+            MemoryTable::Source(_) | MemoryTable::Local(_) => None,
         }
+    }
+
+    /// Whether the table with these options is data that the program has.
+    pub(crate) fn is_local(&self, options: &Options) -> bool {
+        number(options).is_some_and(|number| matches!(self.0.get(&number), Some(MemoryTable::Local(_))))
     }
 }
 

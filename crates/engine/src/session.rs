@@ -18,7 +18,7 @@ use arrow_buffer::Buffer;
 use millstream_plan::pipeline::QueryPlan;
 use millstream_sql::{self as sql, CatalogEntry, ExplainKind, ParsedStatement, Statement, describe};
 use millstream_storage::StatePlace;
-use millstream_types::{DataType, Diagnostic, Field, Schema};
+use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,14 +75,15 @@ impl Session {
     ///
     /// Columns of another Arrow type than that of the table's column are cast when they are read.
     ///
-    /// Fails when the table exists or a batch does not have its columns.
+    /// It takes the place of what was registered under the name by this or [`Session::register_local`]; relations that were bound before
+    /// keep what they have.
+    ///
+    /// Fails when the name is that of another table or view, and when a batch does not have its columns.
     pub fn register(&mut self, name: &str, columns: &str, batches: Vec<RecordBatch>) -> Result<(), Diagnostic> {
         self.environment.register_local(name, LocalTable::Frame { columns: columns.into(), batches })
     }
 
-    /// Makes a local table one of the session, to be read like any other.
-    ///
-    /// Fails when the table exists, and as [`Session::register`] does.
+    /// Makes a local table one of the session, to be read like any other, as [`Session::register`] does.
     pub fn register_local(&mut self, name: &str, table: LocalTable) -> Result<(), Diagnostic> {
         self.environment.register_local(name, table)
     }
@@ -135,7 +136,12 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<Relation, Diagnostic> {
-        Relation::new(self.environment.with_local(&statement.statement, find)?, statement.clone())
+        match Relation::new(self.environment.clone(), statement.clone()) {
+            Err(error) if error.code == code::UNKNOWN_TABLE => {
+                Relation::new(self.environment.with_local(&statement.statement, find)?, statement.clone())
+            }
+            bound => bound,
+        }
     }
 
     /// Splits and parses a script with parameters: `?` stands for the next one, `$name` for the one of a name.

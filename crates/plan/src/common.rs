@@ -8,23 +8,53 @@
 use crate::logical::{Rel, Table};
 use millstream_types::Schema;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A relation that is shared.
 #[derive(Debug)]
 pub struct Common {
     rel: Rel,
-    schema: Schema,
+    schema: OnceLock<Schema>,
     tables: Vec<Arc<Table>>,
     operators: usize,
     depth: usize,
+    is_copied: bool,
 }
 
 impl Common {
     /// Shares a relation.
     pub fn new(rel: Rel) -> Arc<Common> {
-        let (schema, tables, operators, depth) = (rel.schema(), rel.tables(), rel.operators(), rel.depth());
-        Arc::new(Common { rel, schema, tables, operators, depth })
+        Arc::new(Common::of(rel, false))
+    }
+
+    /// Shares a relation until [`Rel::with_copies`].
+    pub fn copied(rel: Rel) -> Arc<Common> {
+        Arc::new(Common::of(rel, true))
+    }
+
+    fn of(rel: Rel, is_copied: bool) -> Common {
+        let (tables, operators, depth) = (rel.tables(), rel.operators(), rel.depth());
+        let schema = OnceLock::new();
+        // A walk down a chain of them would be as deep as the chain; that of a projection goes nowhere.
+        if !matches!(rel, Rel::Project { .. }) {
+            let _ = schema.set(rel.schema());
+        }
+        Common { rel, schema, tables, operators, depth, is_copied }
+    }
+
+    /// Whether places have copies of it in the end.
+    pub fn is_copied(&self) -> bool {
+        self.is_copied
+    }
+
+    /// See [`Rel::operators`].
+    pub fn operators(&self) -> usize {
+        self.operators
+    }
+
+    /// See [`Rel::depth`].
+    pub fn depth(&self) -> usize {
+        self.depth
     }
 
     /// The relation.
@@ -34,7 +64,7 @@ impl Common {
 
     /// Its columns, without a walk to the tables.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        self.schema.get_or_init(|| self.rel.schema())
     }
 }
 
@@ -61,6 +91,43 @@ impl Drop for Common {
 }
 
 impl Rel {
+    /// Puts copies in the places of relations that are shared until then.
+    #[must_use]
+    pub fn with_copies(mut self) -> Rel {
+        self.make_copies(&mut Changed::default());
+        self
+    }
+
+    #[recursive::recursive]
+    fn make_copies(&mut self, changed: &mut Changed) {
+        let mut left = vec![self];
+        while let Some(rel) = left.pop() {
+            rel.make_own();
+            if let Rel::Common(common) = rel {
+                *common = changed.once(common, |changed, inner| {
+                    let mut inner = inner.clone();
+                    inner.make_copies(changed);
+                    inner
+                });
+            }
+            left.extend(rel.inputs_mut());
+        }
+    }
+
+    /// If it is shared until there are copies, this place gets its own now.
+    pub fn make_own(&mut self) {
+        while let Rel::Common(common) = self
+            && common.is_copied
+        {
+            let shared = Arc::clone(common);
+            *self = Rel::Union { inputs: vec![] };
+            *self = match Arc::try_unwrap(shared) {
+                Ok(mut last) => last.rel.take(),
+                Err(shared) => shared.rel.clone(),
+            };
+        }
+    }
+
     /// The tables that it reads, each once.
     pub fn tables(&self) -> Vec<Arc<Table>> {
         let (mut tables, mut left): (Vec<Arc<Table>>, _) = (Vec::new(), vec![self]);

@@ -178,6 +178,20 @@ fn a_common_relation_is_planned_once() {
 }
 
 #[test]
+fn relations_that_are_copied_in_the_end_become_what_copies_are() {
+    let filtered = |input| Rel::Filter { input: Box::new(input), predicate: is_bid() };
+    let named = Rel::Common(Common::copied(filtered(scan())));
+    let copied = Rel::Common(Common::copied(filtered(named)));
+    let shared = Rel::Common(Common::new(filtered(copied.clone())));
+    let query = Rel::Union { inputs: vec![copied.clone(), shared.clone(), copied, shared] }.with_copies();
+    let Rel::Union { inputs } = &query else { panic!("{query:#?}") };
+    let twice = filtered(filtered(scan()));
+    assert_eq!((&inputs[0], &inputs[2]), (&twice, &twice));
+    let (Rel::Common(first), Rel::Common(second)) = (&inputs[1], &inputs[3]) else { panic!("{query:#?}") };
+    assert_eq!((first == second, first.rel()), (true, &filtered(twice)));
+}
+
+#[test]
 fn a_common_relation_is_explained_once() {
     let common = Rel::Common(Common::new(scan()));
     let query = Rel::Union { inputs: vec![common.clone(), common] };

@@ -83,7 +83,8 @@ pub(crate) fn column_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<ArrayR
             break;
         }
         // SAFETY: the arrays of a stream are of its schema.
-        pieces.push(make_array(guarded(|| unsafe { from_ffi(array, &schema) }.map_err(of_arrow))?));
+        pieces
+            .push(make_array(guarded(|| unsafe { from_ffi(importable(array, &schema), &schema) }.map_err(of_arrow))?));
     }
     match status {
         0 => Ok(Some(pieces)),
@@ -97,7 +98,7 @@ fn array_of(method: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let schema = taken(&schema, SCHEMA, FFI_ArrowSchema::empty())?;
     let array = taken(&array, ARRAY, FFI_ArrowArray::empty())?;
     // SAFETY: the two belong together, as the interface says of what the method returns.
-    guarded(|| Ok(make_array(unsafe { from_ffi(array, &schema) }.map_err(of_arrow)?)))
+    guarded(|| Ok(make_array(unsafe { from_ffi(importable(array, &schema), &schema) }.map_err(of_arrow)?)))
 }
 
 /// Capsules of the type and the values of a column.
@@ -139,6 +140,28 @@ pub(crate) fn stream_capsule<'py>(
         None => reader,
     };
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+}
+
+/// Polars gives arrays of the type null a buffer, of which the library wants none. Releasing an array does not depend on their number.
+///
+/// # Safety
+/// The schema is that of the array.
+unsafe fn importable(mut array: FFI_ArrowArray, schema: &FFI_ArrowSchema) -> FFI_ArrowArray {
+    // SAFETY: the caller's.
+    unsafe { forget_buffers_of_null(&mut array, schema) };
+    array
+}
+
+/// # Safety
+/// As for [`importable`].
+unsafe fn forget_buffers_of_null(array: &mut FFI_ArrowArray, schema: &FFI_ArrowSchema) {
+    if schema.format() == "n" {
+        array.n_buffers = 0;
+    }
+    for (i, child) in schema.children().enumerate().take(usize::try_from(array.n_children).unwrap_or(0)) {
+        // SAFETY: an array has as many children as it says, which are its own and of the types of the schema's.
+        unsafe { forget_buffers_of_null(&mut **array.children.add(i), child) };
+    }
 }
 
 /// The library asserts that structs of the interface are whole; one that somebody has moved from is not.

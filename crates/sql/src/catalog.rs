@@ -74,6 +74,13 @@ pub struct View {
     pub(crate) scope: Option<Arc<Catalog>>,
 }
 
+impl View {
+    /// Whether it is a query of a program ([`Catalog::add_query`]).
+    pub fn is_of_program(&self) -> bool {
+        self.scope.is_some()
+    }
+}
+
 impl CatalogEntry {
     fn kind(&self) -> ObjectKind {
         match self {

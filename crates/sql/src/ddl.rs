@@ -9,6 +9,7 @@ use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast::{Expr, Ident, Query};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use std::sync::Arc;
 
 /// What `CREATE TABLE` says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -121,7 +122,7 @@ pub struct ViewDefinition {
     /// `COMMENT '…'`.
     pub comment: Option<String>,
     /// The query.
-    pub query: Box<Query>,
+    pub query: Arc<Query>,
     /// Text of the whole statement, for SHOW CREATE VIEW.
     pub text: String,
 }
@@ -194,7 +195,7 @@ pub(crate) fn parse_create_view(parser: &mut Parser, temporary: bool) -> Result<
     }
     let comment = parse_comment(parser)?;
     expect_word(parser, "AS")?;
-    let query = parser.parse_query()?;
+    let query = parser.parse_query()?.into();
     Ok(ViewDefinition { name, temporary, if_not_exists, columns, comment, query, text: String::new() })
 }
 

@@ -6,6 +6,7 @@
 //! | `parameter` | values for `?` and `$name` |
 //! | [`dialect`] | sqlparser's dialect: how Flink's constructs appear in its AST |
 //! | [`data_type`] | the text of data types |
+//! | `chains` | a bound on how deep a statement is |
 //! | [`statement`], [`ddl`] | tokens to statements |
 //! | [`catalog`], [`describe`] | tables and views, `DESCRIBE`, `SHOW CREATE` |
 //! | [`settings`] | what binding depends on |
@@ -19,6 +20,7 @@
 
 pub mod bind;
 pub mod catalog;
+mod chains;
 pub mod data_type;
 pub mod ddl;
 pub mod describe;

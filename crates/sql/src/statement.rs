@@ -3,6 +3,7 @@
 //! Queries and expressions are sqlparser's AST; everything around them is ours, because Flink's statements differ from
 //! those of every system that sqlparser knows. What Flink has and we lack is recognised and named as such.
 
+use crate::chains;
 use crate::data_type::{expect_word, peek_word, take_word};
 use crate::ddl::{
     self, FunctionDefinition, TableDefinition, ViewDefinition, parse_create_function, parse_identifier, parse_name,
@@ -15,14 +16,12 @@ use crate::script;
 use millstream_functions::is_like;
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::{Ident, Query};
-use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::sync::Arc;
 
 /// Expressions and queries may be nested this deep.
 const MAX_NESTING: usize = 64;
-/// Operators in a row in one expression, and queries in one UNION: each is a level that the binder walks recursively.
-const MAX_CHAIN: usize = 1_000;
 
 /// Which names a SHOW statement lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,7 +76,7 @@ pub enum Statement {
     /// `EXECUTE STATEMENT SET BEGIN …; END`, `BEGIN STATEMENT SET; …; END`: several inserts in one run.
     StatementSet(Vec<InsertStatement>),
     /// A bare query, whose rows are shown.
-    Query(Box<Query>),
+    Query(Arc<Query>),
     /// `SET 'key' = 'value'`
     Set {
         /// Key.
@@ -145,7 +144,7 @@ pub struct InsertStatement {
     /// Columns to write, in the order of the query's; empty for all.
     pub columns: Vec<Ident>,
     /// The query.
-    pub query: Box<Query>,
+    pub query: Arc<Query>,
 }
 
 /// What `EXPLAIN` shows.
@@ -245,7 +244,7 @@ fn parse_piece(piece: &script::Piece<'_>) -> Result<Statement, Diagnostic> {
 
 /// Parses the tokens of one statement.
 fn parse_tokens(tokens: &[TokenWithSpan]) -> Result<Statement, Diagnostic> {
-    check_chains(tokens)?;
+    chains::check(tokens)?;
     let dialect = FlinkDialect;
     let mut parser =
         Parser::new(&dialect).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens.to_vec());
@@ -267,11 +266,11 @@ fn expect_end(parser: &mut Parser) -> Result<(), Failure> {
 fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
     let start = parser.peek_token();
     if start.token == Token::LParen {
-        return Ok(Statement::Query(parser.parse_query()?));
+        return Ok(Statement::Query(parser.parse_query()?.into()));
     }
     let word = unquoted_word(&start).unwrap_or_default().to_ascii_uppercase();
     match word.as_str() {
-        "SELECT" | "WITH" | "VALUES" => Ok(Statement::Query(parser.parse_query()?)),
+        "SELECT" | "WITH" | "VALUES" => Ok(Statement::Query(parser.parse_query()?.into())),
         "INSERT" => Ok(Statement::Insert(parse_insert(parser)?)),
         "CREATE" => parse_create(parser),
         "DROP" => parse_drop(parser),
@@ -338,7 +337,7 @@ fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
     if !query_starts(parser, 0) {
         return Ok(parser.expected_ref("SELECT or VALUES", parser.peek_token_ref())?);
     }
-    Ok(InsertStatement { target, overwrites, columns, query: parser.parse_query()? })
+    Ok(InsertStatement { target, overwrites, columns, query: parser.parse_query()?.into() })
 }
 
 /// `STATEMENT SET BEGIN insert; … END` or, after `BEGIN`, `STATEMENT SET; insert; … END`.
@@ -537,43 +536,4 @@ fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
         }
         _ => Ok(parser.expected("TABLES, VIEWS, FUNCTIONS or CREATE TABLE", token)?),
     }
-}
-
-/// Bounds the length of chains such as `a + b + …` and `… UNION ALL …`, which the parser turns into trees of that
-/// depth: everything later walks them recursively.
-fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), Diagnostic> {
-    // Operators and set operations so far, of the innermost open bracket and of those around it.
-    let (mut operators, mut unions) = (0, 0);
-    let mut outer: Vec<(usize, usize)> = vec![];
-    for token in tokens {
-        match &token.token {
-            Token::LParen | Token::LBracket => {
-                outer.push((std::mem::take(&mut operators), std::mem::take(&mut unions)))
-            }
-            Token::RParen | Token::RBracket => {
-                // What closes may be one of a chain of subscripts or calls.
-                let (before, unions_before) = outer.pop().unwrap_or((operators, unions));
-                (operators, unions) = (before + 1, unions_before);
-            }
-            Token::Comma | Token::SemiColon => operators = 0,
-            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
-                Keyword::SELECT | Keyword::FROM | Keyword::WHERE | Keyword::HAVING | Keyword::WHEN | Keyword::THEN => {
-                    operators = 0;
-                }
-                Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT => unions += 1,
-                Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::IS | Keyword::LIKE | Keyword::JOIN => {
-                    operators += 1
-                }
-                Keyword::BETWEEN | Keyword::IN | Keyword::CASE | Keyword::INTERVAL | Keyword::AT => operators += 1,
-                _ => {}
-            },
-            Token::Word(_) | Token::Number(..) | Token::SingleQuotedString(_) => {}
-            _ => operators += 1,
-        }
-        if operators > MAX_CHAIN || unions > MAX_CHAIN {
-            let text = format!("an expression has more than {MAX_CHAIN} operators");
-            return Err(error_at(code::SYNTAX, token.span, text).advise("split it, or use IN (…) instead of many ORs"));
-        }
-    }
-    Ok(())
 }

@@ -1,8 +1,10 @@
 //! Broken input of every kind: the code, the place, the advice, and what is left behind.
 
-use millstream::{Code, Diagnostic, Place, Session, SessionConfig, code};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use millstream::{Code, Diagnostic, LocalTable, Place, Session, SessionConfig, code};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Tables that the statements below name.
 const TABLES: &str = "CREATE TABLE t (id INT, name STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
@@ -239,4 +241,39 @@ fn a_null_meets_not_null() {
     assert_eq!(error.code, code::NULL_IN_NOT_NULL, "{error}");
     assert!(matches!(error.place, Some(Place::Sql { .. })), "{error}");
     Session::new(SessionConfig::default()).query(&format!("SET 'pipeline.error-policy' = 'skip'; {script}")).unwrap();
+}
+
+#[test]
+fn registering_replaces_what_was_registered_and_nothing_else() {
+    let mut session = Session::new(SessionConfig::default());
+    let batch = |values: &[i64]| {
+        let column: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
+        RecordBatch::try_from_iter([("a", column)]).unwrap()
+    };
+    let rows = |session: &mut Session, name: &str| session.query(&format!("SELECT * FROM {name}")).unwrap().num_rows();
+    let relation =
+        |session: &Session, sql: &str| session.relation(&session.parse(sql).unwrap()[0], &mut |_| Ok(None)).unwrap();
+    session.register("t", "a BIGINT", vec![batch(&[1, 2])]).unwrap();
+    let before = relation(&session, "SELECT a FROM t");
+    let error = session.register("t", "a NUMBER", vec![]).unwrap_err();
+    assert_eq!((error.place, rows(&mut session, "t")), (None, 2));
+    session.register("t", "b BIGINT", vec![batch(&[3])]).unwrap();
+    assert_eq!(rows(&mut session, "t"), 1);
+    session.register_local("t", LocalTable::Query(Box::new(before))).unwrap();
+    assert_eq!(rows(&mut session, "t"), 2);
+    let itself = relation(&session, "SELECT a FROM t UNION ALL SELECT a FROM t");
+    session.register_local("t", LocalTable::Query(Box::new(itself))).unwrap();
+    assert_eq!(rows(&mut session, "t"), 4);
+    session
+        .query("CREATE TABLE made (a BIGINT) WITH ('connector' = 'blackhole'); CREATE VIEW seen AS SELECT 1 AS a")
+        .unwrap();
+    for name in ["made", "seen"] {
+        let of_frame = session.register(name, "a BIGINT", vec![batch(&[1])]).unwrap_err();
+        let query = relation(&session, "SELECT a FROM t");
+        let of_query = session.register_local(name, LocalTable::Query(Box::new(query))).unwrap_err();
+        for error in [of_frame, of_query] {
+            assert_eq!((error.code, error.place), (code::ALREADY_EXISTS, None), "{name}");
+            assert!(error.advice.is_some_and(|advice| advice.contains("another name")), "{name}");
+        }
+    }
 }

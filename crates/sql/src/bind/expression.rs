@@ -10,7 +10,7 @@ use super::{literal, operators};
 use crate::{data_type, functions};
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, Value, code};
-use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator};
 
 /// Binds expressions over one scope.
 pub(crate) struct Binder<'a> {
@@ -65,6 +65,12 @@ impl<'a> Binder<'a> {
             _ => self.predicate_or_syntax(expr, span),
         }
         .map_err(|e| at(e, span))?;
+        if repeats(expr) && bound.size() > MAX_OPERATIONS {
+            let message = format!("an expression has more than {MAX_OPERATIONS} operations");
+            return Err(
+                error(code::QUERY_TOO_LARGE, span, message).advise("compute a part of it as a column of a subquery")
+            );
+        }
         Ok(if bound.span == Span::default() { bound.at(span) } else { bound })
     }
 
@@ -158,25 +164,27 @@ impl<'a> Binder<'a> {
         let mut spine = Vec::new();
         let mut first = expr;
         while let ast::Expr::BinaryOp { left, op, right } = first {
-            let same_kind = |(_, top, _): &(_, &BinaryOperator, _)| top == &op || !is_logical(top) && !is_logical(op);
+            let same_kind = |(top, _): &(&BinaryOperator, _)| top == &op || !is_logical(top) && !is_logical(op);
             if !spine.first().is_none_or(same_kind) {
                 break;
             }
-            spine.push((first, op, &**right));
+            spine.push((op, &**right));
             first = left;
         }
-        if let Some((_, op, _)) = spine.first().filter(|(_, op, _)| is_logical(op)) {
+        if let Some((op, _)) = spine.first().filter(|(op, _)| is_logical(op)) {
             let (is_and, name) = if **op == BinaryOperator::And { (true, "AND") } else { (false, "OR") };
             let mut operands = vec![self.condition(first, name)?];
-            for (_, _, right) in spine.iter().rev() {
+            for (_, right) in spine.iter().rev() {
                 operands.push(self.condition(right, name)?);
             }
             return Ok(operators::logical(is_and, operands, span_of(expr)));
         }
         let mut bound = self.bind(first)?;
-        while let Some((node, op, right)) = spine.pop() {
-            let right = self.bind(right)?;
-            bound = binary(op, bound, right, span_of(node))?;
+        // The place of each node is from the first operand to its own.
+        let mut place = first.span();
+        while let Some((op, right)) = spine.pop() {
+            place = place.union(&right.span());
+            bound = binary(op, bound, self.bind(right)?, from_parser(place))?;
         }
         Ok(bound)
     }
@@ -371,6 +379,21 @@ impl<'a> Binder<'a> {
 
 fn is_logical(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::And | BinaryOperator::Or)
+}
+
+/// Operations of one expression.
+const MAX_OPERATIONS: usize = 200_000;
+
+/// Whether what an expression is bound to may have an operand several times. Within each other, such expressions multiply.
+fn repeats(expr: &ast::Expr) -> bool {
+    !matches!(
+        expr,
+        ast::Expr::Identifier(_)
+            | ast::Expr::CompoundIdentifier(_)
+            | ast::Expr::Nested(_)
+            | ast::Expr::Value(_)
+            | ast::Expr::UnaryOp { .. }
+    )
 }
 
 /// `low <= operand AND operand <= high`

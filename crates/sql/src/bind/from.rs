@@ -39,7 +39,7 @@ impl QueryBinder<'_> {
                     return Err(unsupported("LATERAL or TABLESAMPLE", span, "remove the word"));
                 }
                 let mut relation = self.query(subquery, false)?;
-                relation.columns.iter_mut().for_each(|c| c.qualifier.clear());
+                relation.columns.iter_mut().for_each(|c| c.qualifier = Arc::default());
                 (relation, alias)
             }
             ast::TableFactor::TableFunction { expr: ast::Expr::Function(function), alias } => {
@@ -85,10 +85,10 @@ impl QueryBinder<'_> {
             && let Some(relation) = self.common_table(&single.value, span)
         {
             let mut relation = relation?;
-            qualify(&mut relation, vec![single.value.clone()]);
+            qualify(&mut relation, [single.value.clone()]);
             return Ok(relation);
         }
-        let qualifier = |local: &str| vec!["default_catalog".into(), "default_database".into(), local.to_owned()];
+        let qualifier = |local: &str| ["default_catalog".into(), "default_database".into(), local.to_owned()];
         match self.named(name).map_err(|e| super::place::at(e, span))? {
             catalog::CatalogEntry::Table(entry) => {
                 let late = self.late_table(&entry.table, span)?;
@@ -108,7 +108,8 @@ impl QueryBinder<'_> {
     }
 }
 
-fn qualify(relation: &mut Relation, qualifier: Vec<String>) {
+fn qualify(relation: &mut Relation, qualifier: impl Into<Arc<[String]>>) {
+    let qualifier = qualifier.into();
     for column in &mut relation.columns {
         column.qualifier.clone_from(&qualifier);
     }

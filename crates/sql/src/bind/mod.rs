@@ -19,7 +19,7 @@
 //! | [`coercion`] | how types combine |
 //!
 //! Invariants: every error has a place in the text; input of any shape gives an error, never a panic; the depth of
-//! recursion is bounded by the parser's limits and by the nesting of views.
+//! recursion is bounded by the parser's limits and by the nesting of views, and there is stack for it (`with_stack`).
 
 mod aggregate;
 mod aggregate_list;
@@ -66,10 +66,19 @@ use relation::Relation;
 use scope::{Column, Scope};
 use sqlparser::ast;
 
+/// Bytes of stack that binding may need: what `statement` lets through is walked recursively, by the parser's library too, which takes
+/// 4 KiB for each query of a UNION.
+const STACK: usize = 16 << 20;
+
+/// Runs `work` with enough stack for any statement, whatever thread it is in.
+fn with_stack<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK, STACK + (1 << 20), work)
+}
+
 /// Binds a query whose rows are shown or returned. Names of the result's columns are unique.
 pub fn bind_query(catalog: &Catalog, settings: &BindSettings, query: &ast::Query) -> Result<Rel, Diagnostic> {
-    let relation = QueryBinder::new(catalog, settings).query(query, true)?;
-    let rel = finished(relation).rel;
+    let relation = with_stack(|| QueryBinder::new(catalog, settings).query(query, true))?;
+    let rel = finished(relation).rel.with_copies();
     check_stability(catalog, &rel)?;
     Ok(rel)
 }
@@ -94,7 +103,9 @@ pub fn bind_insert_of(
     if statement.overwrites {
         table = insert::overwritten(&table, &statement.target)?;
     }
-    let insert = insert::bind(&mut QueryBinder::new(scope, settings), table, &statement.columns, &statement.query)?;
+    let bind = || insert::bind(&mut QueryBinder::new(scope, settings), table, &statement.columns, &statement.query);
+    let Insert { target, query } = with_stack(bind)?;
+    let insert = Insert { target, query: query.with_copies() };
     check_stability(scope, &insert.query)?;
     Ok(insert)
 }
@@ -109,7 +120,7 @@ fn check_stability(catalog: &Catalog, rel: &Rel) -> Result<(), Diagnostic> {
 pub fn unknown_table(catalog: &Catalog, settings: &BindSettings, statement: &Statement) -> Option<String> {
     let unknown = |query: &ast::Query, is_top: bool| {
         let mut binder = QueryBinder::new(catalog, settings);
-        let failure = binder.query(query, is_top).err()?;
+        let failure = with_stack(|| binder.query(query, is_top)).err()?;
         binder.into_unknown().filter(|_| failure.code == code::UNKNOWN_TABLE)
     };
     match statement {
@@ -131,7 +142,7 @@ pub fn bind_table_expression(
     functions: &SqlFunctions,
     expression: &ast::Expr,
 ) -> Result<Expr, Diagnostic> {
-    Binder::scalar(&plain_scope(columns, functions), "the definition of a table").bind(expression)
+    with_stack(|| Binder::scalar(&plain_scope(columns, functions), "the definition of a table").bind(expression))
 }
 
 /// Binds the body of a SQL function over its parameters, cast to the type that it returns.
@@ -141,7 +152,8 @@ pub(crate) fn bind_function_body(
     body: &ast::Expr,
     returns: &DataType,
 ) -> Result<Expr, Diagnostic> {
-    let bound = Binder::scalar(&plain_scope(parameters, functions), "the body of a function").bind(body)?;
+    let scope = plain_scope(parameters, functions);
+    let bound = with_stack(|| Binder::scalar(&scope, "the body of a function").bind(body))?;
     let span = bound.span;
     operators::cast(bound, returns.clone(), false, span)
 }

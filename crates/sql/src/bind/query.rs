@@ -28,33 +28,32 @@ const MAX_COPIED: usize = 500;
 const MAX_COPIED_IN_ALL: usize = 20_000;
 /// Operators on top of each other: planning is recursive, and so is the way of a watermark.
 const MAX_DEPTH: usize = 2_000;
+/// Joins and set operations within each other: each is an operator on top of those within, but for the queries of one UNION.
+const MAX_STACKED: usize = 300;
 /// Views may stand within views this deep.
 const MAX_VIEW_DEPTH: usize = 32;
 
 /// A query of a WITH clause, or a view.
 struct Named {
-    relation: Relation,
-    /// See [`Rel::operators`].
-    operators: usize,
-    /// See [`Rel::depth`].
-    depth: usize,
+    columns: Vec<Column>,
+    /// What places have copies of.
+    copied: Arc<Common>,
     /// What places share.
-    common: OnceCell<Arc<Common>>,
+    shared: OnceCell<Arc<Common>>,
 }
 
 impl Named {
-    fn new(relation: Relation) -> Named {
-        let (operators, depth) = (relation.rel.operators(), relation.rel.depth());
-        Named { relation, operators, depth, common: OnceCell::new() }
+    fn new(Relation { rel, columns }: Relation) -> Named {
+        Named { columns, copied: Common::copied(rel), shared: OnceCell::new() }
     }
 
     /// The relation for a place that names it: a copy if `copied`, else the shared one.
     fn relation(&self, copied: bool) -> Relation {
-        if copied {
-            return self.relation.clone();
-        }
-        let common = self.common.get_or_init(|| Common::new(self.relation.rel.clone()));
-        Relation { rel: Rel::Common(Arc::clone(common)), columns: self.relation.columns.clone() }
+        let common = match copied {
+            true => &self.copied,
+            false => self.shared.get_or_init(|| Common::new(self.copied.rel().clone())),
+        };
+        Relation { rel: Rel::Common(Arc::clone(common)), columns: self.columns.clone() }
     }
 }
 
@@ -79,6 +78,8 @@ pub(crate) struct QueryBinder<'a> {
     operators: Rc<Cell<usize>>,
     /// How many views the current place is in.
     pub(super) view_depth: usize,
+    /// How many joins and set operations the current place is in.
+    stacked: usize,
     /// How many subqueries of WHERE the current place is in.
     pub(super) subquery_depth: usize,
 }
@@ -87,7 +88,18 @@ impl<'a> QueryBinder<'a> {
     /// A binder without any WITH clause.
     pub fn new(catalog: &'a Catalog, settings: &'a BindSettings) -> QueryBinder<'a> {
         let (views, unknown, operators) = (Rc::default(), Rc::default(), Rc::default());
-        QueryBinder { catalog, settings, common: vec![], views, unknown, operators, view_depth: 0, subquery_depth: 0 }
+        let (view_depth, stacked, subquery_depth) = (0, 0, 0);
+        QueryBinder {
+            catalog,
+            settings,
+            common: vec![],
+            views,
+            unknown,
+            operators,
+            view_depth,
+            stacked,
+            subquery_depth,
+        }
     }
 
     /// The table or view of a name.
@@ -159,12 +171,13 @@ impl<'a> QueryBinder<'a> {
 
     /// What a place gets that names a query: a copy, unless that or the statement is large.
     fn place(&self, named: &Named, span: Span) -> Result<Relation, Diagnostic> {
-        if named.depth > MAX_DEPTH {
-            return Err(too_large(format!("{} operators stand on top of each other", named.depth), span));
+        let (operators, depth) = (named.copied.operators(), named.copied.depth());
+        if depth > MAX_DEPTH {
+            return Err(too_large(format!("{depth} operators stand on top of each other"), span));
         }
-        let copied = named.operators <= MAX_COPIED && self.operators.get() + named.operators <= MAX_COPIED_IN_ALL;
+        let copied = operators <= MAX_COPIED && self.operators.get() + operators <= MAX_COPIED_IN_ALL;
         if copied {
-            self.count(named.operators, span)?;
+            self.count(operators, span)?;
         }
         Ok(named.relation(copied))
     }
@@ -267,12 +280,28 @@ impl<'a> QueryBinder<'a> {
             parts.push(&**right);
             first = left;
         }
-        let mut relations = vec![self.body(first, false)?];
-        for part in parts.into_iter().rev() {
-            relations.push(self.body(part, false)?);
-        }
+        let parts = std::iter::once(first).chain(parts.into_iter().rev());
+        let relations =
+            self.stacked(1, span, |binder| parts.map(|part| binder.body(part, false)).collect::<Result<Vec<_>, _>>())?;
         let union = union_all(relations, span)?;
         if distinct { self.distinct(union, span) } else { Ok(union) }
+    }
+
+    /// Binds what `operators` joins and set operations are over.
+    pub(super) fn stacked<T>(
+        &mut self,
+        operators: usize,
+        span: Span,
+        bind: impl FnOnce(&mut Self) -> Result<T, Diagnostic>,
+    ) -> Result<T, Diagnostic> {
+        if self.stacked + operators > MAX_STACKED {
+            let message = format!("more than {MAX_STACKED} joins and set operations are within each other");
+            return Err(too_large(message, span));
+        }
+        self.stacked += operators;
+        let bound = bind(self);
+        self.stacked -= operators;
+        bound
     }
 
     /// Each row once: an aggregation without aggregates.

@@ -74,6 +74,10 @@ fn constant_of(expr: &Expr) -> Option<i64> {
 /// Narrows the range of the rank that is column `column` of `rel`; `false` when it is not a rank, or nothing would be
 /// left.
 fn limit(rel: &mut Rel, column: usize, range: (u64, u64)) -> bool {
+    if is_rank(rel, column) {
+        // Other places keep their range.
+        rel.make_own();
+    }
     match rel {
         Rel::Project { input, columns } => match columns.get(column).map(|(e, _)| &e.kind) {
             Some(ExprKind::Column(below)) => limit(input, *below, range),
@@ -93,6 +97,20 @@ fn limit(rel: &mut Rel, column: usize, range: (u64, u64)) -> bool {
             *kept = narrowed;
             true
         }
+        _ => false,
+    }
+}
+
+/// Whether column `column` of `rel`, which may be shared until there are copies, is a rank.
+fn is_rank(rel: &Rel, column: usize) -> bool {
+    match rel {
+        Rel::Project { input, columns } => match columns.get(column).map(|(e, _)| &e.kind) {
+            Some(ExprKind::Column(below)) => is_rank(input, *below),
+            _ => false,
+        },
+        Rel::Filter { input, .. } => is_rank(input, column),
+        Rel::Rank { input, .. } => column >= input.schema().fields.len(),
+        Rel::Common(common) if common.is_copied() => is_rank(common.rel(), column),
         _ => false,
     }
 }

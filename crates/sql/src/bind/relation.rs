@@ -2,11 +2,12 @@
 
 use super::coercion::{common_type, convert};
 use super::place::{error, from_parser};
-use super::scope::{Attribute, Column, Scope, unique_names};
+use super::scope::{Attribute, Column, Scope, attribute_of, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast;
+use std::sync::Arc;
 
 /// A bound relation and what its columns are called and mean.
 #[derive(Debug, Clone)]
@@ -28,12 +29,12 @@ impl Relation {
 
     /// A projection of `self` to expressions with names; plain columns keep their role in time.
     pub fn select(self, items: impl IntoIterator<Item = (Expr, String)>) -> Relation {
-        let scope = Scope::of(self.columns.clone());
         let output = |(expr, name): (Expr, String)| {
-            let column = Column { attribute: scope.attribute(&expr), ..Column::plain(expr.field(name)) };
+            let column = Column { attribute: attribute_of(&self.columns, &expr), ..Column::plain(expr.field(name)) };
             (expr, column)
         };
-        self.project(items.into_iter().map(output).collect())
+        let outputs = items.into_iter().map(output).collect();
+        self.project(outputs)
     }
 
     /// An operator over a relation of these columns, with the columns that it adds behind them.
@@ -46,8 +47,9 @@ impl Relation {
 
 /// Renames columns by an alias, `t` or `t(a, b)`.
 pub(crate) fn rename(columns: &mut [Column], alias: &ast::TableAlias) -> Result<(), Diagnostic> {
+    let qualifier: Arc<[String]> = [alias.name.value.clone()].into();
     for column in columns.iter_mut() {
-        column.qualifier = vec![alias.name.value.clone()];
+        column.qualifier = Arc::clone(&qualifier);
     }
     if alias.columns.is_empty() {
         return Ok(());
@@ -68,7 +70,7 @@ pub(crate) fn rename(columns: &mut [Column], alias: &ast::TableAlias) -> Result<
 /// The rows of all inputs, whose columns get the types that all of them fit.
 pub(super) fn union_all(inputs: Vec<Relation>, span: Span) -> Result<Relation, Diagnostic> {
     let mut columns: Vec<Column> = inputs[0].columns.clone();
-    columns.iter_mut().for_each(|c| c.qualifier.clear());
+    columns.iter_mut().for_each(|c| c.qualifier = Arc::default());
     for (position, input) in inputs.iter().enumerate().skip(1) {
         if input.columns.len() != columns.len() {
             let message = format!(

@@ -9,6 +9,8 @@ use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::window::WindowAssigner;
 use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast::Ident;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The windows that a window column belongs to. Two columns with equal windows that come from the same row belong to
 /// the same window of it: a window function takes their meaning from the window columns that are there already.
@@ -89,7 +91,7 @@ pub(crate) struct Column {
     /// Role in time.
     pub attribute: Attribute,
     /// Names of the table that it can be qualified with, the innermost last: alias, or catalog, database and table.
-    pub qualifier: Vec<String>,
+    pub qualifier: Arc<[String]>,
     /// Whether only its qualified name means it: a column of USING, which stands merged before the others, or one of
     /// the query around a subquery whose name the subquery uses too.
     pub hidden: bool,
@@ -98,7 +100,7 @@ pub(crate) struct Column {
 impl Column {
     /// A column without a role in time or a qualifier.
     pub fn plain(field: Field) -> Column {
-        Column { field, attribute: Attribute::None, qualifier: vec![], hidden: false }
+        Column { field, attribute: Attribute::None, qualifier: Arc::default(), hidden: false }
     }
 }
 
@@ -221,11 +223,16 @@ impl Scope {
 
     /// The role in time of an expression: that of the column, if it is one.
     pub fn attribute(&self, expr: &Expr) -> Attribute {
-        match expr.kind {
-            ExprKind::Column(i) if i < self.columns.len() => self.columns[i].attribute.clone(),
-            ExprKind::ProcessingTime => Attribute::Proctime,
-            _ => Attribute::None,
-        }
+        attribute_of(&self.columns, expr)
+    }
+}
+
+/// The role in time of an expression over `columns`: that of the column, if it is one.
+pub(crate) fn attribute_of(columns: &[Column], expr: &Expr) -> Attribute {
+    match expr.kind {
+        ExprKind::Column(i) if i < columns.len() => columns[i].attribute.clone(),
+        ExprKind::ProcessingTime => Attribute::Proctime,
+        _ => Attribute::None,
     }
 }
 
@@ -263,13 +270,20 @@ fn field_at(row: Expr, index: usize) -> Expr {
 
 /// Makes names unique as Flink does: the second `a` becomes `a0`, the third `a1`.
 pub(crate) fn unique_names(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut unique: Vec<String> = Vec::new();
+    let names: Vec<String> = names.into_iter().collect();
+    let mut taken = HashSet::with_capacity(names.len());
+    if names.iter().all(|name| taken.insert(name.as_str())) {
+        return names;
+    }
+    let (mut unique, mut taken) = (Vec::with_capacity(names.len()), HashSet::with_capacity(names.len()));
+    // The suffix that comes next for a name: with many equal names each is not tried with all of them.
+    let mut next: HashMap<String, usize> = HashMap::new();
     for name in names {
         let mut candidate = name.clone();
-        let mut suffix = 0usize;
-        while unique.contains(&candidate) {
+        while !taken.insert(candidate.clone()) {
+            let suffix = next.entry(name.clone()).or_default();
             candidate = format!("{name}{suffix}");
-            suffix += 1;
+            *suffix += 1;
         }
         unique.push(candidate);
     }

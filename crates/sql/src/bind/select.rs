@@ -27,10 +27,11 @@ impl QueryBinder<'_> {
         let has_from = tree.is_some();
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
         let (tree, _) = self.conditions(tree, select.selection.as_ref(), &[])?;
-        let input = tree.build(self)?;
-        let mut scope = self.scope(input.columns.clone());
-        if has_sets(&select.group_by) {
-            // Keys are NULL in the sets that lack them.
+        let mut input = tree.build(self)?;
+        let mut scope = self.scope(std::mem::take(&mut input.columns));
+        // Keys are NULL in the sets that lack them.
+        let as_they_are = has_sets(&select.group_by).then(|| scope.columns.clone());
+        if as_they_are.is_some() {
             scope.columns.iter_mut().for_each(|c| c.field.nullable = true);
         }
         let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select))?;
@@ -44,6 +45,7 @@ impl QueryBinder<'_> {
         let items = select_list(&mut binder, &select.projection)?;
         binder.clause = "HAVING";
         let having = select.having.as_ref().map(|h| binder.condition(h, "HAVING")).transpose()?;
+        input.columns = as_they_are.unwrap_or(scope.columns);
         let is_aggregate = grouping.explicit || having.is_some() || !list.is_empty();
         let distinct = distinct_of(select)?;
         let output = if is_aggregate {

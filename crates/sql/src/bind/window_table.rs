@@ -16,6 +16,7 @@ use millstream_plan::logical::Rel;
 use millstream_plan::window::{Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast;
+use std::sync::Arc;
 
 /// The operands of a window table function.
 struct WindowOperands<'a> {
@@ -80,7 +81,7 @@ impl QueryBinder<'_> {
         let operands = WindowOperands::of(kind, arguments, place)?;
         let (mut input, partition) = self.window_input(kind, operands.data)?;
         for column in &mut input.columns {
-            column.qualifier.clear();
+            column.qualifier = Arc::default();
         }
         let scope = Scope::of(input.columns.clone());
         let time_span = span_of(operands.time);

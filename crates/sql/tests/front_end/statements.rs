@@ -4,6 +4,7 @@ use crate::{NEXMARK, NEXMARK_FLAT};
 use millstream_sql::ddl::ColumnSource;
 use millstream_sql::{ExplainKind, Statement, data_type, parse_script, parse_statement};
 use sqlparser::ast::{Expr, SelectItem, SetExpr, TableFactor};
+use std::sync::Arc;
 
 fn parse(sql: &str) -> Statement {
     parse_statement(sql).unwrap_or_else(|e| panic!("{sql}: {e}"))
@@ -12,7 +13,7 @@ fn parse(sql: &str) -> Statement {
 /// The first expression of a query without FROM.
 fn expression(text: &str) -> Expr {
     let Statement::Query(query) = parse(&format!("SELECT {text}")) else { panic!("{text}") };
-    let SetExpr::Select(select) = *query.body else { panic!("{text}") };
+    let SetExpr::Select(select) = *Arc::unwrap_or_clone(query).body else { panic!("{text}") };
     match select.projection.into_iter().next() {
         Some(SelectItem::UnnamedExpr(e)) => e,
         other => panic!("{text}: {other:?}"),
@@ -158,7 +159,7 @@ fn sql_functions() {
 fn table_arguments_become_calls() {
     let from = |sql: &str| {
         let Statement::Query(query) = parse(sql) else { panic!() };
-        let SetExpr::Select(select) = *query.body else { panic!() };
+        let SetExpr::Select(select) = *Arc::unwrap_or_clone(query).body else { panic!() };
         select.from.into_iter().next().unwrap().relation
     };
     for (sql, expected) in [

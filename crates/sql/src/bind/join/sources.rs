@@ -27,6 +27,13 @@ impl QueryBinder<'_> {
             let message = format!("FROM joins {tables} tables; at most {MAX_TABLES} are possible");
             return Err(error(code::UNSUPPORTED, span_of(first), message).advise("join some of them in a view"));
         }
+        match from.first() {
+            Some(first) if tables > 1 => self.stacked(tables - 1, span_of(first), |binder| binder.tables(from)),
+            _ => self.tables(from),
+        }
+    }
+
+    fn tables(&mut self, from: &[ast::TableWithJoins]) -> Result<Option<Tree>, Diagnostic> {
         let mut tree = None;
         for item in from {
             tree = Some(match tree {

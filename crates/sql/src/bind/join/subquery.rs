@@ -19,6 +19,7 @@ use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
 use millstream_plan::logical::JoinKind;
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+use std::sync::Arc;
 
 /// Subqueries may be nested this deep: each level may be bound twice.
 const MAX_DEPTH: usize = 6;
@@ -204,7 +205,7 @@ fn visible_together(outer: &[Column], inner: Vec<Column>) -> Vec<Column> {
         column.hidden |= inner.iter().any(|c| !c.hidden && c.field.name == column.field.name);
         let table = column.qualifier.last();
         if table.is_some() && inner.iter().any(|c| c.qualifier.last() == table) {
-            column.qualifier.clear();
+            column.qualifier = Arc::default();
             column.hidden = true;
         }
         column

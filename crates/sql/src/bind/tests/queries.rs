@@ -166,3 +166,17 @@ fn views_rename_their_columns() {
     let (error, _) = session.error("SELECT k FROM w");
     assert_eq!(error, "MS2003 1:8+1 unknown column `k`");
 }
+
+#[test]
+fn each_place_of_a_query_has_its_own_range_of_ranks() {
+    let (query, rank) =
+        ("SELECT window_start, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY nn) AS n", "n");
+    let windows = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))";
+    let text = tables().plan(&format!(
+        "WITH r AS ({query} {windows}), s AS (SELECT * FROM r WHERE {rank} < 9) \
+         SELECT * FROM s WHERE {rank} <= 1 UNION ALL SELECT * FROM r WHERE {rank} <= 3 UNION ALL SELECT * FROM s"
+    ));
+    let ranges: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("Rank ROW_NUMBER ")).collect();
+    let rest = "partition=[window_start, window_end] order=[nn]";
+    assert_eq!(ranges, ["1 to 1", "1 to 3", "1 to 8"].map(|range| format!("{range} {rest}")));
+}
