@@ -201,7 +201,7 @@ def test_big_frames_are_read_in_pieces() -> None:
     df = pl.DataFrame({"n": range(1_000_000)})
     relation = ms.sql("SELECT n FROM df WHERE n >= 0")
     assert relation.pl()["n"].to_list() == list(range(1_000_000))
-    assert all(batch.num_rows <= 65_536 for batch in relation.batches())
+    assert all(batch.num_rows <= 131_072 for batch in relation.batches())
     assert df.height == 1_000_000
 
 
