@@ -28,6 +28,8 @@ const OPERATORS: &[Keyword] = {
 struct Level {
     /// Opened by CASE.
     is_case: bool,
+    /// Opened behind an operand: a call or a subscript, of which there may be a chain.
+    is_suffix: bool,
     /// The chain that is going on.
     operators: Chain,
     /// The deepest of the chains before.
@@ -55,11 +57,11 @@ impl Level {
         self.deepest = self.deepest.max(std::mem::take(&mut self.operators).depth());
     }
 
-    /// Takes in what has ended within. It may be one of a chain of subscripts or calls.
+    /// Takes in what has ended within.
     fn close(&mut self, mut inner: Level) {
         inner.end_chain();
-        self.operators.length += 1;
-        self.operators.below = self.operators.below.max(inner.deepest);
+        self.operators.length += usize::from(inner.is_suffix);
+        self.operators.below = self.operators.below.max(inner.deepest + 1);
         self.unions.below = self.unions.below.max(inner.unions.depth());
     }
 }
@@ -67,10 +69,13 @@ impl Level {
 /// Refuses the tokens of a statement whose tree would be too deep.
 pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<(), Diagnostic> {
     let (mut level, mut outer) = (Level::default(), Vec::<Level>::new());
-    let mut previous = Keyword::NoKeyword;
+    let (mut previous, mut is_behind_operand) = (Keyword::NoKeyword, false);
     for token in tokens {
         match &token.token {
-            Token::LParen | Token::LBracket => outer.push(std::mem::take(&mut level)),
+            Token::LParen | Token::LBracket => {
+                let within = Level { is_suffix: is_behind_operand, ..Level::default() };
+                outer.push(std::mem::replace(&mut level, within));
+            }
             Token::RParen | Token::RBracket => {
                 while let Some(around) = outer.pop() {
                     let inner = std::mem::replace(&mut level, around);
@@ -112,6 +117,7 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<(), Diagnostic> {
             Token::Word(word) => word.keyword,
             _ => Keyword::NoKeyword,
         };
+        is_behind_operand = matches!(token.token, Token::Word(_) | Token::RParen | Token::RBracket);
     }
     Ok(())
 }
