@@ -193,7 +193,7 @@ pub fn annotated_pipelines(
         note(Part::Source(i), &mut out);
     }
     for (i, aggregation) in plan.aggregations.iter().enumerate() {
-        let _ = writeln!(out, "aggregation {i}: {}", aggregation.text(&merge(aggregation)));
+        let _ = writeln!(out, "aggregation {i}: {}", aggregation.text(&merge(aggregation), plan.updates_of(i)));
         note(Part::Aggregation(i), &mut out);
     }
     for (i, operator) in plan.operators.iter().enumerate() {
@@ -246,7 +246,7 @@ pub(crate) fn operator_text(operator: &KeyedOperator) -> String {
     let both = Schema::new(arriving(&operator.inputs).collect());
     let kind = operator.kind.keyed();
     let condition = condition(kind.residual(), &both);
-    let components = kind.aggregates().map(|a| format!(", {}", components_text(&a.components)));
+    let components = kind.aggregates().map(|a| format!(", {}", components_text(&a.components, &a.updates)));
     let keys: Vec<&str> = operator.keys.iter().map(|k| k.name.as_str()).collect();
     let (what, timeline) = (kind.text(&both), operator.timeline.text());
     format!("{what}{condition}{}{timeline}, partitioned by [{}]", components.unwrap_or_default(), keys.join(", "))

@@ -210,7 +210,7 @@ fn items(
         Kind::Source => part(source_text(&plan.sources[i]), Part::Source(i)),
         Kind::Aggregation => {
             let aggregation = &plan.aggregations[i];
-            part(aggregation.text(&merge(aggregation)), Part::Aggregation(i))
+            part(aggregation.text(&merge(aggregation), plan.updates_of(i)), Part::Aggregation(i))
         }
         Kind::Operator => part(operator_text(&plan.operators[i]), Part::Operator(i)),
         Kind::Lookup => vec![step(plan.lookups[i].text())],
