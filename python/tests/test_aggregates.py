@@ -95,6 +95,15 @@ def test_a_state_gives_the_result_of_all_rows(functions: ms.Session) -> None:
     assert functions.sql("SELECT WeightedMean(x, w), largest(1) FROM df WHERE k > 5").fetchall() == [(None, "")]
 
 
+def test_plans_name_the_functions_of_states(functions: ms.Session) -> None:
+    df = pl.DataFrame({"k": [1], "n": [1]})
+    text = functions.sql("SELECT k, largest(n), SUM(n) FROM df GROUP BY k").explain()
+    assert df.height == 1 and "components [FOLD(largest in ARRAY<BIGINT>), SUM" in text.replace("SumI64", "SUM")
+    functions.register("t", pl.DataFrame({"at": [ms_of(1)], "n": [1]}), time="at")
+    # The argument of OVER is a column by then.
+    assert "components [FOLD]" in functions.sql("SELECT largest(n) OVER (ORDER BY at) FROM t").explain()
+
+
 def test_windows_and_over(functions: ms.Session) -> None:
     functions.execute("""
         CREATE TABLE bids (at TIMESTAMP(3), price BIGINT, WATERMARK FOR at AS at) WITH ('connector' = 'datagen', 'number-of-rows' = '5000',

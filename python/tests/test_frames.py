@@ -347,6 +347,13 @@ def test_late_rows_are_told(con: ms.Session, caplog: pytest.LogCaptureFixture) -
     """)
     assert windows.fetchall() == [(1,)]
     assert "3 rows were late" in caplog.text
+    caplog.clear()
+    con.register("events", rows.head(2), time="ts")
+    windows = con.sql("""
+        SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end
+    """)
+    assert windows.fetchall() == [(1,)]
+    assert "1 row was late" in caplog.text
 
 
 def test_a_timeout_ends_a_query_that_is_always_ready(con: ms.Session) -> None:

@@ -115,7 +115,7 @@ def test_an_exception_comes_with_its_cause_and_its_row(con: ms.Session) -> None:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (lambda x: x.to_list()[1:], "returned 0 values for 1 rows"),
+        (lambda x: x.to_list()[1:], "returned 0 values for 1 row"),
         (lambda x: 1, "a function by column returns a column"),
         (lambda x: ["a", "b", "c", "d"], "'a' is no BIGINT"),
         (lambda x: pa.array(["a", "b", "c", "d"]), "cannot be read as BIGINT"),
@@ -131,7 +131,7 @@ def test_a_result_that_does_not_fit(con: ms.Session, result: Any, message: str) 
 def test_parts_do_not_stand_for_the_whole(con: ms.Session) -> None:
     con.register_function(ms.udf(returns="BIGINT", by="column", name="total")(lambda x: [sum(v or 0 for v in x.to_list())]))
     con.register_function(ms.udf(returns="BIGINT", by="column", name="unordered")(lambda x: {1, 2, 3, 4}))
-    with pytest.raises(ms.errors.RunError, match="returned 1 values for 4 rows"):
+    with pytest.raises(ms.errors.RunError, match="returned 1 value for 4 rows"):
         con.sql("SELECT total(x) FROM numbers").fetchall()
     with pytest.raises(ms.errors.RunError, match="a function by column returns a column"):
         con.sql("SELECT unordered(x) FROM numbers").fetchall()

@@ -146,7 +146,7 @@ def test_a_silent_split_does_not_hold_the_watermark_back(con: ms.Session) -> Non
     ("rows", "message"),
     [
         ([{"m": 1}], "keys that are no columns; the columns are n, s"),
-        ([(1,)], "has 1 values; the columns are n, s"),
+        ([(1,)], "has 1 value; the columns are n, s"),
         ([("x", "y")], r"column `n`: 'x' is no BIGINT"),
         (["text"], "a str is no row"),
         ([17], "a int is no row|a builtins.int is no row"),

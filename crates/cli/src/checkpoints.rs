@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::units::{amount, timestamp};
 use millstream::storage::{Checkpoints, Damaged, Listed, Manifest, SplitState, StatePlace, store_failed};
-use millstream::{Diagnostic, PlanShape, code};
+use millstream::{Diagnostic, PlanShape, code, counted};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -146,7 +146,7 @@ fn description(job: &str, manifest: &Manifest) -> String {
     line(1, format!("taken {}", timestamp(i64::try_from(manifest.written_ms).unwrap_or(i64::MAX))));
     line(1, format!("by version {}, format {}", manifest.version, manifest.format));
     let (state, written) = (bytes(manifest.state_bytes()), bytes(manifest.bytes_written));
-    line(1, format!("state {state} in {} files, of which it has written {written}", manifest.files().len()));
+    line(1, format!("state {state} in {}, of which it has written {written}", counted(manifest.files().len(), "file")));
     if manifest.is_finished {
         line(1, "the job had come to its end".into());
     }
@@ -155,18 +155,18 @@ fn description(job: &str, manifest: &Manifest) -> String {
         for SplitState { name, at, rows, watermark, ended, .. } in &source.splits {
             let at = at.map_or("at its start".to_string(), |at| format!("at {at}"));
             let at = if *ended { "at its end".to_string() } else { at };
-            line(1, format!("{name}: {at}, {rows} rows{}", watermark_text(*watermark)));
+            line(1, format!("{name}: {at}, {}{}", counted(*rows, "row"), watermark_text(*watermark)));
         }
     }
     for (number, aggregation) in manifest.aggregations.iter().enumerate() {
         let tables = aggregation.tables.iter().chain(&aggregation.slices);
         let entries: u64 = tables.clone().map(|table| table.entries).sum();
-        let what = format!("aggregation {number}: {} tables, {entries} entries", tables.count());
+        let what = format!("aggregation {number}: {}, {}", counted(tables.count(), "table"), counted(entries, "entry"));
         line(0, format!("{what}{}", watermark_text(aggregation.watermark)));
     }
     for (number, operator) in manifest.operators.iter().enumerate() {
         let size: u64 = operator.blobs().map(|blob| blob.bytes).sum();
-        let what = format!("operator {number}: {} partitions, {}", operator.partitions.len(), bytes(size));
+        let what = format!("operator {number}: {}, {}", counted(operator.partitions.len(), "partition"), bytes(size));
         line(0, format!("{what}{}", watermark_text(operator.watermark)));
     }
     for sink in &manifest.sinks {
@@ -208,7 +208,11 @@ fn verify(place: &StatePlace, checkpoint: Option<u64>) -> Result<(), Failure> {
         (0, 0) if checkpoint.is_some() => find(place, checkpoint, None).map(drop),
         (0, _) => Ok(()),
         (damaged, found) => {
-            let message = format!("{damaged} of {found} checkpoints are damaged");
+            let message = format!(
+                "{damaged} of {} {} damaged",
+                counted(found, "checkpoint"),
+                if damaged == 1 { "is" } else { "are" }
+            );
             Err(Failure::failed(Diagnostic::new(code::CHECKPOINT_DAMAGED, message)))
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::arguments::StatsArgument;
 use crate::units::{amount, duration, timestamp};
-use millstream::{Begun, StatsSnapshot, Times};
+use millstream::{Begun, StatsSnapshot, Times, counted};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};
@@ -51,19 +51,24 @@ pub(crate) fn report(form: Option<StatsArgument>, stats: &StatsSnapshot) {
 fn line(s: &StatsSnapshot) -> String {
     let seconds = s.elapsed.as_secs_f64();
     let rate = s.rows_in as f64 / seconds.max(1e-9);
-    let mut text = format!("{} rows in, {} rows out in {seconds:.3} s ({} rows/s", s.rows_in, s.rows_out, amount(rate));
+    let mut text = format!(
+        "{} in, {} out in {seconds:.3} s ({} rows/s",
+        counted(s.rows_in, "row"),
+        counted(s.rows_out, "row"),
+        amount(rate)
+    );
     if s.bytes_in > 0 {
         text += &format!(", {}B/s", amount(s.bytes_in as f64 / seconds.max(1e-9)));
     }
     text += ")";
     let counts = [
-        (s.windows_fired, "windows"),
-        (s.late_rows, "late rows"),
-        (s.skipped_rows, "malformed records skipped"),
-        (s.error_rows, "failed rows skipped"),
+        (s.windows_fired, "window", ""),
+        (s.late_rows, "late row", ""),
+        (s.skipped_rows, "malformed record", " skipped"),
+        (s.error_rows, "failed row", " skipped"),
     ];
-    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-        text += &format!(", {count} {what}");
+    for (count, what, done) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+        text += &format!(", {}{done}", counted(count, what));
     }
     if let Some(error) = &s.first_error {
         text += &format!("\nfirst skipped row: {error}");
@@ -77,17 +82,22 @@ fn details(s: &StatsSnapshot) -> String {
     let watermark = |ms: Option<i64>| ms.map_or(String::new(), |ms| format!(", watermark {}", timestamp(ms)));
     for x in &s.sources {
         let (bytes, decode) = (amount(x.bytes as f64), times(&x.decode_time));
-        let _ = write!(out, "\n{}: {} rows, {bytes}B in {} chunks", x.name, x.rows, x.chunks);
-        let _ = write!(out, " of {} splits, each decoded in {decode}{}", x.splits.len(), watermark(x.watermark_ms));
+        let _ = write!(out, "\n{}: {}, {bytes}B in {}", x.name, counted(x.rows, "row"), counted(x.chunks, "chunk"));
+        let _ = write!(
+            out,
+            " of {}, each decoded in {decode}{}",
+            counted(x.splits.len(), "split"),
+            watermark(x.watermark_ms)
+        );
     }
     for x in &s.pipelines {
         let _ = write!(
             out,
-            "\n{}: {} rows in, {} out, {} buffers, each in {}, at most {} waiting{}",
+            "\n{}: {} in, {} out, {}, each in {}, at most {} waiting{}",
             x.name,
-            x.rows_in,
+            counted(x.rows_in, "row"),
             x.rows_out,
-            x.buffers,
+            counted(x.buffers, "buffer"),
             times(&x.task_time),
             x.queued_max,
             watermark(x.watermark_ms)
@@ -95,8 +105,8 @@ fn details(s: &StatsSnapshot) -> String {
     }
     for x in s.aggregations.iter().chain(&s.operators) {
         let begun = match x.begun {
-            Begun::Windows(count) => format!("{count} windows"),
-            Begun::Jobs(count) => format!("{count} jobs"),
+            Begun::Windows(count) => counted(count, "window"),
+            Begun::Jobs(count) => counted(count, "job"),
         };
         let _ = write!(out, "\n{}: {begun}, delivered after {}", x.name, times(&x.delay));
     }
@@ -106,7 +116,7 @@ fn details(s: &StatsSnapshot) -> String {
             let cost = v.nanos_per_row.map_or(String::new(), |nanos| format!(", {nanos:.1} ns per row"));
             let current = if v.is_current { ", in use" } else { "" };
             let _ = write!(out, "\n{}, variant {} ({}, {choices}): ", x.name, v.number, v.tier);
-            let _ = write!(out, "{} rows{cost}{current}", v.rows);
+            let _ = write!(out, "{}{cost}{current}", counted(v.rows, "row"));
         }
     }
     for e in &s.events {
@@ -120,18 +130,19 @@ fn details(s: &StatsSnapshot) -> String {
         let c = &s.checkpoints;
         let [written, state] = [c.bytes_written, c.state_bytes].map(|bytes| amount(bytes as f64));
         let (took, held) = (times(&c.duration), times(&c.handing_over));
-        let _ = write!(out, "\n{} checkpoints begun, {} complete, {written}B written, ", c.begun, c.complete);
+        let _ =
+            write!(out, "\n{} begun, {} complete, {written}B written, ", counted(c.begun, "checkpoint"), c.complete);
         let _ = write!(out, "the last one of {state}B; each took {took}, of threads that process rows {held}");
     }
     let [peak, limit] = [s.memory.peak, s.memory.limit].map(|bytes| amount(bytes as f64));
     let _ = write!(out, "\nmemory: at most {peak}B of {limit}B");
     if s.spill.files > 0 {
         let [written, read] = [s.spill.bytes_written, s.spill.bytes_read].map(|bytes| amount(bytes as f64));
-        let _ = write!(out, "\nspilled: {written}B in {} files, {read}B read back", s.spill.files);
+        let _ = write!(out, "\nspilled: {written}B in {}, {read}B read back", counted(s.spill.files, "file"));
     }
     for (index, x) in s.workers.iter().enumerate() {
         let (busy, idle) = (duration(x.busy), duration(x.idle));
-        let _ = write!(out, "\nworker {index}: {} tasks, busy {busy}, idle {idle}", x.tasks);
+        let _ = write!(out, "\nworker {index}: {}, busy {busy}, idle {idle}", counted(x.tasks, "task"));
     }
     out
 }

@@ -4,7 +4,7 @@
 //! pushes its line out rather than being cut.
 
 use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink, display, stdout_error};
-use millstream::{DataType, Diagnostic, Schema};
+use millstream::{DataType, Diagnostic, Schema, counted};
 use std::io::{Stdout, Write, stdout};
 use std::sync::Arc;
 use unicode_width::UnicodeWidthStr;
@@ -101,8 +101,7 @@ impl Sink for TableSink {
 
     fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
         let header = self.lines(&[]);
-        let count = if self.rows == 1 { "1 row".into() } else { format!("{} rows", self.rows) };
-        self.print(&format!("{header}({count})\n"))?;
+        self.print(&format!("{header}({})\n", counted(self.rows, "row")))?;
         self.flush()
     }
 }

@@ -8,7 +8,7 @@ use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_cast::display::array_value_to_string;
 use arrow_schema::{Field, Schema as ArrowSchema};
-use millstream_types::{Diagnostic, Place, Schema, code};
+use millstream_types::{Diagnostic, Place, Schema, code, counted};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -111,7 +111,7 @@ fn piece_rows(request: &SourceRequest) -> usize {
 fn named(schema: &Schema, batch: &RecordBatch) -> Result<RecordBatch, String> {
     let (found, wanted) = (batch.num_columns(), schema.fields.len());
     if found != wanted {
-        return Err(format!("it has {found} columns, the table {wanted}"));
+        return Err(format!("it has {}, the table {wanted}", counted(found, "column")));
     }
     let mut fields = Vec::with_capacity(wanted);
     for (field, column) in schema.fields.iter().zip(batch.columns()) {

@@ -174,8 +174,8 @@ pub(crate) fn known_names(name: &str, what: &str, names: &[&str]) -> String {
     }
 }
 
-/// Fails on the first option that is in none of the tables, with the nearest one as advice, or whose value is of another kind. The keys of
-/// a table have its prefix before them.
+/// Fails on the first option that is in none of the tables, with the nearest one as advice, or whose value is of another kind, and on one
+/// that must be given and is not. The keys of a table have its prefix before them.
 pub(crate) fn check_options(
     options: &Options,
     what: &str,
@@ -201,7 +201,10 @@ pub(crate) fn check_options(
         let message = format!("{what} has no option '{key}'");
         return Err(option_fault(code::UNKNOWN_OPTION, key, message, known_names(key, "options", &names)));
     }
-    Ok(())
+    // The format is there: its options are among the tables.
+    let is_required =
+        |kind: &OptionKind| matches!(kind, OptionKind::Required(kind) if !matches!(kind, OptionKind::Format(_)));
+    known.iter().filter(|(_, kind)| is_required(kind)).try_for_each(|(key, _)| options.require(key).map(drop))
 }
 
 /// The candidate that is most like `name`, if one is like it at all.

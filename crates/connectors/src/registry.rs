@@ -139,7 +139,11 @@ fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
         what = format!("{what} with the format '{}'", format.name);
         tables.push(("", format.options));
     }
-    check_options(options, &what, &tables)
+    check_options(options, &what, &tables)?;
+    if connector.name == kafka::CONNECTOR.name && options.get("topic-pattern").is_none() {
+        options.require("topic")?;
+    }
+    Ok(())
 }
 
 fn rate_limit(options: &Options) -> Result<Option<f64>, Diagnostic> {

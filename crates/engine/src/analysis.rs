@@ -4,6 +4,7 @@ use millstream_plan::explain::{Part, annotated_pipelines};
 use millstream_plan::picture::picture;
 use millstream_plan::pipeline::{Aggregation, Operator, QueryPlan};
 use millstream_runtime::{Event, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, StatsSnapshot, TriggerSnapshot};
+use millstream_types::counted;
 use std::time::Duration;
 
 /// What EXPLAIN ANALYZE prints; `merge` says how the tables of an aggregation are merged.
@@ -44,7 +45,8 @@ impl Analysis<'_> {
         match part {
             Part::Source(index) => stats.sources.get(index).map_or_else(Vec::new, |source| {
                 let time = self.per_row(source.decode_time.sum, source.rows);
-                let bytes = if source.bytes > 0 { format!(", {} bytes", source.bytes) } else { String::new() };
+                let bytes =
+                    if source.bytes > 0 { format!(", {}", counted(source.bytes, "byte")) } else { String::new() };
                 let splits = counted(source.splits.len() as u64, "split");
                 let chunks = counted(source.chunks, "chunk");
                 vec![format!("{}{bytes} in {chunks} of {splits}{time}", counted(source.rows, "row"))]
@@ -176,8 +178,10 @@ fn profile(profile: &ProfileSnapshot) -> Vec<String> {
     if let Some(keys) = profile.keys {
         let range = keys.range.map_or(String::new(), |(least, most)| format!(" from {least} to {most}"));
         let heaviest = keys.heaviest * 100.0;
-        notes
-            .push(format!("about {:.0} keys{range}, the most frequent has {heaviest:.1} % of the rows", keys.distinct));
+        notes.push(format!(
+            "about {}{range}, the most frequent has {heaviest:.1} % of the rows",
+            counted(keys.distinct.round(), "key")
+        ));
     }
     if let Some(share) = profile.out_of_order.filter(|&share| share > 0.0) {
         let by = profile.disorder_ms.map_or(String::new(), |ms| format!(", by {ms:.0} ms on average"));
@@ -189,10 +193,6 @@ fn profile(profile: &ProfileSnapshot) -> Vec<String> {
 fn event(event: &Event) -> String {
     let gain = event.gain.map_or(String::new(), |(before, after)| format!(" ({before:.2} to {after:.2} ns per row)"));
     format!("{:.3} s, {}: {}; {}{gain}", event.at.as_secs_f64(), event.subject, event.observed, event.decided)
-}
-
-fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn time(time: Duration) -> String {

@@ -56,7 +56,7 @@ pub use millstream_sql as sql;
 pub use millstream_storage as storage;
 pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, TimeUnit, code,
-    secret, text,
+    counted, secret, text,
 };
 pub use monitor::{Outcome, RunMonitor};
 pub use planned::PreparedRun;

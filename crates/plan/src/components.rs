@@ -1,7 +1,7 @@
 //! Components of aggregates: what an entry holds, how a row updates it, and what is shown of it.
 
-use crate::expr::Expr;
-use millstream_abi::{Accumulator, Finish};
+use crate::expr::{Expr, ExprKind};
+use millstream_abi::{Accumulator, Finish, ObjectKind};
 use millstream_types::{DataType, Field};
 
 /// Aggregates that a keyed operator keeps for each *slot*: a session, a slice of a count window, a row of OVER. Its program
@@ -64,8 +64,25 @@ pub(crate) fn output_fields(outputs: &[ComponentOutput]) -> impl Iterator<Item =
     outputs.iter().enumerate().map(named)
 }
 
-/// What EXPLAIN calls the accumulators of an entry.
-pub(crate) fn components_text(components: &[Accumulator]) -> String {
-    let texts: Vec<String> = components.iter().map(|c| format!("{c:?}")).collect();
+/// What EXPLAIN calls the accumulators of an entry that rows update so.
+pub(crate) fn components_text(components: &[Accumulator], updates: &[ComponentUpdate]) -> String {
+    let text = |(i, component): (usize, &Accumulator)| match component {
+        Accumulator::Object(ObjectKind::Fold { .. }, _) => match updates.get(i).and_then(ComponentUpdate::packed_for) {
+            Some(name) => format!("FOLD({name})"),
+            None => "FOLD".into(),
+        },
+        component => format!("{component:?}"),
+    };
+    let texts: Vec<String> = components.iter().enumerate().map(text).collect();
     format!("components [{}]", texts.join(", "))
+}
+
+impl ComponentUpdate {
+    /// The aggregate function of the program that the argument is packed for.
+    fn packed_for(&self) -> Option<&str> {
+        match &self.argument.as_ref()?.kind {
+            ExprKind::Vector(pack, _) => Some(pack.0.name()),
+            _ => None,
+        }
+    }
 }

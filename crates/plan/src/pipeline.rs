@@ -46,6 +46,17 @@ pub struct QueryPlan {
     pub sinks: Vec<SinkPlan>,
 }
 
+impl QueryPlan {
+    /// What rows do to the components of an aggregation; every pipeline into it does the same.
+    pub(crate) fn updates_of(&self, index: usize) -> &[ComponentUpdate] {
+        let updates = self.pipelines.iter().find_map(|pipeline| match &pipeline.end {
+            PipelineEnd::Aggregate { aggregation, updates, .. } if *aggregation == index => Some(updates.as_slice()),
+            _ => None,
+        });
+        updates.unwrap_or(&[])
+    }
+}
+
 /// A table scan with the columns that some pipeline uses, or constant rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourcePlan {

@@ -2,6 +2,7 @@
 
 use crate::{capsule, rows};
 use arrow_array::{RecordBatch, RecordBatchIterator};
+use millstream::counted;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
@@ -58,7 +59,7 @@ impl Batch {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Batch: {} rows of {}>", self.0.num_rows(), self.columns().join(", "))
+        format!("<Batch: {} of {}>", counted(self.0.num_rows(), "row"), self.columns().join(", "))
     }
 }
 

@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{Field, Schema};
-use millstream::{DataType, ScalarFunction};
+use millstream::{DataType, ScalarFunction, counted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyTuple};
@@ -51,7 +51,7 @@ impl Column {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Column: {} values of {}>", self.0.len(), self.0.data_type())
+        format!("<Column: {} of {}>", counted(self.0.len(), "value"), self.0.data_type())
     }
 }
 

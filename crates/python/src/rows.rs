@@ -16,6 +16,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
 use arrow_select::concat::concat;
 use millstream::connectors::fit;
+use millstream::counted;
 use millstream::sql::{ParameterValue, Parameters};
 use millstream::{DataType as SqlType, Field as SqlField, Schema, TimeUnit as SqlUnit};
 use pyo3::IntoPyObjectExt;
@@ -212,9 +213,11 @@ pub(crate) fn column_of(result: &Bound<'_, PyAny>, rows: Option<usize>, data_typ
         }
     };
     match rows {
-        Some(rows) if rows != column.len() => {
-            Err(PyValueError::new_err(format!("the function returned {} values for {rows} rows", column.len())))
-        }
+        Some(rows) if rows != column.len() => Err(PyValueError::new_err(format!(
+            "the function returned {} for {}",
+            counted(column.len(), "value"),
+            counted(rows, "row")
+        ))),
         _ => Ok(column),
     }
 }
@@ -242,8 +245,12 @@ pub(crate) fn batch(rows: &[Bound<'_, PyAny>], schema: &Schema) -> PyResult<Reco
             }
         } else if let Ok(values) = row.cast::<PyTuple>() {
             if values.len() != fields.len() {
-                let message =
-                    format!("the row {} has {} values; the columns are {}", shown(row), values.len(), known());
+                let message = format!(
+                    "the row {} has {}; the columns are {}",
+                    shown(row),
+                    counted(values.len(), "value"),
+                    known()
+                );
                 return Err(PyValueError::new_err(message));
             }
             values.iter().zip(&mut columns).for_each(|(value, column)| column.push(value));

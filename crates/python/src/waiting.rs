@@ -1,7 +1,7 @@
 //! Waiting for the engine without keeping Python from anything.
 
 use crate::thread_state::if_of_python;
-use millstream::{Diagnostic, Job, RunMonitor, code};
+use millstream::{Diagnostic, Job, RunMonitor, code, counted};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -81,7 +81,8 @@ pub(crate) fn tell_losses(py: Python<'_>, job: &Job) -> PyResult<()> {
         (stats.error_rows, &format!("bad, and skipped{first}")),
     ];
     for (rows, what) in losses.into_iter().filter(|(rows, _)| *rows > 0) {
-        tell(py, &format!("{rows} rows were {what}"))?;
+        let were = if rows == 1 { "was" } else { "were" };
+        tell(py, &format!("{} {were} {what}", counted(rows, "row")))?;
     }
     Ok(())
 }

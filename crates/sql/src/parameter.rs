@@ -5,7 +5,7 @@
 
 use crate::diagnostics::error_at;
 use crate::dialect::FlinkDialect;
-use millstream_types::{Diagnostic, code, secret};
+use millstream_types::{Diagnostic, code, counted, secret};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl Parameters {
         }
         match self {
             Parameters::Positional(given) if used.get() < given.len() => {
-                let message = format!("the script uses {} of {} parameters", used.get(), given.len());
+                let message = format!("the script uses {} of {}", used.get(), counted(given.len(), "parameter"));
                 Err(Diagnostic::new(code::UNUSABLE_PARAMETER, message).advise("write a `?` for each parameter"))
             }
             _ => Ok(replaced),
@@ -242,7 +242,7 @@ mod tests {
     fn what_does_not_fit_says_where() {
         let one = Parameters::Positional(vec![ParameterValue::Null]);
         let cases: [(&str, &Parameters, &str, Option<u64>); 4] = [
-            ("SELECT 1", &one, "the script uses 0 of 1 parameters", None),
+            ("SELECT 1", &one, "the script uses 0 of 1 parameter", None),
             ("SELECT ?, ?", &one, "parameter 2 has no value: 1 are given", Some(11)),
             ("SELECT $low", &one, "the parameter `$low` has a name, and a list of values was given", Some(8)),
             ("SELECT $x", &Parameters::Named(BTreeMap::new()), "the parameter `$x` has no value", Some(8)),

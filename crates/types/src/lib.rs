@@ -6,6 +6,7 @@
 //! Invariants: no I/O, no dependency on another crate of ours, no knowledge of plans or pipelines.
 
 mod arrow;
+mod counted;
 mod data_type;
 mod diagnostic;
 mod memory;
@@ -15,6 +16,7 @@ pub mod secret;
 pub mod text;
 mod value;
 
+pub use counted::counted;
 pub use data_type::{DataType, Field, Schema, TimeUnit};
 pub use diagnostic::{ALL_CODES, Code, CodeInfo, Diagnostic, Place, code};
 pub use memory::{MemorySize, memory_text};

@@ -277,3 +277,24 @@ fn registering_replaces_what_was_registered_and_nothing_else() {
         }
     }
 }
+
+#[test]
+fn a_table_without_an_option_that_its_connector_needs_is_not_created() {
+    let required = [
+        ("'connector' = 'filesystem', 'format' = 'json'", "path"),
+        ("'connector' = 'filesystem', 'path' = 'x'", "format"),
+        ("'connector' = 'socket', 'format' = 'json'", "port"),
+        ("'connector' = 'jdbc', 'url' = 'jdbc:postgresql://x/y'", "table-name"),
+        ("'connector' = 'kafka', 'topic' = 't', 'format' = 'json'", "properties.bootstrap.servers"),
+        ("'connector' = 'kafka', 'properties.bootstrap.servers' = 'x:1', 'format' = 'json'", "topic"),
+        (
+            "'connector' = 'kafka', 'properties.bootstrap.servers' = 'x:1', 'topic' = 't', 'value.format' = 'avro-confluent'",
+            "value.avro-confluent.url",
+        ),
+    ];
+    for (options, missing) in required {
+        let error = fail(&format!("CREATE TABLE made (a BIGINT) WITH ({options})"));
+        assert_eq!((error.code, error.place), (code::MISSING_OPTION, Some(Place::Option(missing.into()))), "{options}");
+        assert!(error.advice.is_some(), "{options}");
+    }
+}

@@ -13,7 +13,7 @@ use crate::operators::rank::{direction, function_text, range_text};
 use crate::operators::regular_join::regular_text;
 use crate::operators::{aggregate, filter, project};
 use crate::pipeline::*;
-use millstream_types::{DataType, Schema, Value};
+use millstream_types::{DataType, Schema, Value, counted};
 pub use shown::Shown;
 use shown::{condition, list, names};
 use std::fmt::Write;
@@ -45,7 +45,9 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
             let late = late.as_ref().map_or(String::new(), |late| format!(", late rows into {}", late.name));
             writeln!(out, "{pad}Scan {}{late}", table.name)
         }
-        Rel::Values { rows, schema } => writeln!(out, "{pad}Values [{} rows of {}]", rows.len(), schema.fields.len()),
+        Rel::Values { rows, schema } => {
+            writeln!(out, "{pad}Values [{} of {}]", counted(rows.len(), "row"), schema.fields.len())
+        }
         Rel::Filter { input, predicate } => writeln!(out, "{pad}Filter [{}]", Shown(predicate, &input.schema())),
         Rel::Project { input, columns } => writeln!(out, "{pad}Project [{}]", named(columns, &input.schema())),
         Rel::Windowed { input, assigner, time, partition, .. } => {
@@ -193,7 +195,7 @@ pub fn annotated_pipelines(
         note(Part::Source(i), &mut out);
     }
     for (i, aggregation) in plan.aggregations.iter().enumerate() {
-        let _ = writeln!(out, "aggregation {i}: {}", aggregation.text(&merge(aggregation)));
+        let _ = writeln!(out, "aggregation {i}: {}", aggregation.text(&merge(aggregation), plan.updates_of(i)));
         note(Part::Aggregation(i), &mut out);
     }
     for (i, operator) in plan.operators.iter().enumerate() {
@@ -246,7 +248,7 @@ pub(crate) fn operator_text(operator: &KeyedOperator) -> String {
     let both = Schema::new(arriving(&operator.inputs).collect());
     let kind = operator.kind.keyed();
     let condition = condition(kind.residual(), &both);
-    let components = kind.aggregates().map(|a| format!(", {}", components_text(&a.components)));
+    let components = kind.aggregates().map(|a| format!(", {}", components_text(&a.components, &a.updates)));
     let keys: Vec<&str> = operator.keys.iter().map(|k| k.name.as_str()).collect();
     let (what, timeline) = (kind.text(&both), operator.timeline.text());
     format!("{what}{condition}{}{timeline}, partitioned by [{}]", components.unwrap_or_default(), keys.join(", "))

@@ -45,11 +45,11 @@ impl Aggregation {
         Schema::new(fields)
     }
 
-    /// What EXPLAIN says of it. `merge`: how its tables are merged.
-    pub(crate) fn text(&self, merge: &str) -> String {
+    /// What EXPLAIN says of it. `merge`: how its tables are merged. `updates`: what rows do to its components.
+    pub(crate) fn text(&self, merge: &str, updates: &[ComponentUpdate]) -> String {
         let keys: Vec<String> = self.keys.iter().map(|k| format!("{} {}", k.name, k.data_type)).collect();
         let window = self.assigner.text("time") + &self.timeline.text();
-        let components = components_text(&self.components);
+        let components = components_text(&self.components, updates);
         let combination = match self.assigner {
             WindowAssigner::Overlap(overlap) => {
                 format!(", combine {} over slices of {} ms", how(self.combination), overlap.slicing().size_ms)

@@ -10,6 +10,7 @@ mod layout;
 use crate::explain::{Part, operator_text, source_text, steps};
 use crate::pipeline::*;
 use layout::{Layout, Point, Size, layout};
+use millstream_types::counted;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -210,7 +211,7 @@ fn items(
         Kind::Source => part(source_text(&plan.sources[i]), Part::Source(i)),
         Kind::Aggregation => {
             let aggregation = &plan.aggregations[i];
-            part(aggregation.text(&merge(aggregation)), Part::Aggregation(i))
+            part(aggregation.text(&merge(aggregation), plan.updates_of(i)), Part::Aggregation(i))
         }
         Kind::Operator => part(operator_text(&plan.operators[i]), Part::Operator(i)),
         Kind::Lookup => vec![step(plan.lookups[i].text())],
@@ -226,7 +227,7 @@ fn items(
         Kind::Sink => {
             let sink = &plan.sinks[i];
             let name = sink.table.as_ref().map_or("result".into(), |table| format!("table {}", table.name));
-            vec![step(sink.limit.map_or(name.clone(), |limit| format!("{name}, the first {limit} rows")))]
+            vec![step(sink.limit.map_or(name.clone(), |limit| format!("{name}, the first {}", counted(limit, "row"))))]
         }
     }
 }
@@ -241,7 +242,7 @@ fn box_lines(items: &[Item]) -> Vec<Line> {
     if lines.len() > LINES_OF_BOX {
         let more = lines.len() - (LINES_OF_BOX - 1);
         lines.truncate(LINES_OF_BOX - 1);
-        lines.push(Line { text: format!("… {more} more lines"), is_note: true, is_rest: false });
+        lines.push(Line { text: format!("… {}", counted(more, "more line")), is_note: true, is_rest: false });
     }
     lines
 }

@@ -11,7 +11,7 @@ use super::relation::Relation;
 use super::scope::Scope;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
-use millstream_types::{Diagnostic, Field, Value, code};
+use millstream_types::{Diagnostic, Field, Value, code, counted};
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -116,7 +116,13 @@ fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic>
 
 fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {
     let (given, wanted) = (relation.columns.len(), targets.len());
-    let message = format!("the query has {given} columns, but {wanted} columns of `{}` are written", table.name);
+    let message = format!(
+        "the query has {}, but {} of `{}` {} written",
+        counted(given, "column"),
+        counted(wanted, "column"),
+        table.name,
+        if wanted == 1 { "is" } else { "are" }
+    );
     let sink = columns_text(targets.iter().map(|&i| &table.columns[i].field));
     let query = columns_text(relation.columns.iter().map(|c| &c.field));
     error(code::SCHEMA_MISMATCH, place, message).advise(format!("query: [{query}]; table: [{sink}]"))

@@ -12,7 +12,7 @@ use crate::settings::{BindSettings, RuntimeMode};
 use millstream_plan::common::Common;
 use millstream_plan::expr::{ExprKind, Span};
 use millstream_plan::logical::Rel;
-use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
+use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code, counted};
 use sqlparser::ast;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -329,7 +329,7 @@ impl<'a> QueryBinder<'a> {
         let width = rows.first().map_or(0, Vec::len);
         if let Some(other) = rows.iter().find(|r| r.len() != width) {
             let place = other.first().map_or(span, |e| e.span);
-            let message = format!("the rows of VALUES have {width} and {} columns", other.len());
+            let message = format!("the rows of VALUES have {width} and {}", counted(other.len(), "column"));
             return Err(error(code::TYPE_MISMATCH, place, message).advise("give all rows the same number of columns"));
         }
         let mut fields = Vec::new();

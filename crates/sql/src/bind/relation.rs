@@ -5,7 +5,7 @@ use super::place::{error, from_parser};
 use super::scope::{Attribute, Column, Scope, attribute_of, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
-use millstream_types::{Diagnostic, code};
+use millstream_types::{Diagnostic, code, counted};
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(crate) fn rename(columns: &mut [Column], alias: &ast::TableAlias) -> Result<
     }
     if alias.columns.len() != columns.len() {
         let (given, found) = (alias.columns.len(), columns.len());
-        let message = format!("`{}` names {given} columns, but there are {found}", alias.name.value);
+        let message = format!("`{}` names {}, but there are {found}", alias.name.value, counted(given, "column"));
         return Err(
             error(code::TYPE_MISMATCH, from_parser(alias.name.span), message).advise("name all columns or none")
         );
@@ -74,9 +74,9 @@ pub(super) fn union_all(inputs: Vec<Relation>, span: Span) -> Result<Relation, D
     for (position, input) in inputs.iter().enumerate().skip(1) {
         if input.columns.len() != columns.len() {
             let message = format!(
-                "query {} of UNION has {} columns, the first has {}",
+                "query {} of UNION has {}, the first has {}",
                 position + 1,
-                input.columns.len(),
+                counted(input.columns.len(), "column"),
                 columns.len()
             );
             return Err(error(code::TYPE_MISMATCH, span, message).advise("select the same columns in all queries"));

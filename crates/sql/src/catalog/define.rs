@@ -12,7 +12,7 @@ use crate::statement::{ParsedStatement, Statement};
 use crate::user_function::{NativeAggregate, NativeFunction, SqlFunction, SqlFunctions, UserFunction};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
-use millstream_types::{DataType, Diagnostic, Field, code};
+use millstream_types::{DataType, Diagnostic, Field, code, counted};
 use sqlparser::ast::Ident;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Catalog {
         if !definition.columns.is_empty() {
             let (given, found) = (definition.columns.len(), schema.fields.len());
             if given != found {
-                let text = format!("view '{name}' names {given} columns, but its query has {found}");
+                let text = format!("view '{name}' names {}, but its query has {found}", counted(given, "column"));
                 return Err(error_at(code::INVALID_TABLE, span_of(&definition.columns), text));
             }
             for (field, column) in schema.fields.iter_mut().zip(&definition.columns) {

@@ -17,7 +17,7 @@ use super::conditions::{Side, split_conjuncts};
 use super::tree::{Join, Tree};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
 use millstream_plan::logical::JoinKind;
-use millstream_types::{Diagnostic, code};
+use millstream_types::{Diagnostic, code, counted};
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
 use std::sync::Arc;
 
@@ -95,7 +95,8 @@ impl QueryBinder<'_> {
         let width = scope.columns.len();
         if predicate.is_in && predicate.operands.len() != items.len() {
             let (given, found) = (predicate.operands.len(), items.len());
-            let message = format!("IN compares {given} values with {found} columns of the subquery");
+            let message =
+                format!("IN compares {} with {} of the subquery", counted(given, "value"), counted(found, "column"));
             return Err(error(code::TYPE_MISMATCH, predicate.place, message).advise("select as many columns as values"));
         }
         for (operand, item) in predicate.operands.iter().zip(items) {

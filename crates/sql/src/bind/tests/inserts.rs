@@ -28,7 +28,7 @@ fn misfits_are_errors() {
     let cases = [
         (
             "INSERT INTO sink SELECT i FROM t",
-            "MS2013 1:18+15 the query has 1 columns, but 3 columns of `sink` are written",
+            "MS2013 1:18+15 the query has 1 column, but 3 columns of `sink` are written",
         ),
         (
             "INSERT INTO sink SELECT i, i, d FROM t",

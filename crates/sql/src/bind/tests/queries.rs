@@ -146,7 +146,7 @@ fn unions_and_values() {
         "n INT, w VARCHAR(3) NOT NULL"
     );
     assert_eq!(session.schema("VALUES (1), (2.5)"), "EXPR$0 DECIMAL(11, 1) NOT NULL");
-    assert_eq!(session.plan("SELECT 1, 'a' AS b"), "Values [1 rows of 2]\n");
+    assert_eq!(session.plan("SELECT 1, 'a' AS b"), "Values [1 row of 2]\n");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn what_cannot_be() {
             ("SELECT id FROM l WHERE id NOT IN (SELECT k FROM r)", "MS2008", "window_start"),
             (
                 "SELECT id FROM l WHERE id IN (SELECT k, name FROM side)",
-                "MS2006 1:24+31 IN compares 1 values with 2",
+                "MS2006 1:24+31 IN compares 1 value with 2",
                 "",
             ),
             (

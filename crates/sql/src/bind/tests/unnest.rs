@@ -55,7 +55,7 @@ fn what_cannot_be_unnested() {
             ("SELECT * FROM t CROSS JOIN UNNEST(tags, items) AS u(x)", "MS2006 1:28+6 UNNEST takes one", ""),
             (
                 "SELECT * FROM t CROSS JOIN UNNEST(items) AS u(x)",
-                "MS2006 1:45+1 `u` names 1 columns, but there are 2",
+                "MS2006 1:45+1 `u` names 1 column, but there are 2",
                 "",
             ),
             ("SELECT * FROM t LEFT JOIN UNNEST(tags) AS u(x) ON x > 'a'", "MS2007", "ON TRUE"),
