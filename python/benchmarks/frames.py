@@ -1,12 +1,14 @@
 """Millstream over data frames beside Polars and DuckDB, functions of Python, and memory: `make bench-python`.
 
-Every figure is a ratio of medians of runs that alternate, in one process: 2.0 is twice as fast as the other.
+Every figure is a ratio of medians of runs that alternate, in one process: 2.0 is twice as fast as the other. Their order changes from
+round to round, for what one leaves behind, in caches and in threads that still spin, costs the next.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import resource
 import statistics
 import subprocess
@@ -26,8 +28,10 @@ Work = Callable[[], Any]
 def medians(rounds: int, *works: Work) -> list[float]:
     """Seconds of each, the median of runs that alternate after one that does not count."""
     taken: list[list[float]] = [[] for _ in works]
+    order, pairs = random.Random(0), list(zip(taken, works, strict=True))
     for number in range(rounds + 1):
-        for times, work in zip(taken, works, strict=True):
+        order.shuffle(pairs)
+        for times, work in pairs:
             began = time.perf_counter()
             work()
             if number > 0:
@@ -115,7 +119,8 @@ def functions(rows: int, rounds: int) -> None:
     few = frame.head(rows // 20)
     fast, slow = con.sql("SELECT by_column(x) AS y FROM frame"), con.sql("SELECT by_row(x) AS y FROM few")
     # As many rows in a call as the engine gives it.
-    pieces = [frame.slice(start, 65_536) for start in range(0, rows, 131_072)]
+    pieces = list(frame.iter_slices(131_072))
+    assert sum(map(len, pieces)) == rows
     called = pl.col("x").map_batches(by_column, return_dtype=pl.Float64)
     own, by_polars, by_loop, by_rows = medians(
         rounds,
@@ -181,7 +186,7 @@ def memory(rows: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     print(f"millstream {ms.__version__}, polars {pl.__version__}, duckdb {duckdb.__version__}, pyarrow {pa.__version__}", flush=True)
     memory(32_000_000)

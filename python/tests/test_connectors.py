@@ -47,7 +47,7 @@ REFERENCE = pathlib.Path(__file__).parents[2] / "docs" / "connector-options.md"
 #: What must be given.
 REQUIRED: dict[type, dict[str, Any]] = {
     Filesystem: {"path": "x.csv", "format": Csv()},
-    Kafka: {"properties_bootstrap_servers": "localhost:9092", "format": Json()},
+    Kafka: {"topic": "t", "properties_bootstrap_servers": "localhost:9092", "format": Json()},
     Socket: {"port": 9999, "format": Json()},
     Jdbc: {"url": "jdbc:postgresql://localhost/shop", "table_name": "orders"},
     AvroConfluent: {"url": "http://localhost:8081"},
@@ -135,7 +135,9 @@ def test_every_option_is_one_of_the_engine(con: ms.Session, kind: type) -> None:
         field = next(field for field in dataclasses.fields(kind) if field.name == name)
         key = field.metadata["option"][0]
         for value, text in cases:
-            made = kind(**REQUIRED.get(kind, {}) | {name: value})
+            # Either topics or a pattern for them.
+            others = {"topic": None} if name == "topic_pattern" else {}
+            made = kind(**REQUIRED.get(kind, {}) | others | {name: value})
             if isinstance(made, Format):
                 assert made._written()[key] == text
                 made = Kafka(**REQUIRED[Kafka] | {"format": made}) if kind in MESSAGES else Filesystem(path="x", format=made)  # type: ignore[arg-type]

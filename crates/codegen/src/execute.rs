@@ -5,6 +5,7 @@
 //! query, ask what to do about it, and continue after it.
 
 mod context;
+mod passed;
 #[cfg(test)]
 mod tests;
 mod vectors;
@@ -184,7 +185,7 @@ fn emit_keeping(
     let mut outputs = OutputBuffers::new(&lowered.program, emits, rows);
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.write_to(&mut outputs);
-    let stopped = run.execute(kernel, on_error);
+    let (stopped, mut passed) = run.execute_and_pass(kernel, on_error);
     let (emitted_rows, late_rows) = (run.context.out_rows as usize, run.context.late_rows);
     drop(run);
     let mut types: Vec<_> = vec![None; emits.len()];
@@ -195,21 +196,19 @@ fn emit_keeping(
     }
     // SAFETY: the kernel has written as many rows as it has counted, with strings in the arena of `functions` or in `prepared`.
     let (selection, computed) = unsafe { outputs.into_arrays(&types, emitted_rows) };
-    let mut indices = None;
+    let selection = UInt32Array::from(selection);
     let mut result = Vec::with_capacity(lowered.outputs.len());
-    for source in &lowered.outputs {
+    for (output, source) in lowered.outputs.iter().enumerate() {
         result.push(match *source {
             OutputSource::Emitted(i) => {
                 computed[i].clone().ok_or_else(|| Diagnostic::bug("an emitted column has no type"))?
             }
             OutputSource::Input(i) if emitted_rows == rows => prepared.columns[i].clone(),
-            OutputSource::Input(i) => {
-                let indices = indices.get_or_insert_with(|| UInt32Array::from(selection.clone()));
-                take(&prepared.columns[i], indices)?
-            }
+            OutputSource::Input(i) => passed.take(output, &prepared.columns[i], &selection)?,
         });
     }
-    let selection = if emitted_rows == rows { RowNumbers::All(rows) } else { RowNumbers::Some(selection) };
+    let selection =
+        if emitted_rows == rows { RowNumbers::All(rows) } else { RowNumbers::Some(selection.into_parts().1.into()) };
     Ok(Emitted { columns: result, rows: emitted_rows, selection, late_rows, made_bytes, stopped })
 }
 

@@ -50,6 +50,11 @@ impl InputColumns {
         self.views.as_ptr()
     }
 
+    /// The view of an input.
+    pub(crate) fn view_of(&self, input: usize) -> &ColumnView {
+        &self.views[input]
+    }
+
     fn view(&mut self, input: &Input, column: &ArrayRef, rows: usize) -> Result<ColumnView, Diagnostic> {
         let name = &input.name;
         if column.len() != rows {

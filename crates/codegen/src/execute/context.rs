@@ -1,5 +1,6 @@
 //! One run of a kernel: its execution context, its bad rows, and how they are told.
 
+use super::passed::{PassedColumns, STEP_ROWS};
 use super::vectors::Prepared;
 use super::{Flow, OnError, RowError, TableHooks};
 use crate::buffers::{InputColumns, OutputBuffers};
@@ -37,7 +38,7 @@ pub(super) struct Run<'a> {
     prepared: &'a Prepared,
     rows: usize,
     /// Backs `context.columns`.
-    _inputs: InputColumns,
+    inputs: InputColumns,
     /// Backs `context.outputs`.
     outputs: Vec<OutputColumn>,
     pub(super) context: ExecContext,
@@ -78,7 +79,7 @@ impl<'a> Run<'a> {
             error_kind: 0,
             error_site: 0,
         };
-        Ok(Run { lowered, prepared, rows, _inputs: inputs, outputs: Vec::new(), context, functions: PhantomData })
+        Ok(Run { lowered, prepared, rows, inputs, outputs: Vec::new(), context, functions: PhantomData })
     }
 
     /// Sends emitted rows to `outputs`.
@@ -109,7 +110,29 @@ impl<'a> Run<'a> {
         self.execute_range(0..self.rows as u64, kernel, on_error)
     }
 
-    /// The same for a program that keeps no string of its functions: after some rows they are forgotten, so that a buffer of rows
+    /// The same for a program that emits rows; gives the columns that pass it, too.
+    pub(super) fn execute_and_pass(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> (bool, PassedColumns) {
+        let mut passed = PassedColumns::new(self.lowered, &self.inputs);
+        if !passed.are_copied() {
+            return (self.execute(kernel, on_error), passed);
+        }
+        let (mut start, rows) = (0, self.rows as u64);
+        let mut stopped = false;
+        while start < rows && !stopped {
+            let (end, before) = (rows.min(start + STEP_ROWS), self.context.out_rows as usize);
+            stopped = self.execute_range(start..end, kernel, on_error);
+            let written = self.context.out_rows as usize - before;
+            // SAFETY: the kernel has written the numbers of as many of its rows as it has counted, and `inputs` is alive.
+            unsafe {
+                let emitted = std::slice::from_raw_parts(self.context.out_selection.add(before), written);
+                passed.append(emitted, end as usize);
+            }
+            start = end;
+        }
+        (stopped, passed)
+    }
+
+    /// [`Run::execute`] for a program that keeps no string of its functions: after some rows they are forgotten, so that a buffer of rows
     /// with long strings does not need the memory of all of them.
     pub(super) fn execute_in_steps(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
         if !makes_strings(&self.lowered.program) {

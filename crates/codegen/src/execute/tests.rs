@@ -1,13 +1,15 @@
 //! Bad rows, late rows, selections, vector columns and the updates of tables, through the interpreter.
 
-use super::{Flow, assign_groups, emit, update};
+use super::passed::STEP_ROWS;
+use super::{Emitted, Flow, assign_groups, emit, update};
 use crate::interpreter::Interpreter;
 use crate::lower::{Lowered, OutputSource, lower_expressions, lower_keys, lower_pipeline};
 use crate::testing::MemoryTables;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{
-    Array, ArrayRef, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
+    Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
+    ListArray, StringViewArray, TimestampMillisecondArray,
 };
 use millstream_abi::Accumulator;
 use millstream_functions::FunctionContext;
@@ -91,48 +93,115 @@ fn columns_that_do_not_fit_are_refused() {
     assert_eq!(refused(Arc::new(Int64Array::from(vec![Some(1), None]))).code, code::NULL_IN_NOT_NULL);
 }
 
-/// Passed-through columns are taken by selection, nested ones too; when all rows survive they are not copied.
-#[test]
-fn input_columns_are_taken_by_selection() {
-    let list = DataType::Array(Arc::new(DataType::Int));
-    let schema = Schema::new(vec![Field::new("a", DataType::BigInt, true), Field::new("l", list.clone(), true)]);
-    let predicate = Expr::new(
-        ExprKind::Compare(
-            CompareOp::Greater,
-            Box::new(int(0)),
-            Box::new(Expr::literal(Value::Int(1), DataType::BigInt)),
-        ),
-        DataType::Boolean,
-        true,
-    );
+/// Passes the columns of the schema from the second on, where the first is above 0.
+fn filtered(schema: &Schema) -> Lowered {
+    let zero = Expr::literal(Value::Int(0), DataType::BigInt);
+    let predicate = ExprKind::Compare(CompareOp::Greater, Box::new(int(0)), Box::new(zero));
+    let passed = 1..schema.fields.len();
+    let column = |i: usize| Expr::column(i, schema.fields[i].data_type.clone(), schema.fields[i].nullable);
     let plan = QueryPlan {
         sources: vec![],
         aggregations: vec![],
         pipelines: vec![Pipeline {
             input: PipelineInput::Source(0),
             schema: schema.clone(),
-            operators: vec![Operator::Filter(predicate), Operator::Project(vec![Expr::column(1, list, true)])],
+            operators: vec![
+                Operator::Filter(Expr::new(predicate, DataType::Boolean, true)),
+                Operator::Project(passed.clone().map(column).collect()),
+            ],
             end: PipelineEnd::Sink(0),
         }],
-        sinks: vec![SinkPlan { table: None, schema: Schema::new(vec![schema.fields[1].clone()]), limit: None }],
+        sinks: vec![SinkPlan { table: None, schema: Schema::new(schema.fields[1..].to_vec()), limit: None }],
         ..QueryPlan::default()
     };
     let lowered = lower_pipeline(&plan, 0).unwrap().0.remove(0);
-    assert_eq!(lowered.outputs, [OutputSource::Input(1)]);
+    assert_eq!(lowered.outputs, passed.map(OutputSource::Input).collect::<Vec<_>>());
+    lowered
+}
+
+fn passed_by(lowered: &Lowered, columns: &[ArrayRef]) -> Emitted {
+    let rows = columns[0].len();
+    emit(lowered, &kernel(lowered), columns, rows, &[i64::MIN], &mut FunctionContext::default(), &mut |_| Flow::Stop)
+        .unwrap()
+}
+
+/// Passed-through columns are taken by selection, nested ones too; when all rows survive they are not copied.
+#[test]
+fn input_columns_are_taken_by_selection() {
+    let list = DataType::Array(Arc::new(DataType::Int));
+    let lowered =
+        filtered(&Schema::new(vec![Field::new("a", DataType::BigInt, true), Field::new("l", list.clone(), true)]));
     let lists = |rows: Vec<Option<Vec<Option<i32>>>>| {
         Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows)) as ArrayRef
     };
     let column = lists(vec![Some(vec![Some(1)]), None, Some(vec![None, Some(3)])]);
-    let run = |a: Vec<i64>| {
-        let columns = [Arc::new(Int64Array::from(a)) as ArrayRef, column.clone()];
-        emit(&lowered, &kernel(&lowered), &columns, 3, &[i64::MIN], &mut FunctionContext::default(), &mut |_| {
-            Flow::Stop
-        })
-        .unwrap()
-    };
+    let run = |a: Vec<i64>| passed_by(&lowered, &[Arc::new(Int64Array::from(a)) as ArrayRef, column.clone()]);
     let some = run(vec![5, 0, 7]);
     assert_eq!(*some.columns[0], *lists(vec![Some(vec![Some(1)]), Some(vec![None, Some(3)])]));
     assert!(Arc::ptr_eq(&run(vec![5, 6, 7]).columns[0], &column));
+}
+
+/// Columns of every width, in slices, some with NULLs, over several steps in which all, some or no rows are dropped.
+#[test]
+fn columns_pass_step_by_step_as_they_do_at_once() {
+    let rows = 3 * STEP_ROWS as i64 + 100;
+    let value = |with_null: bool| move |row: i64| (!(with_null && row % 5 == 0)).then_some(row % 100);
+    // What stands before the rows is sliced off.
+    let made = |data_type: &DataType, with_null: bool| {
+        let values = (-3..rows).map(value(with_null));
+        let text = |v: i64| format!("{v}").repeat(1 + v as usize % 30);
+        let column: ArrayRef = match data_type {
+            DataType::TinyInt => Arc::new(values.map(|v| v.map(|v| v as i8)).collect::<Int8Array>()),
+            DataType::SmallInt => Arc::new(values.map(|v| v.map(|v| v as i16)).collect::<Int16Array>()),
+            DataType::Int => Arc::new(values.map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),
+            DataType::Double => Arc::new(values.map(|v| v.map(|v| v as f64)).collect::<Float64Array>()),
+            DataType::Boolean => Arc::new(values.map(|v| v.map(|v| v > 50)).collect::<BooleanArray>()),
+            DataType::Varchar(_) => Arc::new(values.map(|v| v.map(text)).collect::<StringViewArray>()),
+            _ => Arc::new(
+                values.map(|v| v.map(i128::from)).collect::<Decimal128Array>().with_precision_and_scale(38, 2).unwrap(),
+            ),
+        };
+        column.slice(3, rows as usize)
+    };
+    let types = [
+        DataType::TinyInt,
+        DataType::SmallInt,
+        DataType::Int,
+        DataType::Double,
+        DataType::Boolean,
+        DataType::STRING,
+        DataType::Decimal { precision: 38, scale: 2 },
+    ];
+    let mut fields = vec![Field::new("a", DataType::BigInt, true)];
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::new_null(0))];
+    for data_type in &types {
+        for with_null in [false, true] {
+            fields.push(Field::new(format!("c{}", fields.len()), data_type.clone(), true));
+            columns.push(made(data_type, with_null));
+        }
+    }
+    let lowered = filtered(&Schema::new(fields));
+    let step = STEP_ROWS as i64;
+    let kept: [&dyn Fn(i64) -> bool; 7] = [
+        &|_| true,
+        &|_| false,
+        &|row| row % 3 != 0,
+        &|row| row < step,
+        &|row| row < step + 7 || row > 2 * step,
+        &|row| row >= 2 * step,
+        &|row| row != rows - 1,
+    ];
+    for (number, kept) in kept.iter().enumerate() {
+        columns[0] = Arc::new((0..rows).map(|row| Some(kept(row) as i64)).collect::<Int64Array>());
+        let emitted = passed_by(&lowered, &columns);
+        let selected = (0..rows).map(|row| Some(kept(row))).collect::<BooleanArray>();
+        assert_eq!(emitted.rows, selected.true_count());
+        for (found, column) in emitted.columns.iter().zip(&columns[1..]) {
+            let expected = arrow_select::filter::filter(column, &selected).unwrap();
+            assert_eq!(**found, *expected, "{number}: {}", column.data_type());
+            found.to_data().validate_full().unwrap();
+        }
+    }
 }
 
 /// `REPEAT_TWICE(s)`, which refuses the text `bad`.
@@ -164,7 +233,7 @@ fn vectorised_calls_fail_by_row() {
     let case = ExprKind::Case(vec![(Expr::column(1, DataType::Boolean, false), call.clone())], Box::new(s));
     let columns: Vec<ArrayRef> = vec![
         Arc::new(StringViewArray::from(vec![Some("bad"), Some("ab"), None, Some("bad"), Some("a text of many bytes")])),
-        Arc::new(arrow_array::BooleanArray::from(vec![false, true, true, true, true])),
+        Arc::new(BooleanArray::from(vec![false, true, true, true, true])),
     ];
     for (expr, bad, expected) in [
         (call, vec![0, 3], vec![Some("abab"), None, Some("a text of many bytesa text of many bytes")]),

@@ -184,10 +184,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Reads columns of a source, the first of the schema, where they are.
+    /// Reads columns of a source, the first of the schema, where they are, and looks for NULL only where the source may have one.
     fn in_place(mut self, columns: &[SourceColumn]) -> Lowering<'a> {
         for (input, column) in self.inputs.iter_mut().zip(columns) {
             input.layout = scan::layout(column);
+            input.nullable &= column.nullable;
         }
         self
     }

@@ -1,15 +1,22 @@
 //! The selection: the rows of a block that the filters so far let through.
 //!
 //! A stage that only drops rows is two loops. The first computes for each row a byte that says whether it is kept; nothing
-//! in it depends on another row, so LLVM makes vectors of it. The second packs the numbers of the kept rows, sixteen at a
-//! time where the machine has an instruction for that. A stage with effects appends row by row.
+//! in it depends on another row, so LLVM makes vectors of it. The second packs the numbers of the kept rows: sixteen at a
+//! time where the machine has an instruction for that, elsewhere eight by a table. A stage with effects appends row by row.
 
 use super::Emitter;
 use super::ir::{Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
+use inkwell::module::Linkage;
+use inkwell::types::VectorType;
+use inkwell::values::VectorValue;
 
-/// Rows whose numbers are packed at once.
+/// Rows whose numbers are packed at once by an instruction.
 const LANES: u32 = 16;
+/// Rows whose numbers are packed at once by a table: one bit each in its index.
+const TABLE_LANES: u32 = 8;
+/// Times eight bytes of 0 or 1, the first in the lowest place: the highest byte has them as its bits, the first in the lowest.
+const GATHER_BITS: u64 = 0x0102_0408_1020_4080;
 
 /// Stack slots of the selection.
 #[derive(Clone, Copy)]
@@ -79,20 +86,15 @@ impl<'c> Emitter<'c, '_> {
         })?;
         self.select_none()?;
         let name = format!("stage{}.select", number + 1);
-        if !self.ir.can_compress {
-            return self.each(length, 1, &name, &mut |this, index| {
-                let ir = &this.ir;
-                let byte = ir.load(ir.i8, ir.element(ir.i8, bytes, index, "kept.place")?, "kept.byte")?;
-                this.row_in_block = index;
-                this.select_row(ir.b.build_int_truncate(byte.into_int_value(), ir.i1, "kept")?)
-            });
-        }
         let ir = &self.ir;
         let behind = ir.element(ir.i8, bytes, length, "kept.end")?;
         let zeros = ir.b.build_store(behind, ir.i8.vec_type(LANES).const_zero())?;
         // Fails only for instructions that access no memory, which this does.
         let _ = zeros.set_alignment(1);
-        self.each(length, LANES as u64, &name, &mut |this, index| this.pack(index))
+        match ir.can_compress {
+            true => self.each(length, LANES as u64, &name, &mut |this, index| this.pack(index)),
+            false => self.each(length, TABLE_LANES as u64, &name, &mut |this, index| this.pack_by_table(index)),
+        }
     }
 
     /// Appends those of the rows from `first` on, as many as a vector has, that are kept.
@@ -103,24 +105,68 @@ impl<'c> Emitter<'c, '_> {
         let kept = ir.b.build_load(bytes, place, "kept.bytes")?.into_vector_value();
         let kept = ir.b.build_int_compare(IntPredicate::NE, kept, bytes.const_zero(), "kept.mask")?;
         let lanes: Vec<Int<'c>> = (0..LANES).map(|lane| ir.i32.const_int(lane as u64, false)).collect();
-        let first = ir.b.build_int_truncate(first, ir.i32, "first.short")?;
-        let start = numbers.const_zero();
-        let start = ir.b.build_insert_element(start, first, ir.i32.const_zero(), "first.lane")?;
-        let start = ir.b.build_shuffle_vector(start, numbers.get_undef(), numbers.const_zero(), "first.lanes")?;
-        let rows = ir.b.build_int_add(start, inkwell::types::VectorType::const_vector(&lanes), "rows")?;
+        let start = self.splat(first, LANES)?;
+        let rows = ir.b.build_int_add(start, VectorType::const_vector(&lanes), "rows")?;
         let packed = ir.intrinsic(
             "llvm.x86.avx512.mask.compress",
             &[numbers.into()],
             &[rows.into(), numbers.const_zero().into(), kept.into()],
             "rows.packed",
         )?;
+        let mask = ir.b.build_bit_cast(kept, ir.context.i16_type(), "kept.bits")?.into_int_value();
+        self.append(packed.into_vector_value(), mask)
+    }
+
+    /// The same by a table that has, for every choice of eight rows, the numbers of the chosen ones before anything else. Its time
+    /// does not depend on how many are kept.
+    fn pack_by_table(&mut self, first: Int<'c>) -> Emitted<()> {
+        let (ir, selection) = (&self.ir, self.selection());
+        let (offsets, numbers) = (ir.i8.vec_type(TABLE_LANES), ir.i32.vec_type(TABLE_LANES));
+        let place = ir.element(ir.i8, selection.kept, first, "kept.place")?;
+        let kept = ir.load_word(place, "kept.bytes")?;
+        let bits = ir.b.build_int_mul(kept, ir.word(GATHER_BITS), "kept.gathered")?;
+        let mask = ir.b.build_right_shift(bits, ir.word(56), false, "kept.bits")?;
+        let chosen = ir.b.build_load(offsets, ir.element(ir.i64, self.choices(), mask, "choice.place")?, "choice")?;
+        let chosen = ir.b.build_int_z_extend(chosen.into_vector_value(), numbers, "choice.rows")?;
+        let packed = ir.b.build_int_add(chosen, self.splat(first, TABLE_LANES)?, "rows.packed")?;
+        self.append(packed, mask)
+    }
+
+    /// For each choice of eight rows, as bits, a word whose bytes are the numbers of the chosen ones in order, then zeros.
+    fn choices(&self) -> Ptr<'c> {
+        let ir = &self.ir;
+        let global = ir.module.get_global("choices").unwrap_or_else(|| {
+            let chosen = |bits: u64| (0..TABLE_LANES as u64).filter(move |row| bits >> row & 1 == 1);
+            let word = |bits: u64| chosen(bits).zip(0..).fold(0, |word, (row, place)| word | row << (8 * place));
+            let words: Vec<Int<'c>> = (0..1 << TABLE_LANES).map(|bits| ir.word(word(bits))).collect();
+            let global = ir.module.add_global(ir.i64.array_type(1 << TABLE_LANES), None, "choices");
+            global.set_initializer(&ir.i64.const_array(&words));
+            global.set_constant(true);
+            global.set_linkage(Linkage::Private);
+            global
+        });
+        global.as_pointer_value()
+    }
+
+    /// A number of a row in each element of a vector.
+    fn splat(&self, row: Int<'c>, lanes: u32) -> Emitted<VectorValue<'c>> {
+        let ir = &self.ir;
+        let numbers = ir.i32.vec_type(lanes);
+        let row = ir.b.build_int_truncate(row, ir.i32, "first.short")?;
+        let start = ir.b.build_insert_element(numbers.const_zero(), row, ir.i32.const_zero(), "first.lane")?;
+        let all = ir.i32.vec_type(lanes).const_zero();
+        Ok(ir.b.build_shuffle_vector(start, numbers.get_undef(), all, "first.lanes")?)
+    }
+
+    /// Stores packed rows behind the selection, and counts those that the bits of `mask` stand for.
+    fn append(&self, packed: VectorValue<'c>, mask: Int<'c>) -> Emitted<()> {
+        let (ir, selection) = (&self.ir, self.selection());
         let place = ir.element(ir.i32, selection.rows, self.selected()?, "selection.end")?;
         let stored = ir.b.build_store(place, packed)?;
         // As above.
         let _ = stored.set_alignment(4);
-        let mask = ir.b.build_bit_cast(kept, ir.context.i16_type(), "kept.bits")?;
-        let count = ir.intrinsic("llvm.ctpop", &[ir.context.i16_type().into()], &[mask.into()], "kept.count")?;
-        ir.increase(selection.count, ir.b.build_int_z_extend(count.into_int_value(), ir.i64, "kept.count")?)
+        let count = ir.intrinsic("llvm.ctpop", &[mask.get_type().into()], &[mask.into()], "kept.count")?;
+        ir.increase(selection.count, ir.b.build_int_z_extend_or_bit_cast(count.into_int_value(), ir.i64, "kept.count")?)
     }
 
     /// A loop that counts from zero to below `end` in steps. Control comes in at the current block and leaves at it.

@@ -6,7 +6,8 @@
 //! triggers and keyed operators output have permits too, which are never waited for, so that they count as well.
 //!
 //! A reader waits
-//! 1. for a permit, whose number is limited, in all and for each split;
+//! 1. for a permit, whose number is limited, in all and for each split. A reader that is the only one waits until half of them
+//!    are free: to be woken for each costs more than to read the chunk;
 //! 2. while what is in flight is more than a quarter of what state leaves of the memory budget, or more than [`WEIGHT`]
 //!    for each permit: a sink that does not write, and windows that put out more than is consumed, stop the input;
 //! 3. over 80 % of the budget, unless its split is one of those with the lowest watermark among the splits that advance
@@ -88,6 +89,8 @@ pub(crate) struct Flow {
     freed: Condvar,
     limit: usize,
     limit_per_split: usize,
+    /// A reader that waits for a permit is woken when so many are left in flight.
+    refill: usize,
     /// Whether state may be spilled.
     may_spill: AtomicBool,
     /// Whether it is being spilled.
@@ -108,6 +111,8 @@ struct InFlight {
     /// Bytes of chunks that have been consumed.
     consumed: u64,
     growth: Growth,
+    /// Readers that wait for a permit.
+    queued: usize,
     /// Readers that wait for memory.
     waiting: usize,
     /// What the state was when it first was larger than the budget with nothing in flight, since it was last below 80 %.
@@ -194,11 +199,14 @@ impl Flow {
             growth: Growth { by: UNSEEN_GROWTH, ..Growth::default() },
             ..InFlight::default()
         };
+        let limit = limit.max(2);
         let flow = Arc::new(Flow {
             state: Mutex::new(state),
             freed: Condvar::new(),
-            limit: limit.max(2),
+            limit,
             limit_per_split,
+            // Of several readers one could take all that another one waits for.
+            refill: if readers > 1 { limit } else { limit / 2 },
             may_spill: AtomicBool::new(false),
             is_spilling: AtomicBool::new(false),
             spilled_in_vain: AtomicU64::new(0),
@@ -230,7 +238,9 @@ impl Flow {
             state.growth.note(consumed, self.budget.grown());
             let split = &state.splits[stream.index()];
             if state.total >= self.limit || split.in_flight >= self.limit_per_split {
+                state.queued += 1;
                 self.freed.wait(&mut state);
+                state.queued -= 1;
             } else if self.verdict(&state, stream) == Verdict::Yes
                 || self.wait_for_memory(&mut state, stream, others)?
             {
@@ -464,8 +474,11 @@ impl Drop for Permit {
             state.total -= 1;
             state.consumed += self.charge.bytes() as u64;
             state.splits[stream.index()].in_flight -= 1;
+            let wakes = state.waiting > 0 || (state.queued > 0 && state.total <= self.flow.refill);
             drop(state);
-            self.flow.freed.notify_all();
+            if wakes {
+                self.flow.freed.notify_all();
+            }
         }
     }
 }

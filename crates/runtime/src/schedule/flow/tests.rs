@@ -180,3 +180,25 @@ fn a_chunk_weighs_what_the_one_before_it_did() {
     drop((first, second));
     assert_eq!((flow.budget.in_flight(), flow.state.lock().total), (0, 0));
 }
+
+#[test]
+fn the_only_reader_is_woken_when_half_of_the_permits_are_free() {
+    let flow = Flow::new(8, vec![None], 1, MemoryBudget::new(1 << 30));
+    flow.set_silent(StreamId::new(0), false);
+    let acquire = |flow: &Arc<Flow>| flow.acquire(StreamId::new(0), 0, &Resting(|| false)).unwrap();
+    let mut permits: Vec<Permit> = (0..8).map(|_| acquire(&flow)).collect();
+    let reader = thread::spawn({
+        let flow = Arc::clone(&flow);
+        move || acquire(&flow)
+    });
+    while flow.state.lock().queued == 0 {
+        thread::yield_now();
+    }
+    permits.truncate(5);
+    thread::sleep(Duration::from_millis(50));
+    assert!(flow.state.lock().queued == 1 && !reader.is_finished(), "three are free");
+    permits.truncate(4);
+    drop(reader.join().unwrap());
+    drop(permits);
+    assert_eq!(flow.state.lock().total, 0);
+}
