@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from millstream._core import Column
-from millstream._functions import Arrow, By, convert, hints_of, sql_type
+from millstream._functions import Arrow, By, check_arrow, convert, hints_of, sql_type
 
 #: What a class with a state has.
 _METHODS = ("create", "accumulate", "merge", "finish")
@@ -134,8 +134,7 @@ def udaf(
     """
     if by not in ("column", "row"):
         raise ValueError(f"by is 'column' or 'row', not {by!r}")
-    if arrow not in (None, "polars", "pyarrow", "numpy"):
-        raise ValueError(f"arrow is 'polars', 'pyarrow' or 'numpy', not {arrow!r}")
+    check_arrow(arrow)
 
     def made(function: Callable[..., Any]) -> Aggregate:
         if inspect.iscoroutinefunction(function):

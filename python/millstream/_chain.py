@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +117,12 @@ class Chain:
             return self._bind(Step(f"SELECT {', '.join([*first, *items])} FROM ", *rest))
 
         try:
-            return bound(*(text for _, text in aggregates))
+            made = bound(*(text for _, text in aggregates))
+            # SQL gives another name to what has that of a column before it.
+            for (asked, _), name in zip(aggregates, made.columns[-len(aggregates) :], strict=True):
+                if isinstance(asked, str) and asked != name:
+                    raise ValueError(f"there would be two columns `{asked}`: give the aggregate another name")
+            return made
         except errors.Error as error:
             whole = error
         # Which of them it is, the error does not say. It may be none.
@@ -210,8 +215,7 @@ class Chain:
         _is_chain(other)
         equal: list[str] = []
         conditions: list[str] = []
-        columns: list[Column] = [on] if isinstance(on, (str, Expression)) else list(on or [])
-        for item in columns:
+        for item in _listed("on", on):
             if isinstance(item, str):
                 equal.append(item)
                 conditions.append(f"`l`.{quoted(item)} = `r`.{quoted(item)}")
@@ -244,9 +248,8 @@ class Chain:
 
     def join_version(self, table: str, on: Columns, *, how: JoinKind = "inner", time: str | None = None) -> Relation:
         """Each row with the version that a table of the catalog had for its key at its time. The table has a primary key and event time."""
-        names: list[Column] = [on] if isinstance(on, (str, Expression)) else list(on)
         conditions = [
-            f"`l`.{quoted(name)} = `r`.{quoted(name)}" if isinstance(name, str) else name.sql for name in names
+            f"`l`.{quoted(name)} = `r`.{quoted(name)}" if isinstance(name, str) else name.sql for name in _listed("on", on)
         ]
         word = {"inner": "JOIN", "left": "LEFT JOIN"}.get(how)
         if word is None:
@@ -268,7 +271,7 @@ class Chain:
         return self._ranked("ROW_NUMBER", 1, order, list(keys), keep == "first", None)
 
     def _ranked(self, function: str, rows: int, by: Column, within: Columns, ascending: bool, rank: str | None) -> Relation:
-        keys = [expression(key).sql for key in ([within] if isinstance(within, (str, Expression)) else within)]
+        keys = [expression(key).sql for key in _listed("within", within)]
         keys = [quoted(name) for name in ("window_start", "window_end") if name in self.columns and quoted(name) not in keys] + keys
         partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
         order = f"ORDER BY {expression(by).sql} {'ASC' if ascending else 'DESC'}"
@@ -288,7 +291,7 @@ class Chain:
     ) -> Relation:
         """All columns, and aggregates of each row and those before it in event time, with the same ``partition``: so many ``rows`` before it, those of
         a ``range`` of time, or all. ``order`` names the event time where there are several timestamps."""
-        keys = [expression(key).sql for key in ([partition] if isinstance(partition, (str, Expression)) else partition)]
+        keys = [expression(key).sql for key in _listed("partition", partition)]
         if rows is not None and range is not None:
             raise ValueError("a frame has rows or a range, not both")
         frame = ""
@@ -406,6 +409,17 @@ def _is_chain(other: object) -> None:
 
 #: For what is no aggregate: what is put behind one, FILTER or OVER, is an error of syntax there.
 _ADVICE = "it takes aggregates, such as col('price').max() and count(), and what is made of them and of keys"
+
+
+def _listed(argument: str, columns: Columns | None) -> list[Column]:
+    """The columns that an argument has: one, several or none."""
+    if columns is None:
+        return []
+    listed = [columns] if isinstance(columns, (str, Expression)) or not isinstance(columns, Iterable) else list(columns)
+    for column in listed:
+        if not isinstance(column, (str, Expression)):
+            raise TypeError(f"`{argument}` takes columns, by name or as expressions, not {column!r}")
+    return listed
 
 
 def _aggregates(aggregates: tuple[Expression, ...], more: Mapping[str, Expression]) -> list[tuple[str | int, str]]:

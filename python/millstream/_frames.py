@@ -25,6 +25,11 @@ def plain(data: Any) -> Any:
     return data
 
 
+def is_index(data: Any, name: str) -> bool:
+    """Whether a name is that of an index of a data frame of pandas, and not of a column."""
+    return _is(data, "pandas", "DataFrame") and name in data.index.names and name not in data.columns
+
+
 def _is(data: Any, module: str, name: str) -> bool:
     """Whether something is of a class of a library, which is not imported for that."""
     found = getattr(sys.modules.get(module), name, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
+import importlib.util
 import inspect
 import signal
 import threading
@@ -27,6 +28,9 @@ R = TypeVar("R")
 
 Arrow = Literal["polars", "pyarrow", "numpy"]
 By = Literal["column", "row"]
+
+#: What columns are given as, and the packages that this needs.
+_PACKAGES: dict[str, list[str]] = {"polars": ["polars"], "pyarrow": ["pyarrow"], "numpy": ["numpy", "polars"]}
 
 #: The SQL types of annotations.
 _TYPES: dict[object, str] = {
@@ -151,8 +155,7 @@ def udf(
     waiting: dict[str, Any] = {"capacity": capacity, "timeout": timeout, "retries": retries, "retry_delay": retry_delay, "retry_on": retry_on}
     if by not in ("column", "row"):
         raise ValueError(f"by is 'column' or 'row', not {by!r}")
-    if arrow not in (None, "polars", "pyarrow", "numpy"):
-        raise ValueError(f"arrow is 'polars', 'pyarrow' or 'numpy', not {arrow!r}")
+    check_arrow(arrow)
 
     def made(function: Callable[P, R]) -> Function[P, R]:
         is_async = _is_async(function)
@@ -240,6 +243,15 @@ def sql_type(annotation: object, what: str) -> str:
     if annotation is None:
         raise TypeError(f"the type of {what} is not known: annotate it, or give `returns`, such as 'BIGINT'")
     raise TypeError(f"the annotation of {what}, {annotation!r}, is no type of SQL: give `returns` and `takes`")
+
+
+def check_arrow(arrow: str | None) -> None:
+    """Fails if columns cannot be given as that."""
+    if arrow not in (None, *_PACKAGES):
+        raise ValueError(f"arrow is 'polars', 'pyarrow' or 'numpy', not {arrow!r}")
+    missing = [package for package in _PACKAGES.get(arrow or "", []) if importlib.util.find_spec(package) is None]
+    if missing:
+        raise ImportError(f"arrow={arrow!r} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
 
 
 def convert(arrow: Arrow, columns: Sequence[Column]) -> list[Any]:

@@ -15,7 +15,7 @@ from millstream._columns import Columns, columns_text
 from millstream._connectors import Connector, create_table_sql
 from millstream._durations import Duration, milliseconds
 from millstream._expressions import Expression, quoted
-from millstream._frames import plain
+from millstream._frames import is_index, plain
 from millstream._functions import Function, udf
 from millstream._jobs import Job
 from millstream._relation import Relation
@@ -98,6 +98,8 @@ class Session:
         """
         if not name:
             raise ValueError("a table has a name")
+        if time is not None and is_index(data, time):
+            raise ValueError(f"`{time}` is the index of the data frame, not a column: register frame.reset_index()")
         self._session.register(name, plain(data), time, milliseconds(delay))
 
     def register_source(

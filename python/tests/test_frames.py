@@ -471,3 +471,23 @@ def test_registering_replaces_only_data(con: ms.Session) -> None:
     with pytest.raises(ms.Error, match="already"):
         con.register_source("data", lambda: [], {"a": "INT"})
     assert con.sql("SELECT * FROM data").fetchall() == [(1,)]
+
+
+def test_programs_look_for_no_null_where_a_frame_has_none(con: ms.Session) -> None:
+    con.register("t", pl.DataFrame({"a": [1, 2, 3], "b": [3, None, 3]}))
+    relation = con.sql("SELECT a, b FROM t WHERE a > 1 AND b > 1")
+    assert "(a: i64, b: i64?)" in relation.explain(codegen=True)
+    assert relation.fetchall() == [(3, 3)]
+    # A type does not follow from the rows.
+    assert con.sql("SHOW CREATE TABLE t").fetchall()[0][0].count("NOT NULL") == 0
+    con.register("t", pl.DataFrame({"a": [1, None, 3], "b": [3, 2, 3]}))
+    assert "(a: i64?, b: i64)" in con.sql("SELECT a, b FROM t WHERE a > 1 AND b > 1").explain(codegen=True)
+    assert con.sql("SELECT a, b FROM t WHERE a > 1 AND b > 1").fetchall() == [(3, 3)]
+
+
+def test_an_index_is_no_event_time(con: ms.Session) -> None:
+    frame = pd.DataFrame({"ts": pd.to_datetime([1, 2], unit="s"), "n": [1, 2]}).set_index("ts")
+    with pytest.raises(ValueError, match=r"`ts` is the index of the data frame, not a column: register frame.reset_index\(\)"):
+        con.register("t", frame, time="ts")
+    con.register("t", frame.reset_index(), time="ts")
+    assert con.sql("SELECT SUM(n) FROM t").fetchall() == [(3,)]

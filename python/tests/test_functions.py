@@ -3,6 +3,7 @@
 import dataclasses
 import decimal
 import functools
+import importlib.util
 import re
 import subprocess
 import sys
@@ -368,3 +369,11 @@ def test_many_workers_call_one_function(con: ms.Session) -> None:
     # A call a buffer.
     assert sum(lengths) == frame.height and len(lengths) < 200
 
+
+def test_a_package_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "polars" else found(name, *rest))
+    for make in (ms.udf, ms.udaf):
+        with pytest.raises(ImportError, match="arrow='numpy' needs polars: pip install polars"):
+            make(by="column", returns="INT", arrow="numpy")(lambda x: x)  # type: ignore[call-overload]
+    ms.udf(by="column", returns="INT", arrow="pyarrow")(lambda x: x)

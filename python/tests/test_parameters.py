@@ -86,7 +86,7 @@ def test_subclasses_do_not_say_what_stands_in_the_query(con: ms.Session) -> None
 
 
 def test_times_of_numpy_and_pandas(con: ms.Session) -> None:
-    values = [numpy.datetime64("2020-01-01", "ns"), numpy.timedelta64(5_000_000, "ns"), numpy.datetime64("NaT"), pd.NaT, pd.Timestamp("2020-01-02")]
+    values = [numpy.datetime64("2020-01-01", "ns"), numpy.timedelta64(5_000_000, "ns"), numpy.datetime64("NaT", "ns"), pd.NaT, pd.Timestamp("2020-01-02")]
     expected = (datetime.datetime(2020, 1, 1), datetime.timedelta(milliseconds=5), None, None, datetime.datetime(2020, 1, 2))
     assert con.sql("SELECT ?, ?, ?, ?, ?", values).fetchall() == [expected]
 

@@ -12,11 +12,16 @@ use millstream_types::{Diagnostic, Place, Schema, code, counted};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A larger batch is read in pieces of at most so many rows, so that several workers have something to do. Each costs some tens of
-/// microseconds until it is handed out, and a call of each function of the program.
-const PIECE_ROWS: usize = 8 * CHUNK_ROWS;
+/// A batch is read in pieces of at most so many rows. Each costs some tens of microseconds until it is handed out, and a call of each
+/// function of the program.
+const MOST_PIECE_ROWS: usize = 8 * CHUNK_ROWS;
+/// Smaller pieces are not worth that.
+const LEAST_PIECE_ROWS: usize = 2 * CHUNK_ROWS;
+/// In between, all workers have something to do if each can have so many pieces.
+const PIECES_PER_WORKER: usize = 4;
 
 /// Rows that are looked at to know batches again.
 const SAMPLES: usize = 64;
@@ -99,12 +104,17 @@ impl Frame {
     pub fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
         let decoder = FrameDecoder::new(request)?;
         let (batches, summary) = (self.batches.clone(), Arc::clone(&self.summary));
-        Ok(Box::new(FrameSource { batches, summary, most: piece_rows(request), decoder: Arc::new(decoder) }))
+        Ok(Box::new(FrameSource { batches, summary, most: self.piece_rows(request), decoder: Arc::new(decoder) }))
     }
-}
 
-fn piece_rows(request: &SourceRequest) -> usize {
-    if request.buffer_rows == 0 { PIECE_ROWS } else { request.buffer_rows.min(PIECE_ROWS) }
+    /// Rows of a piece.
+    fn piece_rows(&self, request: &SourceRequest) -> usize {
+        let rows: usize = self.batches.iter().map(RecordBatch::num_rows).sum();
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let share = rows.div_ceil(PIECES_PER_WORKER * workers).next_multiple_of(CHUNK_ROWS);
+        let rows = share.clamp(LEAST_PIECE_ROWS, MOST_PIECE_ROWS);
+        if request.buffer_rows == 0 { rows } else { request.buffer_rows.min(rows) }
+    }
 }
 
 /// The batch with the names of `schema` for its columns.
@@ -248,7 +258,8 @@ pub fn open_splits(
     splits: Vec<Box<dyn FrameSplit>>,
     kind: SplitKind,
 ) -> Result<Box<dyn Source>, Diagnostic> {
-    let (most, decoder) = (piece_rows(request), Arc::new(FrameDecoder::new(request)?));
+    let most = if request.buffer_rows == 0 { MOST_PIECE_ROWS } else { request.buffer_rows.min(MOST_PIECE_ROWS) };
+    let decoder = Arc::new(FrameDecoder::new(request)?);
     Ok(Box::new(SplitSource { splits, most, kind, decoder }))
 }
 

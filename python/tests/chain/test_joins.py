@@ -67,3 +67,6 @@ def test_what_is_missing(bid: ms.Relation, names: ms.Relation) -> None:
         bid.join(names, on="auction", how="outer")  # type: ignore[arg-type]
     with pytest.raises(ms.errors.QueryError, match=r"join\(\) at"):
         bid.join(names, on="price")
+    for wrong in (3, ["auction", 3]):
+        with pytest.raises(TypeError, match=r"`on` takes columns, by name or as expressions, not 3"):
+            bid.join(names, on=wrong)  # type: ignore[arg-type]

@@ -93,3 +93,13 @@ def test_constants_and_keys_are_aggregates_of_groups(bid: ms.Relation, same: Any
     assert same(bid.agg(one=lit(1))) == [(1,)]
     assert same(bid.agg(one=lit(1), n=count() + 1)) == [(1, 6)]
     assert same(bid.key_by("auction").agg(double=col("auction") * 2)) == [(1, 2), (2, 4), (3, 6)]
+
+
+def test_names_are_not_given_twice(bid: ms.Relation) -> None:
+    for make in (
+        lambda: bid.key_by("auction").agg(auction=count()),
+        lambda: bid.key_by("auction").window(Tumble("10s")).agg(window_end=count()),
+        lambda: bid.over(price=col("price").sum()),
+    ):
+        with pytest.raises(ValueError, match="there would be two columns `(auction|window_end|price)`: give the aggregate another name"):
+            make()

@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
 
     /// The same for a program that emits rows; gives the columns that pass it, too.
     pub(super) fn execute_and_pass(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> (bool, PassedColumns) {
-        let mut passed = PassedColumns::new(self.lowered, &self.inputs);
+        let mut passed = PassedColumns::new(self.lowered, &self.inputs, self.rows);
         if !passed.are_copied() {
             return (self.execute(kernel, on_error), passed);
         }

@@ -12,13 +12,15 @@ use millstream_abi::Phys;
 use millstream_types::Diagnostic;
 use std::slice;
 
-/// Rows of a step: 64 KiB of a column of eight bytes.
-pub(super) const STEP_ROWS: u64 = 8 << 10;
+/// Rows of a step: 128 KiB of a column of eight bytes.
+pub(super) const STEP_ROWS: u64 = 16 << 10;
 
 /// The passed columns of one run.
 pub(super) struct PassedColumns {
     /// For each output column its copy, if it is one that is copied step by step.
     copies: Vec<Option<Copied>>,
+    /// Rows of the columns.
+    rows: usize,
     /// Rows that have been emitted.
     emitted: usize,
     /// Whether they are the first rows of the input, so that nothing has been copied.
@@ -26,14 +28,14 @@ pub(super) struct PassedColumns {
 }
 
 impl PassedColumns {
-    /// For a run over the columns that `inputs` views.
-    pub(super) fn new(lowered: &Lowered, inputs: &InputColumns) -> PassedColumns {
+    /// For a run over the columns that `inputs` views, of so many rows.
+    pub(super) fn new(lowered: &Lowered, inputs: &InputColumns, rows: usize) -> PassedColumns {
         let drops = lowered.program.body.iter().any(|statement| matches!(statement, Statement::Filter { .. }));
         let copied = |source: &OutputSource| match *source {
             OutputSource::Input(input) if drops => Copied::new(lowered.program.inputs[input].phys, inputs, input),
             OutputSource::Input(_) | OutputSource::Emitted(_) => None,
         };
-        PassedColumns { copies: lowered.outputs.iter().map(copied).collect(), emitted: 0, are_first: true }
+        PassedColumns { copies: lowered.outputs.iter().map(copied).collect(), rows, emitted: 0, are_first: true }
     }
 
     /// Whether any column is copied step by step.
@@ -52,10 +54,14 @@ impl PassedColumns {
             return;
         }
         let are_first = std::mem::replace(&mut self.are_first, false);
+        // As many of the rest as of these, and some more, so that what was copied is not copied again.
+        let expected = self.emitted * self.rows / end;
+        let expected = (expected + expected / 8).min(self.rows);
         for copied in self.copies.iter_mut().flatten() {
             // SAFETY: promised by the caller; `before` rows were emitted of the columns.
             unsafe {
                 if are_first {
+                    copied.to.reserve(expected * copied.width);
                     copied.append_first(before);
                 }
                 copied.append(rows);
