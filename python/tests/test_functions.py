@@ -375,5 +375,5 @@ def test_a_package_that_is_not_here_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "polars" else found(name, *rest))
     for make in (ms.udf, ms.udaf):
         with pytest.raises(ImportError, match="arrow='numpy' needs polars: pip install polars"):
-            make(by="column", returns="INT", arrow="numpy")(lambda x: x)  # type: ignore[call-overload]
+            make(by="column", returns="INT", arrow="numpy")(lambda x: x)
     ms.udf(by="column", returns="INT", arrow="pyarrow")(lambda x: x)

@@ -96,10 +96,11 @@ def test_constants_and_keys_are_aggregates_of_groups(bid: ms.Relation, same: Any
 
 
 def test_names_are_not_given_twice(bid: ms.Relation) -> None:
-    for make in (
+    makes: list[Callable[[], ms.Relation]] = [
         lambda: bid.key_by("auction").agg(auction=count()),
         lambda: bid.key_by("auction").window(Tumble("10s")).agg(window_end=count()),
         lambda: bid.over(price=col("price").sum()),
-    ):
+    ]
+    for make in makes:
         with pytest.raises(ValueError, match="there would be two columns `(auction|window_end|price)`: give the aggregate another name"):
             make()
