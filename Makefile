@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test site wheel test-wheel bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -43,7 +43,7 @@ build: setup
 	$(CARGO) build --workspace
 
 release: setup
-	$(CARGO) build --release --bins
+	eval "$$(scripts/build_info.sh)" && $(CARGO) build --release --bins
 
 fmt:
 	$(CARGO) fmt --all
@@ -64,6 +64,15 @@ test-wheel:
 	scripts/test_wheel.sh
 
 # The wheel beside Polars and DuckDB, functions of Python, and memory; three minutes once there is a wheel (`make wheel`).
+# What users download, in target/dist: archive, .deb, Containerfile, install script, checksums. It needs what `make wheel` needs, and
+# shares its crates.
+dist:
+	scripts/dist.sh
+
+# Installs and runs them in empty systems: Debian 12, and Debian 11 for its older C library (by debootstrap, once; root).
+test-dist:
+	scripts/test_dist.sh
+
 bench-python:
 	scripts/bench_python.sh
 

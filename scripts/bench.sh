@@ -13,5 +13,6 @@ fi
     "$venv/bin/pip" install --quiet "duckdb>=2.0" "polars>=2.1" "pyarrow>=26" "numpy>=2.0"
 echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)"
 # The same build as `make release`, so that nothing is compiled twice.
+eval "$(scripts/build_info.sh)"
 cargo build --release --quiet --bins --features "${MILLSTREAM_BENCH_FEATURES:-}"
 MILLSTREAM_BENCH_PYTHON=$venv/bin/python target/release/millstream-bench "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the licence texts of everything that is linked into the wheel, and into a binary with static libraries.
 
-    scripts/licences.py OUTPUT [--target TRIPLE]
+    scripts/licences.py OUTPUT [--target TRIPLE] [--sbom FILE]
 
 These are the crates that `cargo tree` names for the wheel's features, the crates inside Rust's standard library, and the libraries in
 C and C++ that scripts/licences.toml names. Identical texts appear once. The output depends on Cargo.lock, the toolchain and the
@@ -459,16 +459,43 @@ def wrap(line: str) -> str:
     return textwrap.fill(line, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
+def components(headed: dict[str, list[Part]]) -> str:
+    """The parts as a CycloneDX SBOM."""
+    package = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]
+    listed: list[dict[str, Any]] = []
+    for heading, parts in headed.items():
+        for part in parts:
+            component: dict[str, Any] = {"type": "library", "name": part.name}
+            if heading != "LIBRARIES":
+                component |= {"version": part.version, "purl": f"pkg:cargo/{part.name}@{part.version}"}
+            elif part.version:
+                # Which crate or package it comes from.
+                component["version"] = part.version.strip("[]")
+            listed.append(component | {"licenses": [{"expression": part.licence}]})
+    whole = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {"type": "application", "name": "millstream", "version": package["version"]}},
+        "components": listed,
+    }
+    return json.dumps(whole, indent=1) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("output", type=Path)
     parser.add_argument("--target", help="the target triple; this machine's if it is not given")
+    parser.add_argument("--sbom", type=Path, help="also write the parts to this file, as CycloneDX")
     arguments = parser.parse_args()
     try:
         target = arguments.target or re.findall(r"^host: (.*)$", run("rustc", "-vV"), re.M)[0]
-        text = render(gather(target))
+        headed = gather(target)
     except LicenceError as error:
         sys.exit(f"error: {error}")
+    text = render(headed)
+    if arguments.sbom:
+        arguments.sbom.write_text(components(headed), encoding="utf-8", newline="\n")
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(text, encoding="utf-8", newline="\n")
 

@@ -5,6 +5,7 @@
 
 use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell as Shells;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,12 +14,21 @@ use std::path::PathBuf;
 
 /// Stream processing with Flink's SQL on one well-used machine.
 #[derive(Debug, Parser)]
-#[command(name = "millstream", version, max_term_width = 100)]
+#[command(name = "millstream", version = version(), max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// The version, and what it was built of: the commit and its date if the build was told (`scripts/build_info.sh`), and LLVM.
+fn version() -> String {
+    let source = match (option_env!("MILLSTREAM_BUILD_COMMIT"), option_env!("MILLSTREAM_BUILD_DATE")) {
+        (Some(commit), Some(date)) => format!("commit {commit} of {date}"),
+        _ => "development build".into(),
+    };
+    format!("{} ({source}, LLVM {})", env!("CARGO_PKG_VERSION"), millstream::llvm_version())
 }
 
 #[derive(Debug, Subcommand)]
@@ -44,6 +54,19 @@ pub(crate) enum Command {
         /// Names of benchmarks and options of millstream-bench; --help lists them
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
+    },
+    /// Print what makes a shell complete commands and options of millstream
+    ///
+    /// For bash: millstream completions bash > ~/.local/share/bash-completion/completions/millstream
+    Completions {
+        /// The shell
+        shell: Shells,
+    },
+    /// Write the manual pages into a folder: millstream.1, and one for each command
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        folder: PathBuf,
     },
     /// Write the generated pages of docs/ into a folder
     #[command(hide = true)]

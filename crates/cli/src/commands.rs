@@ -1,12 +1,13 @@
 //! The commands: get SQL and have its statements executed.
 
-use crate::arguments::{Common, Explain, Script, Shell};
+use crate::arguments::{Arguments, Common, Explain, Script, Shell};
 use crate::context::Context;
 use crate::failure::{Failure, Text};
 use crate::output::print;
 use crate::{docs, shell};
+use clap::CommandFactory;
 use millstream::{Diagnostic, Place, code};
-use std::io::{Read, stdin};
+use std::io::{Read, Write, stdin, stdout};
 use std::path::Path;
 
 /// The texts of a script in order: the file, then each `-e`.
@@ -91,11 +92,26 @@ pub(crate) fn explain(arguments: &Explain, common: &Common) -> Result<(), Failur
 
 /// `millstream docs`
 pub(crate) fn docs(folder: &Path) -> Result<(), Failure> {
-    for (name, text) in docs::pages() {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|e| {
-            Failure::usage(Diagnostic::new(code::WRITE_FAILED, format!("{} cannot be written: {e}", path.display())))
-        })?;
-    }
-    Ok(())
+    docs::pages().into_iter().try_for_each(|(name, text)| write_into(folder, name, text.as_bytes()))
+}
+
+/// `millstream completions`
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut script);
+    stdout().write_all(&script).map_err(|e| unwritable("the completions", &e))
+}
+
+/// `millstream man`
+pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
+    docs::manual_pages().into_iter().try_for_each(|(name, text)| write_into(folder, &name, &text))
+}
+
+fn write_into(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).map_err(|e| unwritable(&path.display().to_string(), &e))
+}
+
+fn unwritable(what: &str, error: &std::io::Error) -> Failure {
+    Failure::usage(Diagnostic::new(code::WRITE_FAILED, format!("{what} cannot be written: {error}")))
 }

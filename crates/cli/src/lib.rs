@@ -37,6 +37,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Stop { .. } => checkpoints::stop(&arguments.common),
         Command::Checkpoint(command) => checkpoints::run(command, &arguments.common),
         Command::Bench { arguments } => return bench::run(arguments),
+        Command::Completions { shell } => commands::completions(*shell),
+        Command::Man { folder } => commands::manual(folder),
         Command::Docs { folder } => commands::docs(folder),
     };
     match result {

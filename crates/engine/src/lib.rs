@@ -45,6 +45,7 @@ pub use local::{EventTime, LocalTable, columns_text};
 pub use memory::{SinkProvider, TableProvider};
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
+pub use millstream_jit::llvm_version;
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
     Allocator, Begun, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event,

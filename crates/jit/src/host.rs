@@ -95,14 +95,20 @@ pub(crate) fn plain_machine() -> Result<LLVMTargetMachineRef, JitError> {
     if machine.is_null() { Err(unknown()) } else { Ok(machine) }
 }
 
+/// The version of LLVM that compiles queries: `19.1.7`.
+pub fn llvm_version() -> String {
+    let (major, minor, patch) = inkwell::support::get_llvm_version();
+    format!("{major}.{minor}.{patch}")
+}
+
 /// Everything but the program that its code depends on, as text.
 pub(crate) fn identity(options: &CompileOptions) -> Result<String, JitError> {
     let host = host()?;
-    let (major, minor, patch) = inkwell::support::get_llvm_version();
     Ok(format!(
-        "millstream {} {}\nllvm {major}.{minor}.{patch}\n{} {} {}\n{options:?}",
+        "millstream {} {}\nllvm {}\n{} {} {}\n{options:?}",
         env!("CARGO_PKG_VERSION"),
         env!("MILLSTREAM_GENERATOR"),
+        llvm_version(),
         host.triple,
         host.cpu,
         host.features

@@ -65,6 +65,44 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 }
 
 #[test]
+fn the_version_says_what_the_program_was_built_of() {
+    let version = text(&run(&["--version"]).stdout);
+    let rest = version.strip_prefix(concat!("millstream ", env!("CARGO_PKG_VERSION"), " (")).unwrap();
+    let (source, llvm) = rest.trim_end().trim_end_matches(')').split_once(", LLVM ").unwrap();
+    assert!(source == "development build" || source.starts_with("commit "), "{version}");
+    assert!(llvm.starts_with("19."), "{version}");
+}
+
+#[test]
+fn shells_complete_commands_and_options() {
+    for (shell, expected) in [("bash", "_millstream()"), ("zsh", "#compdef millstream"), ("fish", "complete -c millstream")] {
+        let output = run(&["completions", shell]);
+        let script = text(&output.stdout);
+        assert!(output.status.success() && output.stderr.is_empty());
+        for part in [expected, "state-dir", "checkpoint", "explain"] {
+            assert!(script.contains(part), "{shell}: {part}");
+        }
+        assert!(!script.contains("\"docs\""), "hidden commands are not completed");
+    }
+    let refused = run(&["completions", "cmd"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("possible values: bash, elvish, fish, powershell, zsh"));
+}
+
+#[test]
+fn manual_pages_are_written_for_each_command() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(millstream(folder.path()).args(["man", "."]).output().unwrap().status.success());
+    let page = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(page("millstream.1").contains(".TH millstream 1"));
+    assert!(page("millstream-run.1").contains("Run a SQL script"));
+    assert!(page("millstream-checkpoint-show.1").contains("millstream\\-checkpoint\\-show"));
+    assert!(!folder.path().join("millstream-docs.1").exists());
+    let refused = millstream(folder.path()).args(["man", "nowhere"]).output().unwrap();
+    assert!(!refused.status.success() && text(&refused.stderr).contains("cannot be written"));
+}
+
+#[test]
 fn rows_come_in_every_form() {
     let sql = "SELECT 1 AS a, CAST(NULL AS STRING) AS b, 'x,y' AS c";
     let form = |form: &str| run(&["run", "-e", sql, "--output", form]).stdout;
