@@ -1,19 +1,19 @@
 #!/bin/sh
-# Installs Millstream for this user:
-#
-#   curl -fsSL https://github.com/millstream/millstream/releases/latest/download/install.sh | sh
+# Installs Millstream for this user: `sh install.sh`, or `curl -fsSL <its address> | sh`
 #
 # MILLSTREAM_VERSION   which version; without it the latest
 # MILLSTREAM_PREFIX    where to: bin/, share/man and completions below it (default: ~/.local)
 # MILLSTREAM_RELEASES  where archives come from: a URL or a folder
 set -eu
-releases=${MILLSTREAM_RELEASES:-https://github.com/millstream/millstream/releases}
+# The folder of releases that this script was made for: scripts/dist.sh writes it here.
+releases=${MILLSTREAM_RELEASES:-}
 prefix=${MILLSTREAM_PREFIX:-$HOME/.local}
 
 fail() {
     echo "error: $*" >&2
     exit 1
 }
+[ -n "$releases" ] || fail "MILLSTREAM_RELEASES must say where the archives are: a URL or a folder"
 for tool in tar xz sha256sum; do
     command -v "$tool" >/dev/null || fail "$tool is missing: on Debian and Ubuntu apt-get install tar xz-utils coreutils"
 done

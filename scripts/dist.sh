@@ -6,7 +6,8 @@
 #   Containerfile, install.sh              what makes an image of the .deb, and what fetches and installs the archive
 #   SHA256SUMS
 #
-# Archives are the same for the same commit and tools: dates in them are the commit's. Debian and Ubuntu only.
+# MILLSTREAM_REPOSITORY is the address of the project, such as https://github.com/<owner>/<name>: install.sh fetches from its releases, and
+# the .deb names it. Archives are the same for the same commit and tools: dates in them are the commit's. Debian and Ubuntu only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/static.sh
@@ -64,17 +65,20 @@ cat >"$deb/DEBIAN/control" <<EOF
 Package: millstream
 Version: $version
 Architecture: $architecture
-Maintainer: The Millstream authors <https://github.com/millstream/millstream>
+Maintainer: The Millstream authors <${MILLSTREAM_MAINTAINER:-millstream@example.invalid}>
 Installed-Size: $(du -sk "$deb/usr" | cut -f1)
 Depends: libc6 (>= ${glibc#GLIBC_}), libgcc-s1
 Recommends: ca-certificates
 Section: database
 Priority: optional
-Description: stream processing with SQL on one machine
+${MILLSTREAM_REPOSITORY:+Homepage: $MILLSTREAM_REPOSITORY
+}Description: stream processing with SQL on one machine
  Millstream compiles streaming SQL in Flink's dialect to machine code, keeps
  state larger than memory, and recovers exactly once.
 EOF
 SOURCE_DATE_EPOCH=$epoch dpkg-deb --root-owner-group -Zxz --build "$deb" "$dist/millstream_${version}_$architecture.deb" >&2
-cp packaging/install.sh packaging/Containerfile "$dist/"
+cp packaging/Containerfile "$dist/"
+sed "s#^releases=.*#releases=\${MILLSTREAM_RELEASES:-${MILLSTREAM_REPOSITORY:+$MILLSTREAM_REPOSITORY/releases}}#" packaging/install.sh >"$dist/install.sh"
+chmod +x "$dist/install.sh"
 (cd "$dist" && sha256sum ./*.tar.xz ./*.deb install.sh Containerfile | sed 's#\./##' >SHA256SUMS && cat SHA256SUMS)
 du -h "$dist"/*.tar.xz "$dist"/*.deb "$tree/bin/millstream" >&2
