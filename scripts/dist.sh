@@ -76,7 +76,7 @@ ${MILLSTREAM_REPOSITORY:+Homepage: $MILLSTREAM_REPOSITORY
  Millstream compiles streaming SQL in Flink's dialect to machine code, keeps
  state larger than memory, and recovers exactly once.
 EOF
-SOURCE_DATE_EPOCH=$epoch dpkg-deb --root-owner-group -Zxz --build "$deb" "$dist/millstream_${version}_$architecture.deb" >&2
+SOURCE_DATE_EPOCH=$epoch dpkg-deb --root-owner-group -Zxz -z9 --build "$deb" "$dist/millstream_${version}_$architecture.deb" >&2
 cp packaging/Containerfile "$dist/"
 sed "s#^releases=.*#releases=\${MILLSTREAM_RELEASES:-${MILLSTREAM_REPOSITORY:+$MILLSTREAM_REPOSITORY/releases}}#" packaging/install.sh >"$dist/install.sh"
 chmod +x "$dist/install.sh"
