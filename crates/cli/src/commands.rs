@@ -1,11 +1,10 @@
 //! The commands: get SQL and have its statements executed.
 
-use crate::arguments::{Arguments, Common, Explain, Script, Shell};
+use crate::arguments::{Common, Explain, Script, Shell};
 use crate::context::Context;
 use crate::failure::{Failure, Text};
 use crate::output::print;
 use crate::{docs, shell};
-use clap::CommandFactory;
 use millstream::{Diagnostic, Place, code};
 use std::io::{Read, Write, stdin, stdout};
 use std::path::Path;
@@ -98,7 +97,7 @@ pub(crate) fn docs(folder: &Path) -> Result<(), Failure> {
 /// `millstream completions`
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut script);
+    clap_complete::generate(shell, &mut docs::visible_command(), "millstream", &mut script);
     stdout().write_all(&script).map_err(|e| unwritable("the completions", &e))
 }
 

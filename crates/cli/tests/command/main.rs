@@ -75,7 +75,9 @@ fn the_version_says_what_the_program_was_built_of() {
 
 #[test]
 fn shells_complete_commands_and_options() {
-    for (shell, expected) in [("bash", "_millstream()"), ("zsh", "#compdef millstream"), ("fish", "complete -c millstream")] {
+    for (shell, expected) in
+        [("bash", "_millstream()"), ("zsh", "#compdef millstream"), ("fish", "complete -c millstream")]
+    {
         let output = run(&["completions", shell]);
         let script = text(&output.stdout);
         assert!(output.status.success() && output.stderr.is_empty());
@@ -95,8 +97,12 @@ fn manual_pages_are_written_for_each_command() {
     assert!(millstream(folder.path()).args(["man", "."]).output().unwrap().status.success());
     let page = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert!(page("millstream.1").contains(".TH millstream 1"));
-    assert!(page("millstream-run.1").contains("Run a SQL script"));
-    assert!(page("millstream-checkpoint-show.1").contains("millstream\\-checkpoint\\-show"));
+    let run = page("millstream-run.1");
+    assert!(
+        run.contains("Run a SQL script") && run.contains("\\fBmillstream run\\fR") && run.contains("state\\-dir"),
+        "{run}"
+    );
+    assert!(page("millstream-checkpoint-show.1").contains("\\fBmillstream checkpoint show\\fR"));
     assert!(!folder.path().join("millstream-docs.1").exists());
     let refused = millstream(folder.path()).args(["man", "nowhere"]).output().unwrap();
     assert!(!refused.status.success() && text(&refused.stderr).contains("cannot be written"));
