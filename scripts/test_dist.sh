@@ -39,8 +39,8 @@ contents() {
         local bytes
         bytes=$(stat -c %s "$file")
         say "  $(basename "$file"): $bytes bytes"
-        [ "$bytes" -le "$most_bytes" ] || fail "$(basename "$file") has more than $most_bytes bytes"
     done
+    [ "$(stat -c %s "$archive")" -le "$most_bytes" ] || fail "$(basename "$archive") has more than $most_bytes bytes"
     local listed
     listed=$(tar -tJf "$archive")
     for file in bin/millstream share/man/man1/millstream.1 share/man/man1/millstream-run.1 share/completions/millstream.bash \
