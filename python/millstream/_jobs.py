@@ -175,9 +175,13 @@ def _has_ended(job: Job) -> bool:
     return job._job.wait_within(0.0)
 
 
-def _end() -> None:
-    """Ends all jobs before the interpreter goes: in good order, and those that do not end so at once. Failures are told."""
+def end_all() -> None:
+    """Ends all jobs before the interpreter goes: in good order, and those that do not end so at once. Failures are told. Once."""
+    global _are_ended
     with _lock:
+        if _are_ended:
+            return
+        _are_ended = True
         jobs = [job for job in _running if _process == os.getpid() and not job._is_stuck]
     deadline = time.monotonic() + PATIENCE
     try:
@@ -193,5 +197,7 @@ def _end() -> None:
             _log.error("%s", job.error)
 
 
-# Before `concurrent.futures` ends its threads, and functions their processes: what runs may need them.
-threading._register_atexit(_end)  # type: ignore[attr-defined]
+_are_ended = False
+
+# Before `concurrent.futures` ends its threads: what runs may need them. So it is imported above, and has registered what it does before.
+threading._register_atexit(end_all)  # type: ignore[attr-defined]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import json
 import logging
+import sys
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream import _core
 from millstream._frames import plain
 from millstream.errors import Interrupted
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: A function that returns what yields rows, or such an object itself.
 Read = Callable[..., Iterable[Any] | AsyncIterable[Any]] | Iterable[Any]
@@ -100,6 +103,12 @@ def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> 
     return begin, names
 
 
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether it is asyncio's. That is not imported for this: it takes longer than this package."""
+    module = sys.modules.get("asyncio")
+    return module is not None and isinstance(error, module.CancelledError)
+
+
 class _Feeder(threading.Thread):
     """Runs the iterator of a split. A daemon: an iterator that waits for the outside does not hold the process up."""
 
@@ -117,6 +126,8 @@ class _Feeder(threading.Thread):
         try:
             rows = self._rows()
             if isinstance(rows, AsyncIterable):
+                import asyncio
+
                 asyncio.run(self._put_async(rows))
             elif isinstance(rows, Iterable):
                 self._put_all(rows)
@@ -125,7 +136,7 @@ class _Feeder(threading.Thread):
         except BaseException as error:
             if not self._feed.is_closed:
                 self._feed.fail(error)
-            elif not isinstance(error, (Interrupted, asyncio.CancelledError)):
+            elif not isinstance(error, Interrupted) and not _is_cancelled(error):
                 _log.warning("%s raised an exception after its query had ended", self.name, exc_info=error)
         else:
             self._feed.end()
@@ -145,6 +156,8 @@ class _Feeder(threading.Thread):
                 close()
 
     async def _put_async(self, rows: AsyncIterable[Any]) -> None:
+        import asyncio
+
         self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
         if self._feed.is_closed:

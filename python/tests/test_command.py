@@ -47,3 +47,9 @@ def test_an_interrupt_ends_the_query() -> None:
     process.stdout.read()
     assert process.wait(timeout=60) in (0, 130)
     assert time.monotonic() - began < 30
+
+
+def test_an_import_is_light() -> None:
+    """What takes longer to import than the package itself is imported where it is needed."""
+    code = "import sys, millstream; print(sorted({'asyncio', 'multiprocessing', 'polars', 'pyarrow', 'numpy'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
