@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import html
 import os
-import shutil
 import sys
 import time
 import unicodedata
@@ -213,6 +211,8 @@ def _visible(text: str) -> str:
 
 
 def escaped(text: str) -> str:
+    import html
+
     return html.escape(text)
 
 
@@ -240,6 +240,8 @@ def cut(text: str, width: int = WIDTH) -> str:
 def terminal_width(stream: IO[str] | None = None) -> int:
     """How wide a terminal is; 80 where there is none."""
     if stream is None:
+        import shutil
+
         return shutil.get_terminal_size().columns
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80

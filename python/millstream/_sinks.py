@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import threading
-import uuid
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, cast
@@ -141,6 +140,8 @@ class _Open:
                 self._call("flush")
             elif self._is_pending:
                 # Without checkpoints everything is one span.
+                import uuid
+
                 self.commit(self.prepare(f"run-{uuid.uuid4().hex}"))
             self._close()
 
