@@ -63,7 +63,6 @@ wheel:
 test-wheel:
 	scripts/test_wheel.sh
 
-# The wheel beside Polars and DuckDB, functions of Python, and memory; three minutes once there is a wheel (`make wheel`).
 # What users download, in target/dist: archive, .deb, Containerfile, install script, checksums. It needs what `make wheel` needs, and
 # shares its crates.
 dist:
@@ -73,6 +72,7 @@ dist:
 test-dist:
 	scripts/test_dist.sh
 
+# The wheel beside Polars and DuckDB, functions of Python, and memory; three minutes once there is a wheel (`make wheel`).
 bench-python:
 	scripts/bench_python.sh
 

@@ -43,7 +43,7 @@ say "the program needs ${needed//$'\n'/, } of ${glibc/_/ }"
 "$tree/bin/millstream" man "$tree/share/man/man1"
 for shell in bash zsh fish; do "$tree/bin/millstream" completions "$shell" >"$tree/share/completions/millstream.$shell"; done
 cp LICENSE THIRD-PARTY.txt README.md CHANGELOG.md "$tree/share/doc/"
-scripts/licences.py THIRD-PARTY.txt --target "$target" --sbom "$tree/share/doc/sbom.cdx.json"
+cp "$work/sbom.cdx.json" "$tree/share/doc/"
 cp examples/*.sql examples/*.jsonl "$tree/share/examples/"
 
 epoch=$(git log -1 --format=%ct 2>/dev/null || echo 0)

@@ -70,4 +70,4 @@ export "CARGO_TARGET_$(tr a-z A-Z <<<"$variable")_LINKER=$work/linker"
 export RUSTFLAGS="-L native=$static -C link-arg=--sysroot=$root -C link-arg=-Wl,--exclude-libs,ALL"
 features=(--no-default-features --features static-libraries)
 eval "$(scripts/build_info.sh)"
-scripts/licences.py THIRD-PARTY.txt --target "$target"
+scripts/licences.py THIRD-PARTY.txt --target "$target" --sbom "$work/sbom.cdx.json"

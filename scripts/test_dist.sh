@@ -77,7 +77,6 @@ millstream run job.sql --state-dir state
 cat counts/* | sort
 millstream run job.sql --state-dir state
 millstream checkpoint --state-dir state list
-millstream run -e "SELECT UPPER(level) AS l FROM log LIMIT 1" job.sql >/dev/null 2>&1 || true
 EOF
 
 runs() { # <release> <how it was installed>

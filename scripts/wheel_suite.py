@@ -149,7 +149,9 @@ def tests_pass(folder: Path, place: Path, name: str, tests: list[str], left_out:
     for line in lines:
         if re.match("FAILED |ERROR |SKIPPED ", line):
             say(f"    {line}")
-    say(f"  {name}: {lines[-1] if lines else 'no output'}")
+    # The interpreter may say something behind it, at its exit.
+    summaries = [line for line in lines if re.match(r"\d+ (?:passed|failed|error|skipped|deselected)", line)]
+    say(f"  {name}: {(summaries or lines or ['no output'])[-1]}")
     if ended != "pytest ends with 0":
         say(f"FAILED: {name}: {ended}; see {log}")
     return ended == "pytest ends with 0"

@@ -5,7 +5,6 @@
 
 use crate::buffers::InputColumns;
 use crate::lower::{Lowered, OutputSource};
-use crate::program::Statement;
 use arrow_array::{Array, ArrayRef, UInt32Array, make_array};
 use arrow_buffer::MutableBuffer;
 use millstream_abi::Phys;
@@ -30,7 +29,7 @@ pub(super) struct PassedColumns {
 impl PassedColumns {
     /// For a run over the columns that `inputs` views, of so many rows.
     pub(super) fn new(lowered: &Lowered, inputs: &InputColumns, rows: usize) -> PassedColumns {
-        let drops = lowered.program.body.iter().any(|statement| matches!(statement, Statement::Filter { .. }));
+        let drops = !super::is_total(&lowered.program);
         let copied = |source: &OutputSource| match *source {
             OutputSource::Input(input) if drops => Copied::new(lowered.program.inputs[input].phys, inputs, input),
             OutputSource::Input(_) | OutputSource::Emitted(_) => None,

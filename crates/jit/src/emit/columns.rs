@@ -3,7 +3,6 @@
 use super::Emitter;
 use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
-use inkwell::module::Linkage;
 use inkwell::types::BasicType;
 use millstream_abi::{ColumnView, ExecContext, Phys, Str};
 use millstream_codegen::program::Layout;
@@ -99,15 +98,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// A constant byte of ones.
     fn ones(&self) -> Ptr<'c> {
-        let ir = &self.ir;
-        let global = ir.module.get_global("all_valid").unwrap_or_else(|| {
-            let global = ir.module.add_global(ir.i8, None, "all_valid");
-            global.set_initializer(&ir.i8.const_all_ones());
-            global.set_constant(true);
-            global.set_linkage(Linkage::Private);
-            global
-        });
-        global.as_pointer_value()
+        self.ir.constant_in_memory("all_valid", || self.ir.i8.const_all_ones())
     }
 
     fn bit(&self, bitmap: Bitmap<'c>, name: &str) -> Emitted<Int<'c>> {

@@ -287,6 +287,19 @@ impl<'c> Ir<'c> {
         Ok(unsafe { self.b.build_in_bounds_gep(ty, base, &[index], name)? })
     }
 
+    /// The address of a constant of the module, which lives as long as the code; made once under its name.
+    pub(crate) fn constant_in_memory<V: BasicValue<'c>>(&self, name: &str, initial: impl FnOnce() -> V) -> Ptr<'c> {
+        let global = self.module.get_global(name).unwrap_or_else(|| {
+            let initial = initial();
+            let global = self.module.add_global(initial.as_basic_value_enum().get_type(), None, name);
+            global.set_initializer(&initial);
+            global.set_constant(true);
+            global.set_linkage(Linkage::Private);
+            global
+        });
+        global.as_pointer_value()
+    }
+
     /// Loads a value; 16-byte values are only taken to be aligned to 8.
     pub(crate) fn load(&self, ty: impl BasicType<'c>, from: Ptr<'c>, name: &str) -> Emitted<Basic<'c>> {
         let value = self.b.build_load(ty, from, name)?;

@@ -7,7 +7,6 @@
 use super::Emitter;
 use super::ir::{Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
-use inkwell::module::Linkage;
 use inkwell::types::VectorType;
 use inkwell::values::VectorValue;
 
@@ -135,17 +134,12 @@ impl<'c> Emitter<'c, '_> {
     /// For each choice of eight rows, as bits, a word whose bytes are the numbers of the chosen ones in order, then zeros.
     fn choices(&self) -> Ptr<'c> {
         let ir = &self.ir;
-        let global = ir.module.get_global("choices").unwrap_or_else(|| {
+        ir.constant_in_memory("choices", || {
             let chosen = |bits: u64| (0..TABLE_LANES as u64).filter(move |row| bits >> row & 1 == 1);
             let word = |bits: u64| chosen(bits).zip(0..).fold(0, |word, (row, place)| word | row << (8 * place));
             let words: Vec<Int<'c>> = (0..1 << TABLE_LANES).map(|bits| ir.word(word(bits))).collect();
-            let global = ir.module.add_global(ir.i64.array_type(1 << TABLE_LANES), None, "choices");
-            global.set_initializer(&ir.i64.const_array(&words));
-            global.set_constant(true);
-            global.set_linkage(Linkage::Private);
-            global
-        });
-        global.as_pointer_value()
+            ir.i64.const_array(&words)
+        })
     }
 
     /// A number of a row in each element of a vector.

@@ -5,7 +5,6 @@ use super::Emitter;
 use super::ir::{Emitted, Int};
 use crate::runtime;
 use inkwell::IntPredicate;
-use inkwell::module::Linkage;
 use millstream_abi::Str;
 use millstream_codegen::program::{Op, Value};
 
@@ -21,13 +20,9 @@ impl<'c> Emitter<'c, '_> {
         if string.is_inline() {
             return Ok(ir.constant(ir.i128, string.bits() as i128));
         }
-        let initial = ir.context.const_string(bytes, false);
-        let global = ir.module.add_global(initial.get_type(), None, &format!("string{number}"));
-        global.set_initializer(&initial);
-        global.set_constant(true);
-        global.set_linkage(Linkage::Private);
+        let place = ir.constant_in_memory(&format!("string{number}"), || ir.context.const_string(bytes, false));
         let value = ir.hoist(|ir| {
-            let address = ir.b.build_ptr_to_int(global.as_pointer_value(), ir.i64, "string.address")?;
+            let address = ir.b.build_ptr_to_int(place, ir.i64, "string.address")?;
             ir.join(ir.word(string.low), address, &format!("string{number}.value"))
         })?;
         self.long_strings.insert(number, value);
