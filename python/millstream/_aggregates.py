@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from millstream._core import Column
-from millstream._functions import Arrow, By, check_arrow, convert, hints_of, sql_type
+from millstream._functions import Arrow, By, check_arrow, convert, hints_of, is_coroutine_function, sql_type
 
 #: What a class with a state has.
 _METHODS = ("create", "accumulate", "merge", "finish")
@@ -137,7 +136,7 @@ def udaf(
     check_arrow(arrow)
 
     def made(function: Callable[..., Any]) -> Aggregate:
-        if inspect.iscoroutinefunction(function):
+        if is_coroutine_function(function):
             raise TypeError("an aggregate function cannot be async")
         has_state = isinstance(function, type)
         if has_state:
@@ -171,6 +170,8 @@ def _result(function: Any, has_state: bool) -> str:
 
 
 def _parameters(function: Any, has_state: bool) -> list[str]:
+    import inspect
+
     called = function.accumulate if has_state else function
     names = list(inspect.signature(called).parameters)[1 if has_state else 0 :]
     hints = hints_of(called)

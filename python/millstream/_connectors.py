@@ -6,7 +6,6 @@ functions below writes it. These check the type of a value and leave its meaning
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -30,15 +29,18 @@ def option(key: str, write: Writer, *, secret: bool = False) -> dict[str, tuple[
     return {"option": (key, write, secret)}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Options:
-    """Options with values; those that are ``None`` have the engine's default."""
+    """Options with values; those that are ``None`` have the engine's default. Each class of them is a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def __post_init__(self) -> None:
         self._written()
 
     def _written(self) -> dict[str, str]:
         """The texts of the options, by their keys."""
+        import dataclasses
+
         written: dict[str, str] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -56,6 +58,8 @@ class Options:
         return written
 
     def __repr__(self) -> str:
+        import dataclasses
+
         shown = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)

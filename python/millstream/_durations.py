@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from fractions import Fraction
 
 #: ``"10s"``, ``"1.5 min"``, ``"250ms"``, or a ``timedelta``.
 Duration = str | timedelta
@@ -37,6 +36,8 @@ def milliseconds(duration: Duration) -> int:
         return whole
     if not isinstance(duration, str):
         raise TypeError(f"a duration is a string like '10s' or a timedelta, not {duration!r}")
+    from fractions import Fraction
+
     total = Fraction(0)
     is_duration = re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-zA-Z]+)+\s*", duration) is not None
     for number, unit in re.findall(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)", duration) if is_duration else []:

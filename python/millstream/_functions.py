@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
-import importlib.util
-import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -197,18 +195,29 @@ def udf(
     return made if function is None else made(function)
 
 
+def is_coroutine_function(function: object) -> bool:
+    """Whether a call gives a coroutine."""
+    import inspect
+
+    return inspect.iscoroutinefunction(function)
+
+
 def _is_async(function: Callable[..., Any]) -> bool:
     """Whether its calls give a coroutine: also a partial of such a function, or an object with ``async def __call__``."""
+    import inspect
+
     while isinstance(function, functools.partial):
         function = function.func
     called = (function, getattr(type(function), "__call__", None))
     if any(map(inspect.isasyncgenfunction, called)):
         raise TypeError("an async generator gives many values, and SQL takes one for a row: return it from `async def`")
-    return any(map(inspect.iscoroutinefunction, called))
+    return any(map(is_coroutine_function, called))
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of parameters and result, as far as they are known: also of a partial, or an object that can be called."""
+    import inspect
+
     while isinstance(function, functools.partial):
         function = function.func
     # The annotations that another object has are of attributes: they are its class's.
@@ -221,6 +230,8 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _parameters(function: Callable[..., Any]) -> list[str] | None:
     """The names of the parameters; ``None`` if their number is open: then arguments come as they are."""
+    import inspect
+
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
@@ -245,7 +256,9 @@ def check_arrow(arrow: str | None) -> None:
     """Fails if columns cannot be given as that."""
     if arrow not in (None, *_PACKAGES):
         raise ValueError(f"arrow is 'polars', 'pyarrow' or 'numpy', not {arrow!r}")
-    missing = [package for package in _PACKAGES.get(arrow or "", []) if importlib.util.find_spec(package) is None]
+    from importlib.util import find_spec
+
+    missing = [package for package in _PACKAGES.get(arrow or "", []) if find_spec(package) is None]
     if missing:
         raise ImportError(f"arrow={arrow!r} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import logging
+import functools
 import os
 import threading
 import time
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 from millstream import _core, _display, _functions, _progress, errors
+from millstream._logging import logger
 
 #: How long jobs have at exit to end in good order.
 PATIENCE = 60.0
 #: How long one that was cancelled has: then it does not hold the process up.
 LAST_PATIENCE = 5.0
-
-_log = logging.getLogger("millstream")
 
 
 class Job:
@@ -55,6 +52,8 @@ class Job:
 
     def stats(self) -> dict[str, Any]:
         """What it has done so far: the statistics of docs/statistics.md. Empty before it has begun."""
+        import json
+
         text = self._job.stats()
         return {} if text is None else dict(json.loads(text))
 
@@ -103,6 +102,7 @@ class Job:
 
     async def _wait(self) -> None:
         import asyncio
+        from concurrent.futures import ThreadPoolExecutor
 
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="millstream") as thread:
@@ -134,6 +134,7 @@ _process = os.getpid()
 def _keep(job: Job) -> None:
     """Keeps a job until it has ended."""
     global _process
+    _end_before_pools()
     with _lock:
         if os.getpid() != _process:
             # Those of the parent are not here.
@@ -168,11 +169,19 @@ def _has_ended(job: Job) -> bool:
         # Somebody who waits is told first.
         time.sleep(0.05)
         if job.error is not None and not job._is_told:
-            _log.error("%s", job.error)
+            logger().error("%s", job.error)
     except Exception:
         # A handler of the program's logging: it is not to end the watch.
         pass
     return job._job.wait_within(0.0)
+
+
+@functools.cache
+def _end_before_pools() -> None:
+    """Has jobs end before `concurrent.futures` ends its threads, which their functions may need: what registers last is called first."""
+    import concurrent.futures.thread  # noqa: F401
+
+    threading._register_atexit(end_all)  # type: ignore[attr-defined]
 
 
 def end_all() -> None:
@@ -190,14 +199,14 @@ def end_all() -> None:
         while any(job.state == "running" for job in jobs) and time.monotonic() < deadline:
             time.sleep(0.01)
     except KeyboardInterrupt:
-        _log.warning("jobs are cancelled at exit")
+        logger().warning("jobs are cancelled at exit")
     _core.end_all(LAST_PATIENCE)
     for job in jobs:
         if job.state == "failed" and not job._is_told:
-            _log.error("%s", job.error)
+            logger().error("%s", job.error)
 
 
 _are_ended = False
 
-# Before `concurrent.futures` ends its threads: what runs may need them. So it is imported above, and has registered what it does before.
+# Queries that are no jobs end here.
 threading._register_atexit(end_all)  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from millstream import _charts, _core, _display
@@ -205,6 +204,7 @@ class BatchReader:
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
         import asyncio
+        from concurrent.futures import ThreadPoolExecutor
 
         loop = asyncio.get_running_loop()
         # A thread of its own: those of the loop are few, and this one may wait for a long time.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, cast
 
 from millstream._core import Batch
-from millstream._sources import to_json
+from millstream._functions import is_coroutine_function
+from millstream._sources import from_json, to_json
 
 As = Literal["polars", "pyarrow", "rows"]
 
@@ -53,7 +52,7 @@ def opening(sink: SinkLike, give: As | None) -> tuple[Callable[[], _Open], bool]
     if not writes and not callable(sink):
         raise TypeError(f"a {type(sink).__name__} is no sink: give a function, or an object with a method write()")
     write = getattr(sink, "write", sink)
-    if inspect.iscoroutinefunction(write) or inspect.iscoroutinefunction(getattr(write, "__call__", None)):
+    if is_coroutine_function(write) or is_coroutine_function(getattr(write, "__call__", None)):
         raise TypeError("a sink cannot be async: calls come one at a time")
     registered = _Registered(sink, give, all(has))
     return registered.open, registered.is_transactional
@@ -120,7 +119,7 @@ class _Open:
 
     def recover(self, token: str | None) -> None:
         with self._lock:
-            self._sink.recover(None if token is None else json.loads(token))
+            self._sink.recover(from_json(token))
 
     def prepare(self, span: str) -> str:
         with self._lock:
@@ -132,7 +131,7 @@ class _Open:
 
     def commit(self, token: str) -> None:
         with self._lock:
-            self._sink.commit(json.loads(token))
+            self._sink.commit(from_json(token))
 
     def finish(self) -> None:
         with self._lock:

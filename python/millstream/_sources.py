@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-import json
-import logging
 import sys
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
@@ -13,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream import _core
 from millstream._frames import plain
+from millstream._functions import is_coroutine_function
+from millstream._logging import logger
 from millstream.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -28,11 +27,10 @@ PATIENCE = 1.0
 #: Seconds until an asynchronous iterator looks again whether there is room.
 LOOK = 0.005
 
-_log = logging.getLogger("millstream")
-
 
 def to_json(value: Any, what: str) -> str:
     """A value as JSON, from which the same value is read again: tuples as lists."""
+    import json
 
     def check(part: Any) -> None:
         if isinstance(part, dict):
@@ -49,6 +47,13 @@ def to_json(value: Any, what: str) -> str:
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} is what JSON has, which {value!r} is not: {error}") from None
+
+
+def from_json(text: str | None) -> Any:
+    """What :func:`to_json` was given; ``None`` where there is no text."""
+    import json
+
+    return None if text is None else json.loads(text)
 
 
 Begin = Callable[[_core.Feed, int, str | None], Callable[[], None]]
@@ -78,7 +83,7 @@ def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> 
     is_once = not callable(read) and iter(read) is read
     if not callable(read) and (splits is not None or positions):
         raise TypeError("splits and positions need a function that is called with them")
-    if inspect.iscoroutinefunction(read):
+    if is_coroutine_function(read):
         raise TypeError("an async function that does not yield is no source: make it an async generator")
 
     def rows(number: int, position: str | None) -> Iterable[Any] | AsyncIterable[Any]:
@@ -92,7 +97,7 @@ def beginning(name: str, read: Read, splits: Splits | None, positions: bool) -> 
         if splits is not None:
             arguments.append(number if isinstance(splits, int) else names[number])
         if positions:
-            arguments.append(None if position is None else json.loads(position))
+            arguments.append(from_json(position))
         return read(*arguments)
 
     def begin(feed: _core.Feed, number: int, position: str | None) -> Callable[[], None]:
@@ -137,7 +142,7 @@ class _Feeder(threading.Thread):
             if not self._feed.is_closed:
                 self._feed.fail(error)
             elif not isinstance(error, Interrupted) and not _is_cancelled(error):
-                _log.warning("%s raised an exception after its query had ended", self.name, exc_info=error)
+                logger().warning("%s raised an exception after its query had ended", self.name, exc_info=error)
         else:
             self._feed.end()
 
