@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import time
@@ -129,13 +128,19 @@ class Job:
 _lock = threading.Lock()
 _running: list[Job] = []
 _process = os.getpid()
+_is_before_pools = False
 
 
 def _keep(job: Job) -> None:
     """Keeps a job until it has ended."""
-    global _process
-    _end_before_pools()
+    global _process, _is_before_pools
     with _lock:
+        if not _is_before_pools:
+            # Jobs end before `concurrent.futures` ends its threads, which their functions may need: what registers last is called first.
+            import concurrent.futures.thread  # noqa: F401
+
+            threading._register_atexit(end_all)  # type: ignore[attr-defined]
+            _is_before_pools = True
         if os.getpid() != _process:
             # Those of the parent are not here.
             _running.clear()
@@ -174,14 +179,6 @@ def _has_ended(job: Job) -> bool:
         # A handler of the program's logging: it is not to end the watch.
         pass
     return job._job.wait_within(0.0)
-
-
-@functools.cache
-def _end_before_pools() -> None:
-    """Has jobs end before `concurrent.futures` ends its threads, which their functions may need: what registers last is called first."""
-    import concurrent.futures.thread  # noqa: F401
-
-    threading._register_atexit(end_all)  # type: ignore[attr-defined]
 
 
 def end_all() -> None:
