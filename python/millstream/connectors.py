@@ -54,8 +54,10 @@ class Json(Format):
         (``json.fail-on-missing-field``, default ``false``)
     :param ignore_parse_errors: Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the
         query (``json.ignore-parse-errors``, default ``false``)
-    :param timestamp_format_standard: ``SQL``: ``2020-12-30 12:13:14.123``; ``ISO-8601``: ``2020-12-30T12:13:14.123``; TIMESTAMP_LTZ ends
-        in ``Z`` (``json.timestamp-format.standard``, default ``SQL``)
+    :param timestamp_format_standard: What a sink writes: ``SQL``: ``2020-12-30 12:13:14.123``; ``ISO-8601``:
+        ``2020-12-30T12:13:14.123``; TIMESTAMP_LTZ ends in ``Z``; ``epoch-…`` (not in Flink): the number of units since 1970. A source
+        reads both kinds of text whatever is set, and numbers with one of the last four (``json.timestamp-format.standard``, default
+        ``SQL``)
     :param map_null_key_mode: What a sink does with a NULL key of a MAP: ``FAIL``, ``DROP`` the entry, or write the ``LITERAL``
         (``json.map-null-key.mode``, default ``FAIL``)
     :param map_null_key_literal: The key that ``LITERAL`` writes (``json.map-null-key.literal``, default ``null``)
@@ -69,7 +71,7 @@ class Json(Format):
 
     fail_on_missing_field: bool | None = field(default=None, metadata=option("json.fail-on-missing-field", to.flag))
     ignore_parse_errors: bool | None = field(default=None, metadata=option("json.ignore-parse-errors", to.flag))
-    timestamp_format_standard: Literal["SQL", "ISO-8601"] | None = field(
+    timestamp_format_standard: Literal["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"] | None = field(
         default=None, metadata=option("json.timestamp-format.standard", to.text)
     )
     map_null_key_mode: Literal["FAIL", "DROP", "LITERAL"] | None = field(default=None, metadata=option("json.map-null-key.mode", to.text))
@@ -96,6 +98,8 @@ class Csv(Format):
         ``;``)
     :param write_bigdecimal_in_scientific_notation: Accepted; decimals are always written as plain numbers
         (``csv.write-bigdecimal-in-scientific-notation``, default ``true``)
+    :param timestamp_format_standard: As ``json.timestamp-format.standard`` (not in Flink) (``csv.timestamp-format.standard``, default
+        ``SQL``)
     :param header: The first record of each file is a header: a source skips it, a sink writes it (not in Flink) (``csv.header``, default
         ``false``)
     """
@@ -112,6 +116,9 @@ class Csv(Format):
     array_element_delimiter: str | None = field(default=None, metadata=option("csv.array-element-delimiter", to.text))
     write_bigdecimal_in_scientific_notation: bool | None = field(
         default=None, metadata=option("csv.write-bigdecimal-in-scientific-notation", to.flag)
+    )
+    timestamp_format_standard: Literal["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"] | None = field(
+        default=None, metadata=option("csv.timestamp-format.standard", to.text)
     )
     header: bool | None = field(default=None, metadata=option("csv.header", to.flag))
 
@@ -247,7 +254,7 @@ class DebeziumJson(Format):
 
     schema_include: bool | None = field(default=None, metadata=option("debezium-json.schema-include", to.flag))
     ignore_parse_errors: bool | None = field(default=None, metadata=option("debezium-json.ignore-parse-errors", to.flag))
-    timestamp_format_standard: Literal["SQL", "ISO-8601"] | None = field(
+    timestamp_format_standard: Literal["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"] | None = field(
         default=None, metadata=option("debezium-json.timestamp-format.standard", to.text)
     )
     map_null_key_mode: Literal["FAIL", "DROP", "LITERAL"] | None = field(

@@ -39,6 +39,14 @@ pub(crate) enum Command {
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
     Explain(Explain),
+    /// Print the CREATE TABLE statement for a file, a directory or a glob, with the columns that are found in it
+    Schema {
+        /// The path: CSV, JSON, Parquet or Arrow, also compressed
+        path: String,
+        /// The table's name [default: what the file is called]
+        #[arg(long)]
+        name: Option<String>,
+    },
     /// Stop the job that runs with this --state-dir: it takes a checkpoint, from which it resumes when it is run again
     Stop {
         /// With a checkpoint, as in any case

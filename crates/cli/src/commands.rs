@@ -89,6 +89,13 @@ pub(crate) fn explain(arguments: &Explain, common: &Common) -> Result<(), Failur
     Ok(())
 }
 
+/// `millstream schema`
+pub(crate) fn schema(path: &str, name: Option<&str>, common: &Common) -> Result<(), Failure> {
+    let context = Context::new(common)?;
+    let statement = context.session.schema_statement(path, name).map_err(Failure::failed)?;
+    print(&format!("{statement};\n")).map_err(Failure::failed)
+}
+
 /// `millstream docs`
 pub(crate) fn docs(folder: &Path) -> Result<(), Failure> {
     docs::pages().into_iter().try_for_each(|(name, text)| write_into(folder, name, text.as_bytes()))

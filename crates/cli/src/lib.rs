@@ -34,6 +34,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Run(run) => commands::run(run, &arguments.common),
         Command::Sql(sql) => commands::sql(sql, &arguments.common),
         Command::Explain(explain) => commands::explain(explain, &arguments.common),
+        Command::Schema { path, name } => commands::schema(path, name.as_deref(), &arguments.common),
         Command::Stop { .. } => checkpoints::stop(&arguments.common),
         Command::Checkpoint(command) => checkpoints::run(command, &arguments.common),
         Command::Bench { arguments } => return bench::run(arguments),

@@ -4,7 +4,7 @@
 
 use crate::option_table::OptionInfo;
 use crate::{Chunk, Decoder, Sink, SinkRequest, Source, SourceRequest, SplitReader};
-use millstream_types::{Diagnostic, Options};
+use millstream_types::{Diagnostic, Inferred, Options};
 use std::sync::Arc;
 
 /// A connector.
@@ -27,6 +27,8 @@ pub(crate) struct Connector {
     pub is_bounded: fn(&Options) -> bool,
     /// The rows per second that the connector's own options ask for.
     pub own_rate: Option<OwnRate>,
+    /// Which columns a table with these options has, if its input says so.
+    pub infer: Option<fn(&Options) -> Result<Inferred, Diagnostic>>,
 }
 
 impl Connector {
@@ -41,6 +43,7 @@ impl Connector {
         split_front: None,
         is_bounded: |_| false,
         own_rate: None,
+        infer: None,
     };
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Each format describes itself as a [`Format`]; which there are says [`crate::formats`].
 
+use crate::infer::Sample;
 use crate::messages::{MessageDecoder, MessageEncoder};
 use crate::option_table::OptionInfo;
 use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{Chunk, Decoded, Encoder, SinkRequest, SourceRequest};
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, Inferred};
 use std::sync::Arc;
 
 /// How streams of bytes become columns.
@@ -68,6 +69,8 @@ pub(crate) struct Format {
     pub stream_output: fn(&SinkRequest) -> Result<Option<StreamOutput>, Diagnostic>,
     /// How its records come and go one by one, if they do.
     pub messages: Option<MessageFormat>,
+    /// Which columns its records have, if they or what stands before them say so.
+    pub infer: Option<fn(&Sample<'_>) -> Result<Inferred, Diagnostic>>,
 }
 
 impl Format {
@@ -80,6 +83,7 @@ impl Format {
         stream: |_| Ok(None),
         stream_output: |_| Ok(None),
         messages: None,
+        infer: None,
     };
 }
 

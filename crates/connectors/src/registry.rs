@@ -104,7 +104,7 @@ pub fn options_reference_markdown() -> String {
     out
 }
 
-fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagnostic> {
+pub(crate) fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagnostic> {
     let name = options.get("connector").ok_or_else(|| {
         let names = connector_names().collect::<Vec<_>>().join(", ");
         let advice = format!("add 'connector' = '…' to WITH (…); known connectors: {names}");

@@ -13,11 +13,12 @@ use crate::results::Discarded;
 use crate::session::SessionConfig;
 use crate::settings::{Settings, Values};
 use arrow_buffer::Buffer;
-use millstream_connectors::Frame;
+use millstream_connectors::{self as connectors, Frame};
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
 use millstream_plan::picture::picture;
 use millstream_plan::pipeline::{Aggregation, QueryPlan};
 use millstream_runtime::{CancelState, RunConfig, StatsSnapshot};
+use millstream_sql::ddl::TableDefinition;
 use millstream_sql::{self as sql, Catalog, CatalogEntry, InsertStatement, ObjectKind, ParsedStatement, Statement};
 use millstream_types::{Diagnostic, Options, Schema, code};
 use std::path::{Path, PathBuf};
@@ -56,11 +57,21 @@ impl Environment {
     pub(crate) fn new(config: SessionConfig, compiler: Arc<Compiler>) -> Environment {
         Environment {
             config,
-            catalog: Catalog::with_connectors(sql::Connectors { is_bounded: memory::is_bounded, check: memory::check }),
+            catalog: Catalog::with_connectors(sql::Connectors {
+                is_bounded: memory::is_bounded,
+                check: memory::check,
+                infer: connectors::infer_columns,
+                file: connectors::file_options,
+            }),
             settings: Settings::new(Options::new()),
             memory: MemoryTables::default(),
             compiler,
         }
+    }
+
+    /// This environment for another statement: files that it names are looked at again.
+    pub(crate) fn for_statement(&self) -> Environment {
+        Environment { catalog: self.catalog.for_statement(), ..self.clone() }
     }
 
     /// Makes a local table one of the catalog, in place of a local table of that name. Relations that were bound before keep theirs.
@@ -197,6 +208,15 @@ impl Environment {
                 .map_err(|error| Diagnostic { message: format!("`{name}`: {}", error.message), ..error })?;
         }
         Ok(local)
+    }
+
+    /// The definition of a table with the columns of its query, if it has one, which is bound in `scope`.
+    pub(crate) fn with_query_columns(
+        &self,
+        definition: &TableDefinition,
+        scope: &Environment,
+    ) -> Result<TableDefinition, Diagnostic> {
+        Catalog::with_query_columns(definition, &scope.catalog, &self.settings.values.bind)
     }
 
     /// Plans a query, an insert or a statement set.

@@ -136,9 +136,10 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<Relation, Diagnostic> {
-        match Relation::new(self.environment.clone(), statement.clone()) {
+        let environment = self.environment.for_statement();
+        match Relation::new(environment.clone(), statement.clone()) {
             Err(error) if error.code == code::UNKNOWN_TABLE => {
-                Relation::new(self.environment.with_local(&statement.statement, find)?, statement.clone())
+                Relation::new(environment.with_local(&statement.statement, find)?, statement.clone())
             }
             bound => bound,
         }
@@ -152,6 +153,14 @@ impl Session {
     /// Splits and parses a script.
     pub fn parse(&self, script: &str) -> Result<Vec<ParsedStatement>, Diagnostic> {
         sql::parse_script(script)
+    }
+
+    /// The CREATE TABLE statement for a file, a directory or a glob: with the columns that are found in it, and a watermark if one of them
+    /// says when things happened. The table is called `name`, or what the file is called.
+    ///
+    /// Fails when there is no such file, or when it does not say which columns it has.
+    pub fn schema_statement(&self, path: &str, name: Option<&str>) -> Result<String, Diagnostic> {
+        self.environment.catalog.for_statement().schema_statement(path, name.unwrap_or(sql::file_stem(path)))
     }
 
     /// Names of tables and views, sorted.
@@ -208,7 +217,7 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<PreparedRun, Diagnostic> {
-        let run = self.environment.prepared(&statement.statement, find)?;
+        let run = self.environment.for_statement().prepared(&statement.statement, find)?;
         if statement.is_insert() { self.with_job(run) } else { Ok(run) }
     }
 
@@ -218,7 +227,7 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<PreparedRun, Diagnostic> {
-        self.environment.prepared(&statement.statement, find)
+        self.environment.for_statement().prepared(&statement.statement, find)
     }
 
     /// The run of an insert with its job, if there is a state directory.
@@ -266,6 +275,7 @@ impl Session {
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
     ) -> Result<Outcome, Diagnostic> {
+        self.environment = self.environment.for_statement();
         let done = |message: &str| Ok(Outcome::Done(message.into()));
         let created = |what, is_new| match is_new {
             true => done(&format!("{what} created")),
@@ -274,7 +284,9 @@ impl Session {
         match &statement.statement {
             Statement::CreateTable(definition) => {
                 memory::refuse(&definition.options)?;
-                created("table", self.environment.catalog.create_table(definition)?)
+                let scope = self.environment.with_local(&statement.statement, find)?;
+                let definition = self.environment.with_query_columns(definition, &scope)?;
+                created("table", self.environment.catalog.create_table(&definition)?)
             }
             Statement::CreateView(definition) => created(
                 "view",
@@ -315,7 +327,7 @@ impl Session {
 
     /// What EXPLAIN prints for a query, an insert or a statement set.
     pub fn explain(&self, statement: &ParsedStatement, codegen: bool) -> Result<String, Diagnostic> {
-        self.environment.explanation(&statement.statement, codegen)
+        self.environment.for_statement().explanation(&statement.statement, codegen)
     }
 
     /// What EXPLAIN ANALYZE prints for a query, an insert or a statement set, which is run: rows of a bare SELECT are

@@ -151,13 +151,19 @@ pub(crate) fn str_to_time(s: &str, precision: i32, lenient: bool) -> Cast<i32> {
 
 /// String to TIMESTAMP(precision).
 pub(crate) fn str_to_timestamp(s: &str, precision: i32, lenient: bool) -> Cast<i64> {
-    let value = text::cast_timestamp(s, small(precision), None);
+    let value = text::cast_timestamp(s, small(precision), text::TextZone::None);
+    if value.is_none() && !lenient && text::parse_timestamp_ltz(s, small(precision)).is_some() {
+        let text = shorten(s, SHOWN);
+        return Err(Failure::cast(format!(
+            "'{text}' is not a TIMESTAMP: it has a zone, so cast it to TIMESTAMP_LTZ({precision})"
+        )));
+    }
     read(value, lenient, s, &format!("TIMESTAMP({precision})"))
 }
 
-/// String to TIMESTAMP_LTZ(precision), in the session's zone.
+/// String to TIMESTAMP_LTZ(precision), in the session's zone unless the text has one.
 pub(crate) fn str_to_timestamp_ltz(context: &mut FunctionContext, s: &str, precision: i32, lenient: bool) -> Cast<i64> {
-    let value = text::cast_timestamp(s, small(precision), Some(session_zone(context)));
+    let value = text::cast_timestamp(s, small(precision), text::TextZone::Session(session_zone(context)));
     read(value, lenient, s, &format!("TIMESTAMP_LTZ({precision})"))
 }
 

@@ -8,13 +8,14 @@
 //! default names, so that qualified names of Flink scripts work.
 
 mod define;
+mod files;
 
 use crate::ddl::{TableDefinition, ViewDefinition, span_of};
 use crate::diagnostics::{error_at, nearest};
 use crate::statement::ObjectKind;
 use crate::user_function::{self, SqlFunctions};
 use millstream_plan::logical::Table;
-use millstream_types::{Diagnostic, Options, Schema, code};
+use millstream_types::{Diagnostic, Inferred, Options, Schema, code};
 use sqlparser::ast::Ident;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use std::sync::Arc;
 /// Flink's names of the only catalog and the only database.
 const CATALOG: &str = "default_catalog";
 pub(crate) const DATABASE: &str = "default_database";
+/// What the key of a partition column begins with, among the metadata of files; its name follows.
+pub(crate) const PARTITION_KEY: &str = "file.partition.";
 
 /// Tables and views by name.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,7 @@ pub struct Catalog {
     entries: BTreeMap<String, CatalogEntry>,
     functions: SqlFunctions,
     connectors: Option<Connectors>,
+    files: files::FileTables,
 }
 
 /// What the catalog asks about the connectors of tables, which it does not know.
@@ -38,6 +42,10 @@ pub struct Connectors {
     pub is_bounded: fn(&Options) -> bool,
     /// Checks connector, format and the names of all options of the table of a name.
     pub check: fn(&str, &Options) -> Result<(), Diagnostic>,
+    /// The columns of the table of a name, which its definition does not have.
+    pub infer: fn(&str, &Options) -> Result<Inferred, Diagnostic>,
+    /// The options of the table that a file, a directory or a glob is.
+    pub file: fn(&str) -> Result<Options, Diagnostic>,
 }
 
 /// A table or a view.
@@ -144,13 +152,23 @@ impl Catalog {
     }
 
     /// The table or view of this name; the parts of a qualified name in order.
+    ///
+    /// A name in single quotes is the path of a file.
     pub fn lookup(&self, name: &[Ident]) -> Result<CatalogEntry, Diagnostic> {
+        if let [path] = name
+            && path.quote_style == Some('\'')
+        {
+            return self.file_table(path);
+        }
         let found = local_name(name).and_then(|local| self.entries.get(local));
         found.cloned().ok_or_else(|| self.unknown(name))
     }
 
     /// The table of this name; a view is an error, for INSERT INTO.
     pub fn lookup_table(&self, name: &[Ident]) -> Result<Arc<Table>, Diagnostic> {
+        if name.iter().any(|part| part.quote_style == Some('\'')) {
+            return Err(files::not_writable(name));
+        }
         match self.lookup(name)? {
             CatalogEntry::Table(entry) => Ok(Arc::clone(&entry.table)),
             CatalogEntry::View(view) => {
@@ -202,6 +220,9 @@ impl Catalog {
         let text = format!("unknown table or view '{}'", dotted(name));
         let diagnostic = error_at(code::UNKNOWN_TABLE, span_of(name), text);
         let last = name.last().map(|i| i.value.as_str()).unwrap_or_default();
+        if let Some(advice) = self.file_advice(&dotted(name)) {
+            return diagnostic.advise(advice);
+        }
         match nearest(last, self.names()) {
             Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
             None if self.entries.is_empty() => diagnostic.advise("create it first, with CREATE TABLE"),

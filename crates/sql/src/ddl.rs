@@ -28,10 +28,14 @@ pub struct TableDefinition {
     pub primary_key: Vec<Ident>,
     /// `COMMENT '…'` of the table.
     pub comment: Option<String>,
+    /// `PARTITIONED BY (…)`: columns whose values stand in the names of directories.
+    pub partitioned_by: Vec<Ident>,
     /// `WITH (…)`, in order.
     pub options: Vec<(String, String)>,
     /// `LIKE other (…)`.
     pub like: Option<LikeClause>,
+    /// `AS SELECT …`: the query whose columns it has. The INSERT of its rows is a statement of its own.
+    pub query: Option<Arc<Query>>,
 }
 
 /// A column of `CREATE TABLE`.
@@ -161,11 +165,16 @@ pub(crate) fn parse_create_table(parser: &mut Parser, temporary: bool) -> Result
         expect_close(parser)?;
     }
     table.comment = parse_comment(parser)?;
-    for word in ["PARTITIONED", "DISTRIBUTED"] {
-        if peek_word(parser, 0, word) {
-            let advice = "leave the clause out; the sink writes all rows under one path";
-            return Err(unsupported(parser.peek_token(), &format!("{word} BY"), advice).into());
-        }
+    if peek_word(parser, 0, "DISTRIBUTED") {
+        let advice = "leave the clause out; the sink writes all rows under one path";
+        return Err(unsupported(parser.peek_token(), "DISTRIBUTED BY", advice).into());
+    }
+    if take_word(parser, "PARTITIONED") {
+        expect_word(parser, "BY")?;
+        parser.expect_token(&Token::LParen)?;
+        table.partitioned_by =
+            parser.parse_comma_separated(|parser| parse_identifier(parser, "the name of a column"))?;
+        parser.expect_token(&Token::RParen)?;
     }
     if take_word(parser, "WITH") {
         table.options = parse_options(parser)?;
@@ -173,9 +182,17 @@ pub(crate) fn parse_create_table(parser: &mut Parser, temporary: bool) -> Result
     if take_word(parser, "LIKE") {
         table.like = Some(parse_like(parser)?);
     }
-    if peek_word(parser, 0, "AS") {
-        let advice = "create the table, then INSERT INTO it";
-        return Err(unsupported(parser.peek_token(), "CREATE TABLE AS SELECT", advice).into());
+    let start = parser.peek_token();
+    if take_word(parser, "AS") {
+        if table.like.is_some() || !table.columns.is_empty() {
+            let advice = "leave the list of columns and LIKE out, or CREATE the table and INSERT INTO it";
+            return Err(invalid(start, "the columns of CREATE TABLE … AS are those of its query", advice).into());
+        }
+        if table.if_not_exists {
+            let advice = "DROP TABLE IF EXISTS it before, or leave IF NOT EXISTS out";
+            return Err(unsupported(start, "IF NOT EXISTS together with AS SELECT", advice).into());
+        }
+        table.query = Some(parser.parse_query()?.into());
     }
     Ok(table)
 }
@@ -387,7 +404,7 @@ pub(crate) fn parse_options(parser: &mut Parser) -> Result<Vec<(String, String)>
 
 /// After `LIKE`: the other table and what to take over. Flink's defaults: everything is included.
 fn parse_like(parser: &mut Parser) -> Result<LikeClause, ParserError> {
-    let name = parse_name(parser, "the name of a table")?;
+    let name = parse_source_name(parser, "the name of a table")?;
     let mut like =
         LikeClause { name, generated: true, metadata: true, options: true, watermarks: true, constraints: true };
     if !parser.consume_token(&Token::LParen) {
@@ -436,6 +453,15 @@ pub(crate) fn parse_string(parser: &mut Parser, expected: &str) -> Result<String
         Token::SingleQuotedString(text) => Ok(text),
         _ => parser.expected(expected, token),
     }
+}
+
+/// `a`, `a.b` or `a.b.c`, or the path of a file in single quotes.
+pub(crate) fn parse_source_name(parser: &mut Parser, expected: &str) -> Result<Vec<Ident>, ParserError> {
+    if let TokenWithSpan { token: Token::SingleQuotedString(path), span } = parser.peek_token() {
+        parser.advance_token();
+        return Ok(vec![Ident { value: path, quote_style: Some('\''), span }]);
+    }
+    parse_name(parser, expected)
 }
 
 /// `a`, `a.b` or `a.b.c`.

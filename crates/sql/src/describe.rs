@@ -76,6 +76,10 @@ pub fn show_create_table(entry: &TableEntry) -> String {
     if let Some(comment) = &definition.comment {
         let _ = write!(text, " COMMENT {}", quoted(comment));
     }
+    if !definition.partitioned_by.is_empty() {
+        let names: Vec<String> = definition.partitioned_by.iter().map(|column| name(&column.value)).collect();
+        let _ = write!(text, " PARTITIONED BY ({})", names.join(", "));
+    }
     if !definition.options.is_empty() {
         let options: Vec<String> = definition
             .options

@@ -142,7 +142,7 @@ impl Dialect for FlinkDialect {
         let is_try = word.value.eq_ignore_ascii_case("TRY_CAST");
         let next = &parser.peek_nth_token_ref(1).token;
         match (keyword, next) {
-            (Keyword::TABLE, Token::Word(_)) => Some(parse_table_argument(parser, span)),
+            (Keyword::TABLE, Token::Word(_) | Token::SingleQuotedString(_)) => Some(parse_table_argument(parser, span)),
             (Keyword::MAP, Token::LBracket) => Some(parse_map(parser, span)),
             (Keyword::CAST, Token::LParen) => Some(parse_cast(parser, CastKind::Cast)),
             (_, Token::LParen) if is_try => Some(parse_cast(parser, CastKind::TryCast)),
@@ -249,6 +249,7 @@ fn parse_name_part(parser: &mut Parser) -> Result<Ident, ParserError> {
     let token = parser.next_token();
     match token.token {
         Token::Word(word) => Ok(word.into_ident(token.span)),
+        Token::SingleQuotedString(path) => Ok(Ident { value: path, quote_style: Some('\''), span: token.span }),
         _ => parser.expected("the name of a table", token),
     }
 }

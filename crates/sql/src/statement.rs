@@ -15,7 +15,7 @@ use crate::parameter::Parameters;
 use crate::script;
 use millstream_functions::is_like;
 use millstream_types::{Diagnostic, code};
-use sqlparser::ast::{Ident, Query};
+use sqlparser::ast::{Expr, Ident, Query};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::sync::Arc;
@@ -217,11 +217,22 @@ pub fn parse_script(sql: &str) -> Result<Vec<ParsedStatement>, Diagnostic> {
 
 /// Parses all statements of a script whose placeholders stand for `parameters`.
 pub fn parse_script_with(sql: &str, parameters: &Parameters) -> Result<Vec<ParsedStatement>, Diagnostic> {
-    let parse = |piece: script::Piece<'_>| {
+    let mut parsed = Vec::new();
+    for piece in script::split(sql, parameters)? {
         let statement = parse_piece(&piece)?;
-        Ok(ParsedStatement { statement, text: piece.text.to_owned(), line: piece.line })
-    };
-    script::split(sql, parameters)?.into_iter().map(parse).collect()
+        let insert = insert_of(&statement).map(Statement::Insert);
+        for statement in [Some(statement), insert].into_iter().flatten() {
+            parsed.push(ParsedStatement { statement, text: piece.text.to_owned(), line: piece.line });
+        }
+    }
+    Ok(parsed)
+}
+
+/// The INSERT that is the second half of `CREATE TABLE … AS SELECT …`.
+fn insert_of(statement: &Statement) -> Option<InsertStatement> {
+    let Statement::CreateTable(definition) = statement else { return None };
+    let query = definition.query.clone()?;
+    Some(InsertStatement { target: definition.name.clone(), overwrites: false, columns: vec![], query })
 }
 
 /// Parses exactly one statement, with or without its semicolon.
@@ -232,6 +243,15 @@ pub fn parse_statement(sql: &str) -> Result<Statement, Diagnostic> {
         return Err(error_at(code::SYNTAX, second.tokens[0].span, "expected one statement, found another"));
     }
     parse_piece(&first)
+}
+
+/// Parses an expression.
+pub(crate) fn parse_expression(sql: &str) -> Result<Expr, Diagnostic> {
+    let first = script::split(sql, &Parameters::None)?.into_iter().next();
+    let tokens = first.ok_or_else(|| Diagnostic::new(code::SYNTAX, "there is no expression"))?.tokens;
+    let dialect = FlinkDialect;
+    let mut parser = Parser::new(&dialect).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens.clone());
+    parser.parse_expr().map_err(|error| Failure::from(error).into_diagnostic(&tokens))
 }
 
 fn parse_piece(piece: &script::Piece<'_>) -> Result<Statement, Diagnostic> {
@@ -286,7 +306,7 @@ fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
         "DESCRIBE" | "DESC" => {
             parser.advance_token();
             let _ = take_word(parser, "EXTENDED");
-            Ok(Statement::Describe(parse_name(parser, "the name of a table or view")?))
+            Ok(Statement::Describe(ddl::parse_source_name(parser, "the name of a table or view")?))
         }
         "SHOW" => parse_show(parser),
         "ALTER" | "ANALYZE" | "USE" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "DELETE" | "UPDATE" | "TRUNCATE"
@@ -320,7 +340,7 @@ fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
     if !overwrites {
         expect_word(parser, "INTO")?;
     }
-    let target = parse_name(parser, "the name of a table")?;
+    let target = ddl::parse_source_name(parser, "the name of a table")?;
     if peek_word(parser, 0, "PARTITION") {
         let advice = "select the partition's values as columns";
         return Err(unsupported(parser.peek_token(), "INSERT INTO … PARTITION", advice).into());
@@ -527,7 +547,7 @@ fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
         "CREATE" if take_word(parser, "VIEW") => Ok(Statement::ShowCreate(parse_name(parser, "the name of a view")?)),
         "CREATE" => {
             expect_word(parser, "TABLE")?;
-            Ok(Statement::ShowCreate(parse_name(parser, "the name of a table")?))
+            Ok(Statement::ShowCreate(ddl::parse_source_name(parser, "the name of a table")?))
         }
         "CATALOGS" | "DATABASES" | "COLUMNS" | "PARTITIONS" | "PROCEDURES" | "JARS" | "JOBS" | "MODULES" | "FULL"
         | "USER" | "CURRENT" | "MODELS" | "CONNECTIONS" => {

@@ -9,9 +9,13 @@ mod framer;
 #[cfg(test)]
 mod tests;
 
+use crate::filesystem;
 use crate::format::{Format, StreamFormat};
+use crate::infer::{Sample, columns_of, event_time, not_known};
 use crate::records::Framer;
+use millstream_types::{Diagnostic, Inferred};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use decode::split_front;
 
@@ -27,5 +31,19 @@ pub(crate) const FORMAT: Format = Format {
         Ok(Some(StreamFormat { framer: Box::new(framer), decoder: Arc::new(decode::ArrowDecoder::new(request)?) }))
     },
     stream_output: |request| encode::output(request).map(Some),
+    infer: Some(infer),
     ..Format::NONE
 };
+
+/// The columns of the first stream.
+fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
+    let file = sample.first()?;
+    let mut reader = filesystem::reader(file, Box::new(framer::ArrowFramer::new(Arc::new(file.info.clone()))));
+    let chunk = reader.next()?.map(|chunk| chunk.content::<framer::ArrowChunk>()).transpose()?;
+    let batch = chunk.as_ref().and_then(|chunk| chunk.batches.first());
+    let batch = batch.ok_or_else(|| not_known("there is no record batch yet that says which columns the table has"))?;
+    let columns = columns_of(&batch.context.schema)?;
+    let has_nulls = |i: usize| batch.context.schema.field(i).is_nullable();
+    let event_time = event_time(&columns, |i| (!has_nulls(i)).then_some(Duration::ZERO));
+    Ok(Inferred { event_time, ..Inferred::of_columns(columns) })
+}

@@ -6,6 +6,7 @@
 mod cursor;
 mod decode;
 mod encode;
+mod infer;
 mod registry;
 mod schema;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub(crate) const CONFLUENT_FORMAT: Format = Format {
         Only for connectors of messages.",
     options: CONFLUENT_OPTIONS,
     messages: Some(MessageFormat { decoder: confluent_decoder, encoder: confluent_encoder, null_is_row: false }),
+    infer: Some(infer::infer),
     ..Format::NONE
 };
 

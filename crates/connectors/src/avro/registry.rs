@@ -51,6 +51,20 @@ impl Registry {
         }
     }
 
+    /// The newest schema of a subject; `Ok(Err(…))` if the registry has none.
+    pub(super) fn latest(&self, subject: &str) -> Result<Result<String, String>, Diagnostic> {
+        let path = format!("/subjects/{}/versions/latest", utf8_percent_encode(subject, ESCAPED));
+        let (status, answer) = self.ask(&path, None)?;
+        match answer.get("schema").and_then(Value::as_str) {
+            Some(_) if answer.get("schemaType").is_some_and(|kind| kind != "AVRO") => {
+                Ok(Err("it is not one of Avro".to_string()))
+            }
+            Some(schema) => Ok(Ok(schema.to_string())),
+            None if status == 404 => Ok(Err("the registry has no such subject".to_string())),
+            None => Err(self.refused(status, &answer)),
+        }
+    }
+
     /// The number of a schema, which is registered for the subject unless it has been before.
     pub(super) fn register(&self, subject: &str, schema: &str) -> Result<u32, Diagnostic> {
         let path = format!("/subjects/{}/versions", utf8_percent_encode(subject, ESCAPED));

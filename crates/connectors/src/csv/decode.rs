@@ -6,9 +6,9 @@
 use super::{Dialect, IGNORE_ERRORS};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{Framing, TextChunk, excerpt};
+use crate::times;
 use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
-use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
 use millstream_types::{Code, DataType, Diagnostic, Place, code};
 use std::borrow::Cow;
 
@@ -289,39 +289,11 @@ impl<'a> CsvDecoding<'a> {
                     return null(builder, column);
                 }
                 let message = format!("'{}' cannot be read as {}", excerpt(text.as_bytes()), column.data_type);
-                let advice = iso_advice(&text, &column.name, &column.data_type);
+                let advice = times::remedy(&text, &column.data_type, &column.name, "csv");
                 Err(CsvFailure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()), advice })
             }
         }
     }
-}
-
-/// What to declare for a time in ISO 8601, which is not the form of CSV.
-fn iso_advice(text: &str, column: &str, data_type: &DataType) -> Option<String> {
-    let precision = match data_type {
-        DataType::Timestamp(precision) | DataType::TimestampLtz(precision) => *precision,
-        _ => return None,
-    };
-    let is_local = parse_timestamp(text, TimestampStyle::Iso, precision).is_some();
-    if !is_local && parse_timestamp_ltz(text, TimestampStyle::Iso, precision).is_none() {
-        return None;
-    }
-    let time = text.split_once('T')?.1;
-    let end = time.find(['Z', '+', '-']).unwrap_or(time.len());
-    let (clock, zone) = time.split_at(end);
-    let fraction = clock.split_once('.').map_or(0, |(_, digits)| digits.len());
-    let seconds = if clock.matches(':').count() > 1 { ":ss" } else { "" };
-    let fraction = if fraction > 0 { format!(".{}", "S".repeat(fraction)) } else { String::new() };
-    let (function, zone) = match zone {
-        "" => ("TO_TIMESTAMP", ""),
-        "Z" => ("TO_TIMESTAMP_LTZ", "X"),
-        // Patterns pass over other offsets, as in Flink.
-        _ => return None,
-    };
-    let pattern = format!("yyyy-MM-dd''T''HH:mm{seconds}{fraction}{zone}");
-    Some(format!(
-        "declare the column as `{column}_text STRING`, and add `{column} AS {function}({column}_text, '{pattern}')`"
-    ))
 }
 
 /// Whether an unquoted field is NULL: the null literal, or nothing where a value of another type than STRING is due.
@@ -365,7 +337,7 @@ fn push(builder: &mut ColumnBuilder, text: &str, dialect: &Dialect) -> Option<()
             builder.mark_valid();
             Some(())
         }
-        _ => builder.push_text(text, TimestampStyle::Sql),
+        _ => builder.push_text(text, dialect.timestamps),
     }
 }
 

@@ -4,7 +4,6 @@ use super::Dialect;
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::ArrayRef;
-use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Schema};
 
 /// Encodes rows of one schema.
@@ -67,7 +66,7 @@ impl CsvEncoder {
                     part(child, row, out);
                 }
             }
-            _ => view.write_scalar(row, TimestampStyle::Sql, out),
+            _ => view.write_scalar(row, self.dialect.timestamps, out),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod infer;
 mod messages;
 #[cfg(test)]
 mod tests;
@@ -10,8 +11,10 @@ use crate::format::{Format, MessageFormat, record_output, record_stream};
 use crate::messages::TextMessageEncoder;
 use crate::option_table::option_list;
 use crate::text_chunk::Framing;
+use crate::times;
 use decode::CsvDecoder;
 use encode::CsvEncoder;
+use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Options};
 
 /// The format's entry in the table of all formats.
@@ -31,6 +34,7 @@ pub(crate) const FORMAT: Format = Format {
         },
         null_is_row: false,
     }),
+    infer: Some(infer::infer),
 };
 
 option_list! {
@@ -45,6 +49,8 @@ option_list! {
     NULL_LITERAL = "csv.null-literal": Text, "", "Unquoted text that stands for NULL, and that a sink writes for it.";
     ELEMENT_DELIMITER = "csv.array-element-delimiter": Text, ";", "Between the elements of an ARRAY and the fields of a ROW.";
     "csv.write-bigdecimal-in-scientific-notation": Bool, "true", "Accepted; decimals are always written as plain numbers.";
+    "csv.timestamp-format.standard": Choice(&["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"]), "SQL",
+        "As `json.timestamp-format.standard` (not in Flink).";
     HEADER = "csv.header": Bool, "false", "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).";
 }
 
@@ -54,6 +60,7 @@ struct Dialect {
     framing: Framing,
     null_literal: Option<String>,
     element_delimiter: String,
+    timestamps: TimestampStyle,
 }
 
 impl Dialect {
@@ -88,6 +95,7 @@ impl Dialect {
                 "" => return Err(options.invalid(ELEMENT_DELIMITER.key, "at least one character")),
                 given => given.to_string(),
             },
+            timestamps: times::timestamp_style(options, "csv")?,
         })
     }
 }

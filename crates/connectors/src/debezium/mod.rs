@@ -39,7 +39,7 @@ option_list! {
     "debezium-json.ignore-parse-errors": Bool, "false",
         "Skip bad messages, updates and deletions among them (they are counted), and make values of the wrong type NULL, instead of ending the \
          query.";
-    "debezium-json.timestamp-format.standard": Choice(&["SQL", "ISO-8601"]), "SQL", "As `json.timestamp-format.standard`.";
+    "debezium-json.timestamp-format.standard": Choice(&["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"]), "SQL", "As `json.timestamp-format.standard`.";
     "debezium-json.map-null-key.mode": Choice(&["FAIL", "DROP", "LITERAL"]), "FAIL", "As `json.map-null-key.mode`.";
     "debezium-json.map-null-key.literal": Text, "null", "As `json.map-null-key.literal`.";
     "debezium-json.encode.decimal-as-plain-number": Bool, "false", "As `json.encode.decimal-as-plain-number`.";

@@ -13,7 +13,7 @@ pub(super) const STDIN: &str = "stdin";
 
 /// A file to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct InputFile {
+pub(crate) struct InputFile {
     /// `None` for standard input.
     pub path: Option<PathBuf>,
     /// Whether it is a pipe or a terminal, whose bytes are handed on as they come.

@@ -1,18 +1,27 @@
 //! Metadata columns of files: `file.path`, `file.name`, `file.size`, `file.modification-time`.
 
 use crate::text_chunk::FileInfo;
+use crate::values::ColumnBuilder;
 use crate::{ColumnRequest, Decoded, RequestOrigin, fit};
-use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
+use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray, new_null_array};
+use arrow_buffer::Buffer;
+use millstream_types::text::TimestampStyle;
 use millstream_types::{DataType, Diagnostic, code};
 use std::sync::Arc;
 
 /// The keys, for messages and documentation.
 pub(super) const KEYS: &[&str] = &["file.path", "file.name", "file.size", "file.modification-time"];
+/// What a key of a value in the name of a directory begins with; the name follows.
+const PARTITION: &str = "file.partition.";
 
 /// Fails if a requested metadata column does not exist or has a type that it cannot be cast to.
 pub(crate) fn check(columns: &[ColumnRequest]) -> Result<(), Diagnostic> {
     for column in columns {
         let RequestOrigin::Metadata(key) = &column.origin else { continue };
+        if key.starts_with(PARTITION) {
+            partition("", &column.data_type, 0)?;
+            continue;
+        }
         if !KEYS.contains(&key.as_str()) {
             return Err(Diagnostic::new(
                 code::INVALID_TABLE,
@@ -34,7 +43,10 @@ pub(crate) fn insert(columns: &[ColumnRequest], file: &FileInfo, mut decoded: De
     for column in columns {
         let array = match &column.origin {
             RequestOrigin::Path(_) | RequestOrigin::Record(_) => from_records.next(),
-            RequestOrigin::Metadata(key) => value(key, file, &column.data_type, decoded.rows).ok(),
+            RequestOrigin::Metadata(key) => match value(key, file, &column.data_type, decoded.rows) {
+                Ok(array) => Some(array),
+                Err(error) => return Decoded { skipped: decoded.skipped, ..Decoded::failed(error) },
+            },
         };
         match array {
             Some(array) => decoded.columns.push(array),
@@ -45,7 +57,28 @@ pub(crate) fn insert(columns: &[ColumnRequest], file: &FileInfo, mut decoded: De
     decoded
 }
 
+/// The value in the name of a directory, as often as there are rows.
+fn partition(text: &str, data_type: &DataType, rows: usize) -> Result<ArrayRef, Diagnostic> {
+    let mut builder = ColumnBuilder::new(data_type, rows)?;
+    (0..rows).try_for_each(|_| builder.push_text(text, TimestampStyle::Sql)).ok_or_else(|| {
+        Diagnostic::new(code::WRONG_TYPE, format!("the partition '{text}' cannot be read as {data_type}"))
+            .advise("declare the column of the partition as STRING")
+    })?;
+    builder.finish(&Buffer::from_vec(Vec::<u8>::new()))
+}
+
 fn value(key: &str, file: &FileInfo, data_type: &DataType, rows: usize) -> Result<ArrayRef, Diagnostic> {
+    if let Some(name) = key.strip_prefix(PARTITION) {
+        return match super::partition::value(&file.path, name) {
+            Some(Some(text)) => partition(&text, data_type, rows),
+            Some(None) => Ok(new_null_array(&data_type.to_arrow(), rows)),
+            None => Err(Diagnostic::new(
+                code::MALFORMED_FILE,
+                format!("'{}' lies in no directory `{name}=…`, which the table is partitioned by", file.path),
+            )
+            .advise("move the file, or leave the column out")),
+        };
+    }
     let repeated =
         |text: &str| Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(text, rows))) as ArrayRef;
     let natural: ArrayRef = match key {

@@ -5,7 +5,9 @@ mod directory;
 mod discover;
 mod fingerprint;
 mod growing;
+mod infer;
 mod metadata;
+mod partition;
 mod read;
 mod sink;
 mod source;
@@ -20,9 +22,11 @@ use crate::option_table::option_list;
 use crate::{Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::Diagnostic;
 
-pub(crate) use discover::{input_changed, read_error};
+pub(crate) use discover::{InputFile, input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
+pub(crate) use infer::file_options;
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
+pub(crate) use read::reader;
 pub(crate) use source::RecordsOfStreams;
 pub use target::stdout_error;
 pub(crate) use target::{Output, sync_directory, write_error};
@@ -40,6 +44,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     sink: Some(open_sink),
     split_front: Some(Format::split_front),
     is_bounded: |_| true,
+    infer: Some(infer::infer),
     ..Connector::NEITHER
 };
 

@@ -44,6 +44,11 @@ pub(super) struct RecordReader {
     witness: Option<Arc<FileWitness>>,
 }
 
+/// A reader of a file's records.
+pub(crate) fn reader(file: &InputFile, framer: Box<dyn Framer>) -> Box<dyn SplitReader> {
+    Box::new(RecordReader::new(file.clone(), framer))
+}
+
 enum ReadState {
     /// Files are opened when their turn comes, so that a directory of many files needs few descriptors.
     Closed,

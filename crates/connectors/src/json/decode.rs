@@ -9,13 +9,13 @@
 
 use super::keys::{KeyTable, START};
 use super::scan::{self, Malformed, byte, skip_space, skip_value, string_end, unescape};
-use super::timestamp_style;
 use super::value::{Shape, ValueReader};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
+use crate::times;
 use crate::values::ColumnBuilder;
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
-use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
+use millstream_types::text::TimestampStyle;
 use millstream_types::{Code, DataType, Diagnostic, Field, Options, Place, code};
 
 /// What to do about bad records, and how values are written.
@@ -37,7 +37,7 @@ impl Rules {
         let rules = Rules {
             ignore_errors: options.boolean(&ignore, false)?,
             fail_on_missing: options.boolean(&fail, false)?,
-            timestamps: timestamp_style(options, format)?,
+            timestamps: times::timestamp_style(options, format)?,
             format,
         };
         if rules.ignore_errors && rules.fail_on_missing {
@@ -58,49 +58,18 @@ pub(super) struct JsonFailure {
     pub message: String,
     /// Dotted name of the column.
     pub column: String,
-    /// What would have the value be read, if that is known.
-    pub remedy: Option<Remedy>,
+    /// A text that is no timestamp.
+    pub unread_time: Option<UnreadTime>,
 }
 
-/// What would have a text be read as a time.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Remedy {
-    /// Another type of the column.
-    data_type: Option<DataType>,
-    /// Another option of the table.
-    option: Option<String>,
-}
-
-impl Remedy {
-    /// Of a text that is not a TIMESTAMP or TIMESTAMP_LTZ as declared.
-    pub(super) fn of_time(text: &str, data_type: &DataType, rules: &Rules) -> Option<Remedy> {
-        let (precision, is_instant) = match data_type {
-            DataType::Timestamp(precision) => (*precision, false),
-            DataType::TimestampLtz(precision) => (*precision, true),
-            _ => return None,
-        };
-        let reads = |style, as_instant: bool| match as_instant {
-            true => parse_timestamp_ltz(text, style, precision).is_some(),
-            false => parse_timestamp(text, style, precision).is_some(),
-        };
-        let styles = [rules.timestamps, TimestampStyle::Sql, TimestampStyle::Iso];
-        let all = [is_instant, !is_instant].into_iter().flat_map(|instant| styles.map(|style| (style, instant)));
-        let (style, as_instant) = all.into_iter().find(|&(style, instant)| reads(style, instant))?;
-        let other = if as_instant { DataType::TimestampLtz(precision) } else { DataType::Timestamp(precision) };
-        let name = if style == TimestampStyle::Iso { "ISO-8601" } else { "SQL" };
-        Some(Remedy {
-            data_type: (as_instant != is_instant).then_some(other),
-            option: (style != rules.timestamps)
-                .then(|| format!("'{}.timestamp-format.standard' = '{name}'", rules.format)),
-        })
-    }
-
-    /// The lines to write, for a column.
-    fn text(&self, column: &str) -> String {
-        let data_type = self.data_type.as_ref().map(|t| format!("declare the column as `{column} {t}`"));
-        let option = self.option.as_ref().map(|option| format!("write {option} in the WITH of the table"));
-        data_type.into_iter().chain(option).collect::<Vec<_>>().join(", and ")
-    }
+/// A text that is no timestamp.
+#[derive(Debug)]
+pub(super) struct UnreadTime {
+    pub text: String,
+    /// What it should have been.
+    pub data_type: DataType,
+    /// The format, as its options begin.
+    pub format: &'static str,
 }
 
 impl From<Malformed> for Box<JsonFailure> {
@@ -112,7 +81,7 @@ impl From<Malformed> for Box<JsonFailure> {
 impl JsonFailure {
     /// Of a value, which nobody knows the column of yet.
     pub(super) fn new(code: Code, at: usize, message: impl Into<String>) -> Box<JsonFailure> {
-        Box::new(JsonFailure { code, at, message: message.into(), column: String::new(), remedy: None })
+        Box::new(JsonFailure { code, at, message: message.into(), column: String::new(), unread_time: None })
     }
 
     /// The same failure, seen from the object that has the failed value in its field `name`.
@@ -245,7 +214,8 @@ impl RecordDecoder for JsonDecoder {
 impl JsonFailure {
     /// The failure of the record at `start` of `data`, whose place is known by its column.
     pub(super) fn diagnostic(self, data: &[u8], start: usize, place: impl Fn(Option<String>) -> Place) -> Diagnostic {
-        let advice = self.remedy.map(|remedy| remedy.text(&self.column)).filter(|advice| !advice.is_empty());
+        let advice =
+            self.unread_time.and_then(|time| times::remedy(&time.text, &time.data_type, &self.column, time.format));
         let place = place((!self.column.is_empty()).then_some(self.column));
         if self.code != code::MALFORMED_RECORD {
             let diagnostic = Diagnostic::new(self.code, self.message).at(place);

@@ -3,8 +3,8 @@
 //! Columns stand in the table's order; timestamps, dates and times are strings; decimals are plain numbers; floats look
 //! as in Java, those that JSON has no number for (`NaN`, `Infinity`) are strings; bytes are base64.
 
-use super::timestamp_style;
 use crate::option_table::choice;
+use crate::times;
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::ArrayRef;
@@ -44,7 +44,7 @@ impl JsonEncoder {
         Ok(JsonEncoder {
             names: request.schema.fields.iter().map(|field| quoted_name(&field.name)).collect(),
             schema: request.schema.clone(),
-            style: timestamp_style(options, format)?,
+            style: times::timestamp_style(options, format)?,
             without_nulls: options.boolean(&format!("{format}.encode.ignore-null-fields"), false)?,
             null_key,
         })
@@ -58,6 +58,9 @@ impl JsonEncoder {
         }
         match &view.kind {
             Kind::String(strings) => string(out, strings.value(row)),
+            Kind::Timestamp(..) if matches!(self.style, TimestampStyle::Epoch(_)) => {
+                view.write_scalar(row, self.style, out)
+            }
             Kind::Bytes(_) | Kind::Date(_) | Kind::Time(_) | Kind::Timestamp(..) => {
                 self.quoted(view, row, out);
             }

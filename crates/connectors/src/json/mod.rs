@@ -5,6 +5,7 @@
 
 mod decode;
 mod encode;
+mod infer;
 mod keys;
 mod messages;
 mod scan;
@@ -14,10 +15,8 @@ mod value;
 
 use crate::format::{Format, MessageFormat, record_output, record_stream};
 use crate::messages::TextMessageEncoder;
-use crate::option_table::{choice, option_list};
+use crate::option_table::option_list;
 use crate::text_chunk::Framing;
-use millstream_types::text::TimestampStyle;
-use millstream_types::{Diagnostic, Options};
 
 pub(crate) use decode::JsonDecoder;
 pub(crate) use encode::JsonEncoder;
@@ -38,21 +37,18 @@ pub(crate) const FORMAT: Format = Format {
         },
         null_is_row: false,
     }),
+    infer: Some(infer::infer),
 };
 
 option_list! {
     OPTIONS;
     "json.fail-on-missing-field": Bool, "false", "Whether a record without one of the columns ends the query; otherwise the column is NULL.";
     "json.ignore-parse-errors": Bool, "false", "Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the query.";
-    "json.timestamp-format.standard": Choice(&["SQL", "ISO-8601"]), "SQL", "`SQL`: `2020-12-30 12:13:14.123`; `ISO-8601`: `2020-12-30T12:13:14.123`; TIMESTAMP_LTZ ends in `Z`.";
+    "json.timestamp-format.standard": Choice(&["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"]), "SQL",
+        "What a sink writes: `SQL`: `2020-12-30 12:13:14.123`; `ISO-8601`: `2020-12-30T12:13:14.123`; TIMESTAMP_LTZ ends in `Z`; `epoch-…` (not in Flink): \
+         the number of units since 1970. A source reads both kinds of text whatever is set, and numbers with one of the last four.";
     "json.map-null-key.mode": Choice(&["FAIL", "DROP", "LITERAL"]), "FAIL", "What a sink does with a NULL key of a MAP: `FAIL`, `DROP` the entry, or write the `LITERAL`.";
     "json.map-null-key.literal": Text, "null", "The key that `LITERAL` writes.";
     "json.encode.decimal-as-plain-number": Bool, "false", "Accepted; decimals are always written as plain numbers.";
     "json.encode.ignore-null-fields": Bool, "false", "Leave fields that are NULL out of the output.";
-}
-
-/// `<format>.timestamp-format.standard`
-fn timestamp_style(options: &Options, format: &str) -> Result<TimestampStyle, Diagnostic> {
-    let key = format!("{format}.timestamp-format.standard");
-    choice(options, &key, &[("SQL", TimestampStyle::Sql), ("ISO-8601", TimestampStyle::Iso)])
 }

@@ -1,15 +1,16 @@
 //! One JSON value into one column: the conversions of Flink's `json` format.
 //!
 //! Numbers may be written as strings; integer columns of 32 and 64 bits take numbers with a fraction and cut it off;
-//! STRING columns take any value, of other kinds as their JSON text; timestamps, dates and times are strings; BYTES is
-//! base64.
+//! STRING columns take any value, of other kinds as their JSON text; dates and times are strings, timestamps too unless the
+//! table's option says which unit their numbers have; BYTES is base64.
 
-use super::decode::{JsonFailure, Remedy, Rules, string_text};
+use super::decode::{JsonFailure, Rules, UnreadTime, string_text};
 use super::keys::{KeyTable, START};
 use super::scan::{self, byte, skip_space, skip_value};
 use crate::text_chunk::excerpt;
+use crate::times;
 use crate::values::{ColumnBuilder, Values};
-use millstream_types::text::{parse_f64, parse_integer};
+use millstream_types::text::{TimestampStyle, parse_f64, parse_integer};
 use millstream_types::{DataType, Field, code};
 use std::sync::Arc;
 
@@ -100,7 +101,7 @@ impl ValueReader<'_> {
     fn integer(&self, builder: &mut ColumnBuilder, at: usize) -> End {
         let data = self.text.as_bytes();
         if !builder.data_type.is_integer() {
-            return Err(self.wrong_type(&builder.data_type, at)?);
+            return self.scalar(builder, at);
         }
         let negative = byte(data, at) == b'-';
         let first = at + usize::from(negative);
@@ -142,7 +143,8 @@ impl ValueReader<'_> {
     /// Any other scalar, from the text that a number or a string has.
     fn scalar(&self, builder: &mut ColumnBuilder, at: usize) -> End {
         let data = self.text.as_bytes();
-        let numeric = builder.data_type.is_numeric();
+        let is_epoch = matches!(self.rules.timestamps, TimestampStyle::Epoch(_));
+        let numeric = builder.data_type.is_numeric() || is_epoch && times::is_timestamp(&builder.data_type);
         let (pushed, end) = match byte(data, at) {
             b'"' => {
                 let (text, end) = string_text(self.text, at)?;
@@ -162,9 +164,11 @@ impl ValueReader<'_> {
             Some(()) => Ok(end),
             None => {
                 let mut failure = self.wrong_type(&builder.data_type, at)?;
-                if byte(data, at) == b'"' {
-                    let (text, _) = string_text(self.text, at)?;
-                    failure.remedy = Remedy::of_time(&text, &builder.data_type, &self.rules);
+                if times::is_timestamp(&builder.data_type) {
+                    let end = skip_value(data, at, 0)?;
+                    let text = self.text[at..end].trim_matches('"');
+                    let (data_type, format) = (builder.data_type.clone(), self.rules.format);
+                    failure.unread_time = Some(UnreadTime { text: text.to_owned(), data_type, format });
                 }
                 Err(failure)
             }

@@ -3,8 +3,9 @@
 use super::options::VALUE_FIELDS;
 use crate::format::{Format, MessageFormat};
 use crate::formats::FORMATS;
+use crate::infer::{Sample, not_known, of_format};
 use crate::option_table::{both_given, option_fault};
-use millstream_types::{Diagnostic, Field, Options, Schema, code};
+use millstream_types::{Diagnostic, Field, Inferred, Options, Schema, code};
 
 /// A format of a table, and what the names of its options have before them.
 pub(crate) struct PartFormat {
@@ -118,8 +119,22 @@ fn key_columns(options: &Options, schema: &Schema, prefix: &str) -> Result<Vec<u
     Ok(columns)
 }
 
-fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schema) -> Result<MessagePart, Diagnostic> {
-    let format = part.format.messages.as_ref().ok_or_else(|| Diagnostic::bug("a format of messages has none"))?;
+/// The columns of a topic whose values have their schema in a registry.
+pub(super) fn infer(options: &Options) -> Result<Inferred, Diagnostic> {
+    let mut formats = formats(options)?.into_iter();
+    let value = formats.next().ok_or_else(|| Diagnostic::bug("a table has no format"))?;
+    // Other formats say it by their records, and those of a topic may be of any kind.
+    if value.format.infer.is_none() || value.format.extension.is_some() {
+        let name = value.format.name;
+        return Err(not_known(format!(
+            "records of the format '{name}' in a topic do not say which columns the table has"
+        )));
+    }
+    of_format(value.format, &Sample { options: &own_options(options, &value), files: &[] })
+}
+
+/// The options of a table as the format of a part knows them.
+fn own_options(options: &Options, part: &PartFormat) -> Options {
     let mut own = options.clone();
     for info in part.format.options.iter().filter(|_| !part.prefix.is_empty()) {
         own.remove(info.key);
@@ -132,6 +147,12 @@ fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schem
         let topic = options.get("topic").unwrap_or_default();
         own.set(subject, format!("{topic}-{}", if part.prefix == "key." { "key" } else { "value" }));
     }
+    own
+}
+
+fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schema) -> Result<MessagePart, Diagnostic> {
+    let format = part.format.messages.as_ref().ok_or_else(|| Diagnostic::bug("a format of messages has none"))?;
+    let own = own_options(options, part);
     let ignore = format!("{}.ignore-parse-errors", part.format.name);
     let ignores_errors = own.boolean(&ignore, false)?;
     Ok(MessagePart { format, options: own, columns, schema, ignores_errors })

@@ -42,5 +42,6 @@ pub(crate) const CONNECTOR: Connector = Connector {
     sink: Some(sink::open),
     split_front: Some(source::split_front),
     is_bounded: offsets::is_bounded,
+    infer: Some(fields::infer),
     ..Connector::NEITHER
 };

@@ -21,6 +21,7 @@ pub(crate) const FORMAT: Format = Format {
     summary: "Apache Parquet. Columns are found by name; one that a file does not have is NULL.",
     options: OPTIONS,
     extension: Some("parquet"),
+    infer: Some(read::infer),
     ..Format::NONE
 };
 

@@ -4,6 +4,7 @@ use super::late_materialisation::{policy, selection};
 use crate::declaration::ReadySource;
 use crate::filesystem::{Extent, FileWitness, check_metadata, input_changed, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
+use crate::infer::{Sample, columns_of, event_time, not_known};
 use crate::option_table::option_fault;
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
@@ -14,13 +15,14 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_array::{RecordBatch, RecordBatchReader as _};
-use millstream_types::{Diagnostic, Place, code};
+use millstream_types::{Diagnostic, Inferred, Place, code};
 use serde_json::Value;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Rows of a chunk when the query asks for no number: few enough that a large row group occupies all workers.
 const ROWS: usize = 64 << 10;
@@ -151,17 +153,38 @@ pub(super) struct ParquetChunk {
     pub(super) rows: usize,
 }
 
+/// Opens a file and reads its footer.
+fn load(path: &Path, info: &FileInfo) -> Result<(SharedFile, Metadata, ArrowReaderMetadata), Diagnostic> {
+    let failed = |e: io::Error| read_error(&info.path, &e);
+    let file = File::open(path).map_err(failed)?;
+    let stat = file.metadata().map_err(failed)?;
+    let file = SharedFile { file: Arc::new(file), length: stat.len() };
+    let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| e.to_string()));
+    Ok((file, stat, metadata.map_err(|e| damaged(info, &e))?))
+}
+
+/// The columns of the first file.
+pub(super) fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
+    let file = sample.first()?;
+    let path = file.path.as_deref().ok_or_else(|| not_known("a Parquet file cannot be read from standard input"))?;
+    let (_, _, metadata) = load(path, &file.info)?;
+    let columns = columns_of(metadata.schema())?;
+    let groups = metadata.metadata().row_groups();
+    let schema = metadata.parquet_schema();
+    let has_nulls = |column: usize| {
+        let leaf = (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == column);
+        leaf.is_none_or(|leaf| {
+            groups.iter().any(|group| group.column(leaf).statistics().and_then(|s| s.null_count_opt()) != Some(0))
+        })
+    };
+    let event_time = event_time(&columns, |i| (!has_nulls(i)).then_some(Duration::ZERO));
+    Ok(Inferred { event_time, ..Inferred::of_columns(columns) })
+}
+
 impl FileReader {
     fn open(&self) -> Result<OpenFile, Diagnostic> {
-        let failed = |e: io::Error| read_error(&self.info.path, &e);
-        let file = File::open(&self.path).map_err(failed)?;
-        let stat = file.metadata().map_err(failed)?;
-        let length = stat.len();
+        let (file, stat, metadata) = load(&self.path, &self.info)?;
         self.witness.opened(&stat);
-        let file = SharedFile { file: Arc::new(file), length };
-        let metadata =
-            guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| e.to_string()));
-        let metadata = metadata.map_err(|e| damaged(&self.info, &e))?;
         let has = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
         check_lengths(metadata.metadata()).map_err(|e| damaged(&self.info, &e))?;
         if has < self.resumed {

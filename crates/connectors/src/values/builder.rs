@@ -172,8 +172,10 @@ impl ColumnBuilder {
             }
             (Values::Int32(v), DataType::Date) => v.push(text::parse_date(text)?),
             (Values::Int32(v), DataType::Time(_)) => v.push(text::parse_time(text)?),
-            (Values::Int64(v), DataType::Timestamp(p)) => v.push(text::parse_timestamp(text, style, *p)?),
-            (Values::Int64(v), DataType::TimestampLtz(p)) => v.push(text::parse_timestamp_ltz(text, style, *p)?),
+            (Values::Int64(v), DataType::Timestamp(p)) => v.push(timestamp(text, style, *p, text::parse_timestamp)?),
+            (Values::Int64(v), DataType::TimestampLtz(p)) => {
+                v.push(timestamp(text, style, *p, text::parse_timestamp_ltz)?)
+            }
             _ => return self.push_integer(text::parse_integer(trimmed, i64::MIN, i64::MAX)?),
         }
         self.mark_valid();
@@ -216,6 +218,15 @@ impl ColumnBuilder {
             }
         })
     }
+}
+
+/// A timestamp: a number where the style has one, or a text that `parse` reads.
+fn timestamp(text: &str, style: TimestampStyle, precision: u8, parse: fn(&str, u8) -> Option<i64>) -> Option<i64> {
+    let epoch = match style {
+        TimestampStyle::Epoch(unit) => text::parse_epoch(text, unit, precision),
+        TimestampStyle::Sql | TimestampStyle::Iso => None,
+    };
+    epoch.or_else(|| parse(text, precision))
 }
 
 /// `true` or `false` in any case; what else CAST takes is not a truth value in a data format.

@@ -88,7 +88,11 @@ impl QueryBinder<'_> {
             qualify(&mut relation, [single.value.clone()]);
             return Ok(relation);
         }
-        let qualifier = |local: &str| ["default_catalog".into(), "default_database".into(), local.to_owned()];
+        let qualifier = |local: &str| {
+            let is_file = name.iter().any(|part| part.quote_style == Some('\''));
+            let local = if is_file { file_stem(local) } else { local };
+            ["default_catalog".into(), "default_database".into(), local.to_owned()]
+        };
         match self.named(name).map_err(|e| super::place::at(e, span))? {
             catalog::CatalogEntry::Table(entry) => {
                 let late = self.late_table(&entry.table, span)?;
@@ -106,6 +110,12 @@ impl QueryBinder<'_> {
             }
         }
     }
+}
+
+/// What a file is called: its name without directories and what follows the first point.
+pub fn file_stem(path: &str) -> &str {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(name)
 }
 
 fn qualify(relation: &mut Relation, qualifier: impl Into<Arc<[String]>>) {

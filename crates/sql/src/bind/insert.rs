@@ -9,6 +9,7 @@ use super::place::{columns_text, error, from_parser, span_of, span_of_path, sugg
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::Scope;
+use crate::catalog::PARTITION_KEY;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
 use millstream_types::{Diagnostic, Field, Value, code, counted};
@@ -23,6 +24,18 @@ pub(super) fn bind(
     query: &ast::Query,
 ) -> Result<Insert, Diagnostic> {
     let place = if columns.is_empty() { span_of(query) } else { span_of_path(columns) };
+    if table
+        .columns
+        .iter()
+        .any(|c| matches!(&c.kind, ColumnKind::Metadata { key, .. } if key.starts_with(PARTITION_KEY)))
+    {
+        let feature = format!("INSERT INTO `{}`, which is PARTITIONED BY columns,", table.name);
+        return Err(unsupported(
+            &feature,
+            place,
+            "write a table without PARTITIONED BY; its columns are in the records then",
+        ));
+    }
     let targets = target_columns(&table, columns)?;
     let relation = binder.query(query, true)?;
     if relation.columns.len() != targets.len() {

@@ -28,6 +28,7 @@ mod call;
 pub mod coercion;
 mod expression;
 mod from;
+pub use from::file_stem;
 mod group;
 mod group_window;
 mod grouping_sets;
@@ -128,6 +129,7 @@ pub fn unknown_table(catalog: &Catalog, settings: &BindSettings, statement: &Sta
         Statement::Insert(insert) => unknown(&insert.query, true),
         Statement::StatementSet(inserts) => inserts.iter().find_map(|insert| unknown(&insert.query, true)),
         Statement::Explain { inner, .. } => unknown_table(catalog, settings, inner),
+        Statement::CreateTable(definition) => definition.query.as_ref().and_then(|query| unknown(query, true)),
         Statement::Describe(name) => match (catalog.lookup(name), &name[..]) {
             (Err(_), [single]) => Some(single.value.clone()),
             _ => None,

@@ -1,6 +1,6 @@
 //! `CREATE`: definitions are checked and bound, and become tables, views and SQL functions of the catalog.
 
-use super::{Catalog, CatalogEntry, TableEntry, View, local_name, no_database};
+use super::{Catalog, CatalogEntry, PARTITION_KEY, TableEntry, View, files, local_name, no_database};
 use crate::bind;
 use crate::ddl::{
     ColumnDefinition, ColumnSource, FunctionDefinition, LikeClause, TableDefinition, ViewDefinition,
@@ -66,13 +66,41 @@ impl Catalog {
             Some(like) => self.with_like(definition, like)?,
             None => definition.clone(),
         };
-        let table = Arc::new(bind_table(&name, &definition, &self.functions)?);
         // A table without a connector can be named in LIKE.
-        if let Some(connectors) = self.connectors.filter(|_| table.options.get("connector").is_some()) {
-            (connectors.check)(&name, &table.options)?;
+        let has_connector = definition.options.iter().any(|(key, _)| key == "connector");
+        let names_none = !definition.columns.iter().any(|c| matches!(c.source, ColumnSource::Physical { .. }));
+        let definition = match self.connectors {
+            Some(connectors) if has_connector && names_none => self.with_inferred(definition, connectors)?.0,
+            _ => definition,
+        };
+        let entry = self.entry(&name, definition)?;
+        if let Some(connectors) = self.connectors.filter(|_| has_connector) {
+            (connectors.check)(&name, &entry.table.options)?;
         }
-        self.entries.insert(name, CatalogEntry::Table(Arc::new(TableEntry { table, definition })));
+        self.entries.insert(name, CatalogEntry::Table(Arc::new(entry)));
         Ok(true)
+    }
+
+    /// The definition with the columns of its query, which is bound in `scope`.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn with_query_columns(
+        definition: &TableDefinition,
+        scope: &Catalog,
+        settings: &BindSettings,
+    ) -> Result<TableDefinition, Diagnostic> {
+        let mut definition = definition.clone();
+        if let Some(query) = definition.query.take() {
+            definition.columns = files::columns(&bind::bind_query(scope, settings, &query)?.schema().fields);
+        }
+        Ok(definition)
+    }
+
+    /// The table of a definition.
+    pub(super) fn entry(&self, name: &str, definition: TableDefinition) -> Result<TableEntry, Diagnostic> {
+        let table = Arc::new(bind_table(name, &definition, &self.functions)?);
+        Ok(TableEntry { table, definition })
     }
 
     /// Creates a view; `false` when it exists already and `IF NOT EXISTS` was said.
@@ -196,6 +224,7 @@ fn bind_table(name: &str, definition: &TableDefinition, functions: &SqlFunctions
         }
     }
     let mut columns = bind_columns(definition, functions)?;
+    bind_partitions(definition, &mut columns)?;
     let primary_key = bind_primary_key(definition, &mut columns)?;
     let watermark = definition.watermark.as_ref().map(|w| bind_watermark(w, &columns, functions)).transpose()?;
     let options = definition.options.iter().cloned().collect();
@@ -248,6 +277,35 @@ fn with_near<'a>(diagnostic: Diagnostic, name: &str, known: impl Iterator<Item =
         Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
         None => diagnostic,
     }
+}
+
+/// Makes the columns of PARTITIONED BY those that directories such as `day=2026-01-01` give.
+fn bind_partitions(definition: &TableDefinition, columns: &mut [TableColumn]) -> Result<(), Diagnostic> {
+    for ident in &definition.partitioned_by {
+        let connector = definition.options.iter().find(|(key, _)| key == "connector").map(|(_, value)| value.as_str());
+        if connector != Some("filesystem") {
+            let text = "PARTITIONED BY is for directories of the connector 'filesystem'";
+            return Err(error_at(code::INVALID_TABLE, ident.span, text).advise("leave the clause out"));
+        }
+        let names = columns.iter().map(|c| c.field.name.as_str());
+        let Some(column) = columns.iter().position(|c| c.field.name == ident.value) else {
+            let text = format!("partition column '{}' is not defined in the schema", ident.value);
+            return Err(with_near(error_at(code::UNKNOWN_COLUMN, ident.span, text), &ident.value, names));
+        };
+        if columns[column].kind != ColumnKind::Physical {
+            let text = format!("partition column '{}' is not a physical column", ident.value);
+            return Err(error_at(code::INVALID_TABLE, ident.span, text).advise("name a column with a type alone"));
+        }
+        columns[column].kind =
+            ColumnKind::Metadata { key: format!("{PARTITION_KEY}{}", ident.value), is_virtual: true };
+    }
+    if !columns.is_empty()
+        && columns.iter().all(|c| matches!(&c.kind, ColumnKind::Metadata { key, .. } if key.starts_with(PARTITION_KEY)))
+    {
+        let text = "a table needs a column that is not one of PARTITIONED BY";
+        return Err(error_at(code::INVALID_TABLE, span_of(&definition.partitioned_by), text));
+    }
+    Ok(())
 }
 
 /// Positions of the primary key's columns, which become NOT NULL.

@@ -1,27 +1,55 @@
 //! Dates, times, timestamps and intervals.
 //!
-//! Two families of readers: `parse_…` take the fixed forms of data formats (`2023-11-14 23:59:21.552`), `cast_…` take
-//! what CAST takes, which is laxer (`2023-1-9`, a date alone, spaces).
+//! Two families of readers: `parse_…` take the forms of data formats (`2023-11-14 23:59:21.552`, `2023-11-14T23:59:21Z`), `cast_…` take
+//! what CAST takes, which is laxer about the digits of a part (`2023-1-9`).
 
 use super::calendar::{Civil, MILLIS_PER_DAY, SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month};
-use super::number::{parse_unsigned, write_digits, write_pair};
+use super::number::{parse_decimal, parse_unsigned, write_digits, write_pair};
 use super::zone::Zone;
 use crate::TimeUnit;
 
-/// How a timestamp separates its parts.
+/// How a data format writes timestamps. Texts of the first two are read whichever of them is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimestampStyle {
-    /// `2023-11-14 23:59:21.552`, with a `Z` behind it for TIMESTAMP_LTZ in data formats.
+    /// `2023-11-14 23:59:21.552`, with a `Z` behind it for TIMESTAMP_LTZ.
     Sql,
     /// `2023-11-14T23:59:21.552`, likewise.
     Iso,
+    /// A number of units since 1970-01-01 00:00:00, for TIMESTAMP_LTZ in UTC; what is smaller than the unit is its fraction.
+    Epoch(EpochUnit),
 }
 
-impl TimestampStyle {
-    fn separator(self) -> u8 {
+/// What a number that stands for a moment counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EpochUnit {
+    /// Seconds.
+    Second,
+    /// Milliseconds.
+    Milli,
+    /// Microseconds.
+    Micro,
+    /// Nanoseconds.
+    Nano,
+}
+
+impl EpochUnit {
+    /// Units per second.
+    pub fn per_second(self) -> i64 {
         match self {
-            TimestampStyle::Sql => b' ',
-            TimestampStyle::Iso => b'T',
+            EpochUnit::Second => 1,
+            EpochUnit::Milli => 1_000,
+            EpochUnit::Micro => 1_000_000,
+            EpochUnit::Nano => 1_000_000_000,
+        }
+    }
+
+    /// The unit in which a number is a time between 1973 and 5138; numbers from 10^17 on count nanoseconds.
+    pub fn likely(number: i64) -> EpochUnit {
+        match number.unsigned_abs() {
+            0..100_000_000_000 => EpochUnit::Second,
+            100_000_000_000..100_000_000_000_000 => EpochUnit::Milli,
+            100_000_000_000_000..100_000_000_000_000_000 => EpochUnit::Micro,
+            _ => EpochUnit::Nano,
         }
     }
 }
@@ -117,6 +145,24 @@ pub fn write_time_cast(out: &mut Vec<u8>, millis: i32, precision: u8) {
     write_fraction(out, nanos, needed_digits(nanos).clamp(1, 3).min(usize::from(precision)));
 }
 
+/// Appends a number of units since 1970, and as many digits behind the point as there is more.
+fn write_epoch(out: &mut Vec<u8>, value: i64, unit: TimeUnit, epoch: EpochUnit) {
+    // In 128 bits: seconds of the far future have no number of nanoseconds in 64.
+    let nanos = i128::from(value) * i128::from(1_000_000_000 / unit.per_second());
+    let nanos_per_unit = u128::from(1_000_000_000 / epoch.per_second().unsigned_abs());
+    if nanos < 0 {
+        out.push(b'-');
+    }
+    let (whole, rest) = (nanos.unsigned_abs() / nanos_per_unit, nanos.unsigned_abs() % nanos_per_unit);
+    match u64::try_from(whole) {
+        Ok(whole) => write_digits(out, whole, 1),
+        Err(_) => out.extend_from_slice(whole.to_string().as_bytes()),
+    }
+    // In billionths of the unit.
+    let fraction = (rest * 1_000_000_000 / nanos_per_unit) as u32;
+    write_fraction(out, fraction, needed_digits(fraction));
+}
+
 fn write_moment(out: &mut Vec<u8>, value: i64, unit: TimeUnit, separator: u8) -> u32 {
     let per_second = unit.per_second();
     let seconds = value.div_euclid(per_second);
@@ -135,14 +181,21 @@ pub fn write_timestamp(out: &mut Vec<u8>, value: i64, unit: TimeUnit, digits: u8
 
 /// Appends a timestamp without trailing zeros in its fraction: the form of the JSON and CSV formats.
 pub fn write_timestamp_trimmed(out: &mut Vec<u8>, value: i64, unit: TimeUnit, style: TimestampStyle) {
-    let nanos = write_moment(out, value, unit, style.separator());
+    let separator = match style {
+        TimestampStyle::Sql => b' ',
+        TimestampStyle::Iso => b'T',
+        TimestampStyle::Epoch(epoch) => return write_epoch(out, value, unit, epoch),
+    };
+    let nanos = write_moment(out, value, unit, separator);
     write_fraction(out, nanos, needed_digits(nanos));
 }
 
-/// Appends a TIMESTAMP_LTZ in UTC with a `Z`: the form of the JSON and CSV formats.
+/// Appends a TIMESTAMP_LTZ in UTC, texts with a `Z`: the form of the JSON and CSV formats.
 pub fn write_timestamp_ltz(out: &mut Vec<u8>, value: i64, unit: TimeUnit, style: TimestampStyle) {
     write_timestamp_trimmed(out, value, unit, style);
-    out.push(b'Z');
+    if !matches!(style, TimestampStyle::Epoch(_)) {
+        out.push(b'Z');
+    }
 }
 
 /// Appends an INTERVAL YEAR TO MONTH: `+1-02`.
@@ -203,7 +256,8 @@ fn take_clock(text: &[u8], min_digits: usize, seconds_required: bool) -> Option<
         None => (0, 0, rest),
         Some(rest) => {
             let (second, rest) = take_number(rest, min_digits, 2)?;
-            match take_byte(rest, b'.') {
+            // Loggers of Python and Java write a comma, as ISO 8601 allows.
+            match take_byte(rest, b'.').or_else(|| take_byte(rest, b',')) {
                 None => (second, 0, rest),
                 Some(rest) => {
                     let len = rest.iter().take(9).take_while(|b| b.is_ascii_digit()).count();
@@ -242,28 +296,56 @@ fn assemble(seconds: i64, nanos: u32, precision: u8) -> Option<i64> {
     i64::try_from(i128::from(seconds) * i128::from(per_second) + i128::from(fraction)).ok()
 }
 
-fn take_timestamp(text: &[u8], style: TimestampStyle) -> Option<(i64, u32, &[u8])> {
+/// The parts of a timestamp with a date and `T` or a space before the time: seconds, nanoseconds, and what stands behind them, without
+/// spaces.
+fn take_timestamp(text: &[u8]) -> Option<(i64, u32, &[u8])> {
     let (civil, rest) = take_civil(text, 2)?;
-    let rest = take_byte(rest, style.separator())?;
-    let (seconds, nanos, rest) = take_clock(rest, 2, style == TimestampStyle::Sql)?;
-    Some((valid_days(civil)? * SECONDS_PER_DAY + seconds, nanos, rest))
+    let (separator, rest) = rest.split_first()?;
+    if !matches!(separator, b' ' | b'T' | b't') {
+        return None;
+    }
+    let (seconds, nanos, rest) = take_clock(rest, 2, false)?;
+    Some((valid_days(civil)? * SECONDS_PER_DAY + seconds, nanos, rest.trim_ascii()))
 }
 
-/// Reads the form of the JSON and CSV formats: date, separator, time, 0 to 9 fraction digits of which those beyond
-/// `precision` are cut off. The result is in the unit of the precision.
-pub fn parse_timestamp(text: &str, style: TimestampStyle, precision: u8) -> Option<i64> {
-    let (seconds, nanos, rest) = take_timestamp(text.as_bytes(), style)?;
-    if rest.is_empty() { assemble(seconds, nanos, precision) } else { None }
+/// Reads the forms of the JSON and CSV formats: `yyyy-MM-dd`, a space or `T`, `HH:mm[:ss]`, 0 to 9 fraction digits of which those beyond
+/// `precision` are cut off; or a date alone, which is its midnight. The result is in the unit of the precision.
+pub fn parse_timestamp(text: &str, precision: u8) -> Option<i64> {
+    match take_timestamp(text.as_bytes()) {
+        Some((seconds, nanos, b"")) => assemble(seconds, nanos, precision),
+        Some(_) => None,
+        None => assemble(i64::from(parse_date(text)?) * SECONDS_PER_DAY, 0, precision),
+    }
 }
 
-/// As [`parse_timestamp`], with the `Z` that TIMESTAMP_LTZ has in data formats, or an offset such as `+02:00`.
-pub fn parse_timestamp_ltz(text: &str, style: TimestampStyle, precision: u8) -> Option<i64> {
-    let (seconds, nanos, rest) = take_timestamp(text.as_bytes(), style)?;
-    let offset = match rest {
-        b"Z" => 0,
-        offset => super::zone::parse_offset(std::str::from_utf8(offset).ok()?)?,
-    };
-    assemble(seconds - i64::from(offset), nanos, precision)
+/// As [`parse_timestamp`] with a time and a zone: `Z`, `UTC`, an offset such as `+02:00`, `+0200` or `+02`, or the name of a zone; also
+/// both, as Java writes it (`+01:00[Europe/Berlin]`).
+pub fn parse_timestamp_ltz(text: &str, precision: u8) -> Option<i64> {
+    let (seconds, nanos, zone) = take_timestamp(text.as_bytes())?;
+    assemble(utc_seconds(seconds, zone)?, nanos, precision)
+}
+
+/// What a local time is in UTC; `None` when the text is no zone.
+fn utc_seconds(local: i64, zone: &[u8]) -> Option<i64> {
+    if matches!(zone, b"Z" | b"z") {
+        return Some(local);
+    }
+    let text = std::str::from_utf8(zone).ok()?;
+    if matches!(zone.first()?, b'+' | b'-') {
+        // The name only says where the offset comes from.
+        let offset = text.split_once('[').filter(|_| text.ends_with(']')).map_or(text, |(offset, _)| offset);
+        return Some(local - i64::from(super::zone::parse_offset(offset)?));
+    }
+    Some(Zone::parse(text)?.local_to_utc_seconds(local))
+}
+
+/// Reads a number of units since 1970-01-01 00:00:00, with or without a fraction, into the unit of the precision; what is smaller is cut
+/// off.
+pub fn parse_epoch(text: &str, epoch: EpochUnit, precision: u8) -> Option<i64> {
+    // Billionths of a unit.
+    let number = parse_decimal(text, 38, 9)?;
+    let nanos = (number * i128::from(1_000_000_000 / epoch.per_second())).div_euclid(1_000_000_000);
+    assemble(i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?, nanos.rem_euclid(1_000_000_000) as u32, precision)
 }
 
 /// A part of a date or time as CAST reads it: digits with spaces around them.
@@ -314,27 +396,43 @@ fn rounded_millis(fraction: &str) -> Option<i64> {
     Some(digit(0) * 100 + digit(1) * 10 + digit(2) + i64::from(digit(3) >= 5))
 }
 
-/// Reads a timestamp as CAST and `TO_TIMESTAMP(s)` do: `yyyy-M-d[ H:m:s[.f]]` with one or two digits a part and at
+/// Reads a timestamp as CAST and `TO_TIMESTAMP(s)` do: `yyyy-M-d[ H:m:s[.f]]`, also with a `T`, with one or two digits a part and at
 /// most nine in the fraction, of which those beyond `precision` are cut off; a day past the end of its month becomes
-/// the last; years start at 1. With a zone the text is local time there and the result is in UTC (TIMESTAMP_LTZ).
-pub fn cast_timestamp(text: &str, precision: u8, zone: Option<Zone>) -> Option<i64> {
+/// the last; years start at 1. A zone behind the time, as [`parse_timestamp_ltz`] takes it, is an error for [`TextZone::None`].
+pub fn cast_timestamp(text: &str, precision: u8, zone: TextZone) -> Option<i64> {
     let (civil, rest) = take_civil(text.as_bytes(), 1)?;
     if civil.year < 1 {
         return None;
     }
     let day = civil.day.min(days_in_month(civil.year, civil.month));
     let midnight = days_from_civil(civil.year, civil.month, day) * SECONDS_PER_DAY;
-    let (seconds, nanos) = if rest.is_empty() {
-        (midnight, 0)
-    } else {
-        let rest = take_byte(rest, b' ')?;
-        match take_clock(rest, 1, true) {
-            Some((seconds, nanos, b"")) => (midnight + seconds, nanos),
-            None if rest == b"24:00:00" => (midnight + SECONDS_PER_DAY, 0),
-            _ => return None,
+    let (seconds, nanos, written) = match rest.split_first() {
+        None => (midnight, 0, rest),
+        Some((b' ' | b'T', b"24:00:00")) => (midnight + SECONDS_PER_DAY, 0, &b""[..]),
+        Some((b' ' | b'T', rest)) => {
+            let (seconds, nanos, rest) = take_clock(rest, 1, true)?;
+            (midnight + seconds, nanos, rest)
         }
+        Some(_) => return None,
     };
-    assemble(zone.map_or(seconds, |zone| zone.local_to_utc_seconds(seconds)), nanos, precision)
+    let seconds = match zone {
+        TextZone::None if !written.is_empty() => return None,
+        TextZone::Utc | TextZone::Session(_) if !written.is_empty() => utc_seconds(seconds, written.trim_ascii())?,
+        TextZone::Session(zone) => zone.local_to_utc_seconds(seconds),
+        TextZone::None | TextZone::Utc => seconds,
+    };
+    assemble(seconds, nanos, precision)
+}
+
+/// What a text stands for that [`cast_timestamp`] reads.
+#[derive(Debug, Clone, Copy)]
+pub enum TextZone {
+    /// A TIMESTAMP, without a zone.
+    None,
+    /// A TIMESTAMP in UTC: one with a zone is converted.
+    Utc,
+    /// A TIMESTAMP_LTZ; without a zone it is local time in this one.
+    Session(Zone),
 }
 
 #[cfg(test)]
@@ -382,19 +480,77 @@ mod tests {
 
     #[test]
     fn timestamps_are_read_in_each_form() {
-        use TimestampStyle::*;
-        assert_eq!(parse_timestamp("2023-11-14 23:59:21.552", Sql, 3), Some(MOMENT));
-        assert_eq!(parse_timestamp("2023-11-14T23:59:21.552", Iso, 3), Some(MOMENT));
-        assert_eq!(parse_timestamp("2023-11-14 23:59:21.5529", Sql, 3), Some(MOMENT));
-        assert_eq!(parse_timestamp("2023-11-14 23:59:21.552", Sql, 0), Some(MOMENT - 552));
-        assert_eq!(parse_timestamp("2023-11-14 23:59:21.552", Sql, 6), Some(MOMENT * 1_000));
-        assert_eq!(parse_timestamp("2023-11-14 23:59:21.552", Iso, 3), None);
-        assert_eq!(parse_timestamp("2023-11-14T23:59", Iso, 3), Some(MOMENT - 21_552));
-        assert_eq!(parse_timestamp("2023-11-14 24:00:00", Sql, 3), None);
-        assert_eq!(parse_timestamp("9999-01-01 00:00:00", Sql, 9), None);
-        assert_eq!(parse_timestamp_ltz("2023-11-14 23:59:21.552Z", Sql, 3), Some(MOMENT));
-        assert_eq!(parse_timestamp_ltz("2023-11-15T01:59:21.552+02:00", Iso, 3), Some(MOMENT));
-        assert_eq!(parse_timestamp_ltz("2023-11-14 23:59:21.552", Sql, 3), None);
+        for form in [
+            "2023-11-14 23:59:21.552",
+            "2023-11-14T23:59:21.552",
+            "2023-11-14t23:59:21,5529",
+            "2023-11-14 23:59:21.552999999",
+        ] {
+            assert_eq!(parse_timestamp(form, 3), Some(MOMENT), "{form}");
+            assert_eq!(parse_timestamp_ltz(form, 3), None, "{form}");
+        }
+        assert_eq!(parse_timestamp("2023-11-14 23:59:21.552", 0), Some(MOMENT - 552));
+        assert_eq!(parse_timestamp("2023-11-14 23:59:21.552", 6), Some(MOMENT * 1_000));
+        assert_eq!(parse_timestamp("2023-11-14T23:59", 3), Some(MOMENT - 21_552));
+        assert_eq!(parse_timestamp("2023-11-14", 3), Some(19_675 * MILLIS_PER_DAY));
+        for bad in [
+            "2023-11-14 24:00:00",
+            "2023-02-29 00:00:00",
+            "2023-11-14 23:59:21x",
+            "2023-11-14_23:59:21",
+            "2023-11-14 ",
+            "",
+            "1700006361",
+        ] {
+            assert_eq!(parse_timestamp(bad, 3), None, "{bad}");
+        }
+        assert_eq!(parse_timestamp("9999-01-01 00:00:00", 9), None);
+        for zoned in [
+            "2023-11-14 23:59:21.552Z",
+            "2023-11-14T23:59:21.552z",
+            "2023-11-14 23:59:21.552 UTC",
+            "2023-11-15T01:59:21.552+02:00",
+            "2023-11-15 01:59:21,552 +0200",
+            "2023-11-14T18:59:21.552-05",
+            "2023-11-15T00:59:21.552 Europe/Berlin",
+            "2023-11-15T00:59:21.552+01:00[Europe/Berlin]",
+        ] {
+            assert_eq!(parse_timestamp_ltz(zoned, 3), Some(MOMENT), "{zoned}");
+            assert_eq!(parse_timestamp(zoned, 3), None, "{zoned}");
+        }
+        for bad in
+            ["2023-11-14 23:59:21+99", "2023-11-14 23:59:21 Mars", "2023-11-14Z", "2023-11-14 23:59:21+01:00[Europe"]
+        {
+            assert_eq!(parse_timestamp_ltz(bad, 3), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn epochs_are_read_and_written() {
+        use EpochUnit::*;
+        for (unit, form) in [
+            (Second, "1700006361.552"),
+            (Milli, "1700006361552"),
+            (Micro, "1700006361552000"),
+            (Nano, "1700006361552000000"),
+        ] {
+            assert_eq!(parse_epoch(form, unit, 3), Some(MOMENT), "{form}");
+            let style = TimestampStyle::Epoch(unit);
+            assert_eq!(text(|out| write_timestamp_ltz(out, MOMENT, TimeUnit::Milli, style)), form);
+            assert_eq!(EpochUnit::likely(form.split('.').next().unwrap().parse().unwrap()), unit);
+        }
+        assert_eq!(parse_epoch("-0.5", Second, 3), Some(-500));
+        assert_eq!(parse_epoch("-0.0005", Second, 3), Some(-1));
+        assert_eq!(parse_epoch("1.7e9", Second, 3), Some(1_700_000_000_000));
+        assert_eq!(parse_epoch("1700006361552.9", Milli, 3), Some(MOMENT));
+        assert_eq!(parse_epoch("9223372036854775807", Second, 3), None);
+        assert_eq!(parse_epoch("99999999999999999999999999999", Nano, 9), None);
+        assert_eq!(parse_epoch("now", Second, 3), None);
+        let written =
+            |value, unit, epoch| text(|out| write_timestamp_trimmed(out, value, unit, TimestampStyle::Epoch(epoch)));
+        assert_eq!(written(-1, TimeUnit::Milli, Second), "-0.001");
+        assert_eq!(written(1_500, TimeUnit::Micro, Milli), "1.5");
+        assert_eq!(written(i64::MAX, TimeUnit::Milli, Nano), "9223372036854775807000000");
     }
 
     #[test]
@@ -408,14 +564,21 @@ mod tests {
         assert_eq!(cast_time("23:59:59.9999"), Some(86_399_999));
         assert_eq!(cast_time("7"), Some(25_200_000));
         assert_eq!(cast_time("25:00:00"), None);
+        let cast_timestamp = |text, precision, zone: Option<Zone>| {
+            cast_timestamp(text, precision, zone.map_or(TextZone::None, TextZone::Session))
+        };
         assert_eq!(cast_timestamp("2023-11-14", 3, None), Some(19_675 * MILLIS_PER_DAY));
         assert_eq!(cast_timestamp("2023-11-14 3:4:5.6", 3, None), Some(19_675 * MILLIS_PER_DAY + 11_045_600));
         assert_eq!(cast_timestamp("2023-02-31", 3, None), cast_timestamp("2023-02-28", 3, None));
         assert_eq!(cast_timestamp("2023-11-14 24:00:00", 3, None), cast_timestamp("2023-11-15", 3, None));
-        assert_eq!(cast_timestamp("2023-11-14T03:04:05", 3, None), None);
+        assert_eq!(cast_timestamp("2023-11-14T03:04:05", 3, None), cast_timestamp("2023-11-14 03:04:05", 3, None));
+        assert_eq!(cast_timestamp("2023-11-14T03:04:05Z", 3, None), None);
         assert_eq!(cast_timestamp("0000-01-01", 3, None), None);
         let tokyo = Zone::parse("Asia/Tokyo");
         assert_eq!(cast_timestamp("1970-01-01 09:00:00", 3, tokyo), Some(0));
+        assert_eq!(cast_timestamp("1970-01-01T09:00:00+08:00", 3, tokyo), Some(3_600_000));
+        assert_eq!(super::cast_timestamp("1970-01-01T09:00:00+08:00", 3, TextZone::Utc), Some(3_600_000));
+        assert_eq!(super::cast_timestamp("1970-01-01T09:00:00", 3, TextZone::Utc), Some(32_400_000));
     }
 
     #[test]
@@ -441,7 +604,7 @@ mod tests {
                 let value = seed as i64 >> if precision == 3 { 10 } else { 0 };
                 for style in [TimestampStyle::Sql, TimestampStyle::Iso] {
                     let written = text(|out| write_timestamp_trimmed(out, value, unit, style));
-                    assert_eq!(parse_timestamp(&written, style, precision), Some(value), "{written}");
+                    assert_eq!(parse_timestamp(&written, precision), Some(value), "{written}");
                 }
             }
         }

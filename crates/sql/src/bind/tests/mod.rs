@@ -21,7 +21,7 @@ use crate::settings::{BindSettings, RuntimeMode};
 use crate::statement::{Statement, parse_script};
 use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
-use millstream_types::{Diagnostic, Options, Place};
+use millstream_types::{Diagnostic, Inferred, Options, Place};
 
 /// The Nexmark events in one table, with a view for each kind.
 const COMBINED: &str = include_str!("../../../../../tests/nexmark/ddl_combined.sql");
@@ -52,7 +52,12 @@ struct Session {
 impl Session {
     fn new(ddl: &str) -> Session {
         let mut session = Session {
-            catalog: Catalog::with_connectors(Connectors { is_bounded: is_file, check: |_, _| Ok(()) }),
+            catalog: Catalog::with_connectors(Connectors {
+                is_bounded: is_file,
+                check: |_, _| Ok(()),
+                infer: |_, _| Ok(Inferred::default()),
+                file: |_| Ok(Options::new()),
+            }),
             settings: BindSettings::default(),
         };
         for parsed in parse_script(ddl).expect("the definitions parse") {

@@ -1,0 +1,168 @@
+//! What a table is made of whose definition names no columns: read from the head of its input, or from the schema that comes with it.
+//!
+//! A connector that can say so has [`crate::declaration::Connector::infer`], a format [`crate::format::Format::infer`].
+
+mod event_time;
+mod scalars;
+#[cfg(test)]
+mod tests;
+
+use crate::format::Format;
+use crate::records::Framer;
+use crate::text_chunk::{FileInfo, Framing, TextChunk};
+use crate::{SplitReader, filesystem, records, registry};
+use millstream_types::{DataType, Diagnostic, Field, Inferred, Options, Place, code};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) use event_time::event_time;
+pub(crate) use scalars::{Kind, Scalars};
+
+/// Records that are looked at.
+pub(crate) const RECORDS: usize = 10_000;
+/// Bytes of text that are looked at.
+const BYTES: usize = 8 << 20;
+/// Bytes of text that are looked at in one go.
+const PIECE: usize = 1 << 20;
+
+/// The columns of a table with these options.
+///
+/// Fails when its connector or format does not say which they are, and when its input cannot be read.
+pub fn infer(table: &str, options: &Options) -> Result<Inferred, Diagnostic> {
+    let connector = registry::connector(options, table)?;
+    let infer = connector.infer.ok_or_else(|| {
+        not_known(format!("the connector '{}' does not say which columns table '{table}' has", connector.name))
+    })?;
+    infer(options)
+}
+
+/// The options of the table that the rows of a file, a directory or a glob are: connector, path and format.
+///
+/// Fails when there is no such file, and when its format is none that is known.
+pub fn file_options(path: &str) -> Result<Options, Diagnostic> {
+    filesystem::file_options(path)
+}
+
+/// The error for a table whose columns cannot be found out.
+pub(crate) fn not_known(message: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(code::INVALID_TABLE, message).advise("list the columns in parentheses after the name of the table")
+}
+
+/// The input of a format that is to say which columns it has.
+pub(crate) struct Sample<'a> {
+    pub options: &'a Options,
+    pub files: &'a [filesystem::InputFile],
+}
+
+/// A piece of text: whole records, as far as line feeds end them.
+pub(crate) struct TextPiece {
+    pub text: Vec<u8>,
+    pub file: Arc<FileInfo>,
+    /// Whether the file ends with it.
+    pub is_last: bool,
+}
+
+impl Sample<'_> {
+    /// Calls `each` with pieces of text from the start of the files, until it has seen enough or has been given 8 MB.
+    pub(crate) fn each_text(
+        &self,
+        mut each: impl FnMut(TextPiece) -> Result<Enough, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let mut left = BYTES;
+        for file in self.files {
+            let info = Arc::new(file.info.clone());
+            let framer: Box<dyn Framer> = Box::new(records::TextFramer::new(info.clone(), Framing::default()));
+            let mut reader = filesystem::reader(file, framer);
+            reader.aim(PIECE);
+            let mut next = text_of(&mut *reader)?;
+            while let Some(text) = next {
+                next = if text.len() < left { text_of(&mut *reader)? } else { None };
+                left = left.saturating_sub(text.len());
+                if each(TextPiece { text, file: info.clone(), is_last: next.is_none() && left > 0 })? == Enough::Yes
+                    || left == 0
+                {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first file.
+    pub(crate) fn first(&self) -> Result<&filesystem::InputFile, Diagnostic> {
+        self.files.first().ok_or_else(|| not_known("there is no file yet that says which columns the table has"))
+    }
+}
+
+/// Whether a sample is large enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enough {
+    Yes,
+    No,
+}
+
+fn text_of(reader: &mut dyn SplitReader) -> Result<Option<Vec<u8>>, Diagnostic> {
+    let Some(chunk) = reader.next()? else { return Ok(None) };
+    Ok(Some(chunk.content::<TextChunk>()?.data.to_vec()))
+}
+
+/// What is wrong with a line of a sample.
+pub(crate) fn unreadable(file: &FileInfo, line: u64, message: impl Into<String>) -> Diagnostic {
+    let place = Place::Data { resource: file.path.clone(), offset: None, line: Some(line), column: None };
+    Diagnostic::new(code::MALFORMED_RECORD, message).at(place)
+}
+
+/// The format that a file's name, or what it begins with, stands for.
+pub(crate) fn format_of(name: &str, head: &[u8]) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let plain = [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|end| lower.strip_suffix(end)).unwrap_or(&lower);
+    let extension = Path::new(plain).extension().and_then(|extension| extension.to_str());
+    match extension {
+        Some("json" | "jsonl" | "ndjson") => return Some("json"),
+        Some("csv" | "tsv" | "psv") => return Some("csv"),
+        Some("parquet" | "pq") => return Some("parquet"),
+        Some("arrow" | "arrows" | "feather" | "ipc") => return Some("arrow"),
+        _ => {}
+    }
+    match head {
+        [b'P', b'A', b'R', b'1', ..] => Some("parquet"),
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Some("arrow"),
+        _ if head.trim_ascii_start().first() == Some(&b'{') => Some("json"),
+        _ => None,
+    }
+}
+
+/// The columns of an Arrow schema, all of which may be NULL: the next file may have NULLs where this one has none.
+pub(crate) fn columns_of(schema: &arrow_schema::Schema) -> Result<Vec<Field>, Diagnostic> {
+    let column = |field: &arrow_schema::FieldRef| {
+        let column = Field::from_arrow(field).ok_or_else(|| {
+            let message =
+                format!("SQL has no type for column `{}`, which is {} in the file", field.name(), field.data_type());
+            Diagnostic::new(code::TYPE_MISMATCH, message)
+                .advise("create a table with the columns that you need, in parentheses after its name")
+        })?;
+        Ok(nullable(&column))
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+fn nullable(field: &Field) -> Field {
+    Field::new(&field.name, with_nulls(&field.data_type), true)
+}
+
+fn with_nulls(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Row(fields) => DataType::Row(fields.iter().map(nullable).collect()),
+        DataType::Array(element) => DataType::Array(Arc::new(with_nulls(element))),
+        DataType::Map(key, value) => DataType::Map(key.clone(), Arc::new(with_nulls(value))),
+        other => other.clone(),
+    }
+}
+
+/// The columns that a format finds.
+pub(crate) fn of_format(format: &Format, sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
+    let infer = format
+        .infer
+        .ok_or_else(|| not_known(format!("the format '{}' does not say which columns a table has", format.name)))?;
+    infer(sample)
+}
