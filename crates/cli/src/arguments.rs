@@ -193,6 +193,12 @@ pub(crate) struct Common {
     /// Also write it while a query runs, at this interval
     #[arg(long, global = true, env = "MILLSTREAM_STATS_EVERY", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..).try_map(NonZeroU64::try_from))]
     pub(crate) stats_every: Option<NonZeroU64>,
+    /// Serve /metrics (Prometheus), /health, /ready and /stats at a port of this machine, or at HOST:PORT for others as well
+    #[arg(long, global = true, env = "MILLSTREAM_HTTP", value_name = "ADDRESS")]
+    pub(crate) http: Option<String>,
+    /// Form of the messages on standard error [default: text]
+    #[arg(long, global = true, env = "MILLSTREAM_LOG_FORMAT", value_name = "FORM")]
+    pub(crate) log_format: Option<LogArgument>,
     /// Configuration file [default: millstream.toml in this directory, if there is one]
     #[arg(long, global = true, env = "MILLSTREAM_CONFIG", value_name = "FILE")]
     #[serde(skip)]
@@ -259,6 +265,18 @@ pub(crate) enum OutputArgument {
     Arrow,
     /// A Parquet file
     Parquet,
+}
+
+/// Form of the messages on standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogArgument {
+    /// For people
+    Text,
+    /// Lines with time and level: `2026-01-01T12:00:00.078Z INFO …`
+    Lines,
+    /// A JSON object per line: `time`, `level`, `message`, and `code` of an error
+    Json,
 }
 
 /// Form of the summary.

@@ -1,6 +1,6 @@
 //! `millstream.toml`: defaults for the options of the command line, and session settings.
 
-use crate::arguments::{Common, OutputArgument, Scalar, StatsArgument};
+use crate::arguments::{Common, LogArgument, OutputArgument, Scalar, StatsArgument};
 use crate::failure::Failure;
 use millstream::{Diagnostic, Place, code};
 use serde::Serialize;
@@ -28,6 +28,9 @@ pub(crate) struct Config {
     pub(crate) stats: Option<StatsArgument>,
     pub(crate) stats_every: Option<Duration>,
     pub(crate) pin: bool,
+    /// Where statistics are served.
+    pub(crate) http: Option<String>,
+    pub(crate) log_format: LogArgument,
     /// Session options in the order in which they are set: those of the file first, so that flags win.
     pub(crate) settings: Vec<(String, String)>,
     variables: BTreeMap<String, String>,
@@ -61,6 +64,8 @@ impl Config {
             stats: common.stats.or(file.stats),
             stats_every: common.stats_every.or(file.stats_every).map(|seconds| Duration::from_secs(seconds.get())),
             pin: common.pin || file.pin,
+            http: common.http.clone().or(file.http),
+            log_format: common.log_format.or(file.log_format).unwrap_or(LogArgument::Text),
             settings,
             variables,
         })

@@ -6,14 +6,24 @@ use crate::control::Control;
 use crate::failure::{Failure, Text};
 use crate::interrupt::Interrupt;
 use crate::output::{StandardOutput, print};
-use crate::{status, summary};
+use crate::units::duration;
+use crate::watch::{Server, Watched};
+use crate::{log, status, summary};
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
-    CancelToken, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code, user_code_directory,
+    CancelState, CancelToken, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code,
+    user_code_directory,
 };
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{IsTerminal, stderr, stdout};
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The name of a job among those that have one: a table that several write is told apart by a number.
+fn unique(name: String, taken: &[String]) -> String {
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or(name)
+}
 
 /// A session with the configuration applied.
 pub(crate) struct Context {
@@ -23,7 +33,17 @@ pub(crate) struct Context {
     pub(crate) interrupt: Interrupt,
     control: Option<Control>,
     /// Inserts that read endless input, and the texts that they are of: they run together.
-    endless: Vec<(PreparedRun, Text)>,
+    endless: Vec<Insert>,
+    /// What is served of what runs.
+    watched: Watched,
+    _server: Option<Server>,
+}
+
+/// An insert that is to be run.
+struct Insert {
+    run: PreparedRun,
+    statement: ParsedStatement,
+    text: Text,
 }
 
 impl Context {
@@ -36,8 +56,14 @@ impl Context {
         for (key, value) in &config.settings {
             session.set(key, value).map_err(Failure::usage)?;
         }
+        log::set_form(config.log_format);
+        let watched = Watched::default();
+        let server = config.http.as_deref().map(|address| Server::start(address, watched.clone())).transpose()?;
+        if let Some(server) = server.as_ref().filter(|_| !config.quiet) {
+            log::info(&format!("metrics at http://{}/metrics", server.address));
+        }
         let output = StandardOutput::new(config.output);
-        Ok(Context { session, config, output, interrupt, control: None, endless: Vec::new() })
+        Ok(Context { session, config, output, interrupt, control: None, endless: Vec::new(), watched, _server: server })
     }
 
     /// Substitutes variables.
@@ -65,9 +91,11 @@ impl Context {
         for statement in &statements {
             if statement.is_insert() {
                 let run = self.prepare(statement).map_err(failed)?;
-                match run.is_endless() {
-                    true => self.endless.push((run, text.clone())),
-                    false => self.run_together(vec![(run, text.clone())])?,
+                let is_endless = run.is_endless();
+                let insert = Insert { run, statement: statement.clone(), text: text.clone() };
+                match is_endless {
+                    true => self.endless.push(insert),
+                    false => self.run_together(vec![insert])?,
                 }
                 continue;
             }
@@ -83,7 +111,7 @@ impl Context {
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         let runs = std::mem::take(&mut self.endless);
         if runs.len() > 1 && !self.config.quiet {
-            let _ = writeln!(stderr(), "note: {} INSERTs that read endless input run together", runs.len());
+            log::note(&format!("{} INSERTs that read endless input run together", runs.len()));
         }
         self.run_together(runs)
     }
@@ -105,13 +133,60 @@ impl Context {
         self.interrupt.watch(tokens);
     }
 
+    /// Runs inserts concurrently, and again after outages, as the restart strategy says.
+    fn run_together(&mut self, inserts: Vec<Insert>) -> Result<(), Failure> {
+        let has_state = self.control.is_some() || self.session.has_state_directory();
+        let mut restarts = self.session.restart_strategy().restarts(has_state);
+        let mut inserts = inserts;
+        loop {
+            let statements: Vec<(ParsedStatement, Text)> =
+                inserts.iter().map(|insert| (insert.statement.clone(), insert.text.clone())).collect();
+            let started = Instant::now();
+            let Err(failure) = self.run_once(inserts, restarts.count()) else { return Ok(()) };
+            let Some(delay) = restarts.after(failure.code(), started.elapsed(), Instant::now()) else {
+                return Err(failure);
+            };
+            failure.report();
+            log::note(&format!("restart {} in {}", restarts.count(), duration(delay)));
+            self.pause(delay, &failure)?;
+            self.session.forget_ended_jobs().map_err(Failure::failed)?;
+            let again = |(statement, text): (ParsedStatement, Text)| {
+                let run = self.prepare(&statement).map_err(|d| Failure::statement(d, &text))?;
+                Ok(Insert { run, statement, text })
+            };
+            inserts = statements.into_iter().map(again).collect::<Result<_, Failure>>()?;
+        }
+    }
+
+    /// Waits before a restart. Whoever stops the command meanwhile ends it with what has failed: the job resumes when it is run again.
+    fn pause(&self, delay: Duration, failure: &Failure) -> Result<(), Failure> {
+        let monitor = RunMonitor::new();
+        self.watch([&monitor]);
+        let until = Instant::now() + delay;
+        while Instant::now() < until && monitor.cancel().state() == CancelState::Running {
+            std::thread::sleep(Duration::from_millis(20).min(delay));
+        }
+        self.watch([]);
+        match monitor.cancel().state() {
+            CancelState::Running => Ok(()),
+            _ => Err(failure.clone()),
+        }
+    }
+
     /// Runs inserts concurrently, each in its own thread. When one fails, the others stop in good order, with a
     /// checkpoint if they have any.
-    fn run_together(&mut self, inserts: Vec<(PreparedRun, Text)>) -> Result<(), Failure> {
-        let (mut runs, texts): (Vec<PreparedRun>, Vec<Text>) = inserts.into_iter().unzip();
+    fn run_once(&mut self, inserts: Vec<Insert>, restarts: u64) -> Result<(), Failure> {
+        let (mut runs, mut texts): (Vec<PreparedRun>, Vec<Text>) = (Vec::new(), Vec::new());
+        let mut names: Vec<String> = Vec::new();
+        for Insert { run, statement, text } in inserts {
+            runs.push(run);
+            texts.push(text);
+            names.push(unique(statement.targets().join(","), &names));
+        }
         PreparedRun::share(&mut runs);
         let monitors: Vec<Arc<RunMonitor>> = runs.iter().map(PreparedRun::monitor).collect();
         self.watch(monitors.iter().map(|monitor| &**monitor));
+        self.watched.set(names.into_iter().zip(&monitors).map(|(name, monitor)| (name, Arc::clone(monitor), restarts)));
         let config = &self.config;
         // Several status lines would overwrite each other.
         let line = !config.quiet && runs.len() == 1;
@@ -150,8 +225,11 @@ impl Context {
 
     /// Executes a statement at once.
     pub(crate) fn execute_one(&mut self, statement: &ParsedStatement) -> Result<(), Diagnostic> {
-        let monitor = RunMonitor::new();
-        self.watch([&monitor]);
+        let monitor = Arc::new(RunMonitor::new());
+        self.watch([&*monitor]);
+        if statement.is_query() {
+            self.watched.set([("query".to_string(), Arc::clone(&monitor), 0)]);
+        }
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
         let line = !self.config.quiet && !rows_on_terminal;
@@ -171,7 +249,7 @@ impl Context {
         match outcome? {
             Outcome::Done(message) => {
                 if !self.config.quiet && stderr().is_terminal() {
-                    let _ = writeln!(stderr(), "{message}");
+                    log::info(&message);
                 }
             }
             Outcome::Text(text) => print(&text)?,

@@ -1,7 +1,7 @@
 //! Why a command ends with another exit code than 0, and which.
 
+use crate::log;
 use millstream::{Code, Diagnostic, code, sql};
-use std::io::{Write, stderr};
 
 /// A statement failed.
 pub(crate) const EXIT_FAILED: u8 = 1;
@@ -18,7 +18,7 @@ pub(crate) struct Text {
 }
 
 /// Why the process ends with another exit code than 0.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     diagnostic: Diagnostic,
     /// The text that the place refers to, and what to call it.
@@ -59,7 +59,7 @@ impl Failure {
             code::OUTPUT_CLOSED => return,
             // Not an error.
             code::SUSPENDED => {
-                let _ = writeln!(stderr(), "{}", self.diagnostic.message);
+                log::info(&self.diagnostic.message);
                 return;
             }
             _ => {}
@@ -68,7 +68,6 @@ impl Failure {
             Some((text, origin)) => (Some(text.as_str()), origin.as_str()),
             None => (None, "millstream"),
         };
-        // Nothing is left to do if standard error is closed.
-        let _ = writeln!(stderr(), "{}", sql::render(&self.diagnostic, text, origin).trim_end());
+        log::error(&self.diagnostic, &sql::render(&self.diagnostic, text, origin));
     }
 }

@@ -14,6 +14,7 @@ mod control;
 mod docs;
 mod failure;
 mod interrupt;
+mod log;
 mod output;
 mod shell;
 mod silence;
@@ -21,6 +22,7 @@ mod status;
 mod summary;
 mod table;
 mod units;
+mod watch;
 
 use arguments::{Arguments, Command};
 use clap::Parser;

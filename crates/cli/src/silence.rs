@@ -52,6 +52,13 @@ impl Silence {
         if let Some(source) = stats.sources.iter().find(|source| source.splits.is_empty()) {
             return Some(format!("nothing has come out for 10 s: {} does not answer yet", source.name));
         }
+        if let Some(sink) = stats.sinks.iter().find(|sink| sink.writing >= PATIENCE) {
+            let seconds = sink.writing.as_secs();
+            return Some(format!(
+                "nothing has come out for 10 s: {} has been busy with one write for {seconds} s; does its reader or server still take rows?",
+                sink.name
+            ));
+        }
         if stats.queued > 0 {
             return None;
         }
@@ -89,11 +96,11 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millstream::{Begun, SourceSnapshot, Times, TriggerSnapshot};
+    use millstream::{Begun, SinkSnapshot, SourceSnapshot, Times, TriggerSnapshot};
 
     fn split(name: &str, rows: u64, watermark_ms: Option<i64>) -> SplitSnapshot {
         let (bytes, chunks, queued) = (0, 0, 0);
-        SplitSnapshot { name: name.into(), rows, bytes, chunks, queued, watermark_ms, is_idle: false, has_ended: false }
+        SplitSnapshot { name: name.into(), rows, bytes, chunks, queued, watermark_ms, ..SplitSnapshot::default() }
     }
 
     fn stats(rows_out: u64, splits: &[SplitSnapshot]) -> StatsSnapshot {
@@ -129,6 +136,11 @@ mod tests {
         let reason = silence.observe(Some(&stats(7, &splits)), at(33)).unwrap();
         assert!(reason.contains("table t has sent no rows (a and 1 others)"), "{reason}");
         // What waits for a worker or a sink is not the source's fault.
-        assert_eq!(silence.observe(Some(&StatsSnapshot { queued: 1, ..stats(7, &splits) }), at(34)), None);
+        let waits = StatsSnapshot { queued: 1, ..stats(7, &splits) };
+        assert_eq!(silence.observe(Some(&waits), at(34)), None);
+        let (rows, busy, writing) = (7, Duration::ZERO, Duration::from_secs(12));
+        let sinks = vec![SinkSnapshot { name: "sink 0: out".into(), rows, busy, writing }];
+        let reason = silence.observe(Some(&StatsSnapshot { sinks, ..waits }), at(35)).unwrap();
+        assert!(reason.contains("sink 0: out has been busy with one write for 12 s"), "{reason}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::StatsArgument;
 use crate::config::Config;
+use crate::log;
 use crate::silence::Silence;
 use crate::summary;
 use crate::units::{amount, duration, timestamp};
@@ -20,7 +21,7 @@ pub(crate) fn telling<T>(line: bool, config: &Config, monitor: &RunMonitor, quer
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let ended = &ended;
-        let painter = (line && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, ended)));
+        let painter = (line && log::is_text() && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, ended)));
         let teller = scope.spawn(move || {
             let mut silence = Silence::new(Instant::now());
             while !ended.load(Relaxed) {
@@ -28,7 +29,7 @@ pub(crate) fn telling<T>(line: bool, config: &Config, monitor: &RunMonitor, quer
                 if !config.quiet {
                     let stats = monitor.stats().map(|stats| stats.snapshot());
                     if let Some(reason) = silence.look(stats.as_ref(), Instant::now()) {
-                        let _ = writeln!(stderr(), "note: {reason}");
+                        log::note(&reason);
                     }
                 }
                 std::thread::park_timeout(REFRESH);
@@ -45,8 +46,7 @@ pub(crate) fn telling<T>(line: bool, config: &Config, monitor: &RunMonitor, quer
 /// Writes what is worth telling to standard error.
 pub(crate) fn tell_notices(monitor: &RunMonitor) {
     for notice in monitor.take_notices() {
-        // Nothing is left to do if standard error is closed.
-        let _ = writeln!(stderr(), "note: {notice}");
+        log::note(&notice);
     }
 }
 

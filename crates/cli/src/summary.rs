@@ -3,6 +3,7 @@
 //! The fields of the object are described in `docs/statistics.md`; names stay what they are.
 
 use crate::arguments::StatsArgument;
+use crate::log;
 use crate::units::{amount, duration, timestamp};
 use millstream::{Begun, StatsSnapshot, Times, counted};
 use serde_json::json;
@@ -15,11 +16,14 @@ pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsS
         note_empty_columns(stats);
     }
     let text = match form {
-        None if !quiet && stderr().is_terminal() => line(stats),
+        None if quiet => return,
         // Rows that are missing in the result are told to logs, too.
-        None if !quiet && stats.late_rows + stats.skipped_rows + stats.error_rows > 0 => {
-            format!("note: {}", line(stats))
+        None if stats.late_rows + stats.skipped_rows + stats.error_rows > 0
+            && !(log::is_text() && stderr().is_terminal()) =>
+        {
+            return log::note(&line(stats));
         }
+        None if !log::is_text() || stderr().is_terminal() => return log::info(&line(stats)),
         None | Some(StatsArgument::None) => return,
         Some(StatsArgument::Text) => line(stats) + &details(stats),
         Some(StatsArgument::Json) => json!(stats).to_string(),
@@ -36,10 +40,9 @@ fn note_empty_columns(stats: &StatsSnapshot) {
             several => (format!("columns `{}`", several.join("`, `")), "are"),
         };
         let rows = if source.rows == 1 { "the only row".into() } else { format!("all {} rows", source.rows) };
-        let _ = writeln!(
-            stderr(),
-            "note: {columns} of {table} {are} NULL in {rows} that were read; does the name match the data? Letter case counts"
-        );
+        log::note(&format!(
+            "{columns} of {table} {are} NULL in {rows} that were read; does the name match the data? Letter case counts"
+        ));
     }
 }
 

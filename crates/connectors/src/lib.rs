@@ -210,6 +210,12 @@ pub trait SplitReader: Send {
         Ok(true)
     }
 
+    /// Records that are there behind the last chunk and have not been read, if it is known without asking: the lag. Called after each
+    /// chunk and each wait.
+    fn lag(&self) -> Option<u64> {
+        None
+    }
+
     /// The next chunk; blocks until there is one; `None` at the end. After an error it is not called again.
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic>;
 }

@@ -110,6 +110,10 @@ impl SplitReader for PacedReader {
         if self.pending.is_some() { Ok(true) } else { self.inner.wait() }
     }
 
+    fn lag(&self) -> Option<u64> {
+        self.inner.lag()
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         if let Some(Ok(part)) = self.pending.take().map(|rest| self.part(rest)) {
             return Ok(Some(part));

@@ -32,6 +32,7 @@ mod placement;
 mod planned;
 mod recovery;
 mod relation;
+mod restart;
 mod results;
 mod session;
 mod settings;
@@ -62,6 +63,7 @@ pub use millstream_types::{
 pub use monitor::{Outcome, RunMonitor};
 pub use planned::PreparedRun;
 pub use relation::Relation;
+pub use restart::{RestartKind, RestartStrategy, Restarts};
 pub use results::{Collected, Discarded, ResultTarget};
 pub use session::{Session, SessionConfig};
 pub use settings::settings_markdown;

@@ -11,6 +11,7 @@ use crate::monitor::{Outcome, RunMonitor};
 use crate::planned::PreparedRun;
 use crate::recovery::{JobState, StateDirectory};
 use crate::relation::Relation;
+use crate::restart::RestartStrategy;
 use crate::results::{Collected, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -161,6 +162,16 @@ impl Session {
     /// Fails when there is no such file, or when it does not say which columns it has.
     pub fn schema_statement(&self, path: &str, name: Option<&str>) -> Result<String, Diagnostic> {
         self.environment.catalog.for_statement().schema_statement(path, name.unwrap_or(sql::file_stem(path)))
+    }
+
+    /// Whether a state directory has been opened.
+    pub fn has_state_directory(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// What is done with a job after an outage, as `restart-strategy.*` says now.
+    pub fn restart_strategy(&self) -> RestartStrategy {
+        self.environment.settings.values.restart
     }
 
     /// Names of tables and views, sorted.

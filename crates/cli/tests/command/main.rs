@@ -11,6 +11,7 @@ mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod watched;
 
 use serde_json::Value;
 use std::fs;
@@ -256,7 +257,10 @@ fn statistics_add_up_and_keep_their_names() {
     let (source, splits) = (&s["sources"][0], s["sources"][0]["splits"].as_array().unwrap());
     assert_eq!(names(source), "bytes chunks decode_time empty_columns name queued rows splits watermark_ms");
     assert_eq!(source["name"], "source 0: table t");
-    assert!(splits.iter().all(|x| names(x) == "bytes chunks ended idle name queued rows watermark_ms"), "{s}");
+    assert!(
+        splits.iter().all(|x| names(x) == "bytes chunks ended idle lag_records name queued rows silent_s watermark_ms"),
+        "{s}"
+    );
     let of_split =
         |x: &Value| (Path::new(x["name"].as_str().unwrap()).file_name().unwrap().to_owned(), x["rows"].clone());
     let mut of_splits: Vec<_> = splits.iter().map(of_split).collect();

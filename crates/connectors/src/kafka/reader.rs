@@ -20,7 +20,9 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers as _};
 use rdkafka::topic_partition_list::TopicPartitionList;
+use std::ffi::CString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How long a look for messages takes.
@@ -57,6 +59,8 @@ struct Reading {
     consumer: KafkaConsumer,
     partition: Arc<Partition>,
     start: Start,
+    /// The offset behind the last message that was taken; negative before the first.
+    next: AtomicI64,
 }
 
 /// Where and how reading starts.
@@ -167,6 +171,11 @@ impl SplitReader for PartitionReader {
         Ok(self.is_ready())
     }
 
+    fn lag(&self) -> Option<u64> {
+        let ReaderState::Reading(reading) = &self.state else { return None };
+        reading.lag()
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         while !self.is_ready() {
             self.receive(MOMENT)?;
@@ -190,7 +199,30 @@ impl Reading {
         list.add_partition_offset(&partition.topic, partition.number, span.from)
             .and_then(|()| consumer.assign(&list))
             .map_err(|e| Diagnostic::bug(format!("{partition} cannot be assigned: {e}")))?;
-        Ok(Reading { consumer, partition, start })
+        let next = match span.from {
+            Offset::Offset(from) => from,
+            _ => -1,
+        };
+        Ok(Reading { consumer, partition, start, next: next.into() })
+    }
+
+    /// Messages behind the last one that was taken, as of the last answer of the broker.
+    fn lag(&self) -> Option<u64> {
+        let topic = CString::new(&*self.partition.topic).ok()?;
+        let (mut low, mut high) = (-1, -1);
+        // SAFETY: the client lives as long as `self`, and the call reads the name and writes the two numbers before it returns.
+        let answer = unsafe {
+            rdkafka::bindings::rd_kafka_get_watermark_offsets(
+                self.consumer.client().native_ptr(),
+                topic.as_ptr(),
+                self.partition.number,
+                &raw mut low,
+                &raw mut high,
+            )
+        };
+        let is_known = answer == rdkafka::types::RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0;
+        let next = self.next.load(Relaxed);
+        (is_known && next >= 0).then(|| high.saturating_sub(next).max(0).cast_unsigned())
     }
 
     /// Takes what is there, up to a full batch; whether that is the end.
@@ -200,6 +232,7 @@ impl Reading {
             match self.consumer.poll(patience) {
                 None => return Ok(false),
                 Some(Ok(message)) => {
+                    self.next.store(message.offset() + 1, Relaxed);
                     let until = self.start.span.until.unwrap_or(i64::MAX);
                     if message.offset() < until {
                         batch.push(&message, wants);

@@ -103,7 +103,9 @@ impl Tokens {
         let (mut last, mut open, mut heard) = (None, partitions.len(), Instant::now());
         while open > 0 {
             match cluster.consumer.poll(Duration::from_millis(100)) {
-                None if heard.elapsed() > PATIENCE => return Err(failed("the brokers do not answer")),
+                None if heard.elapsed() > PATIENCE => {
+                    return Err(Diagnostic { code: code::CONNECTION_FAILED, ..failed("the brokers do not answer") });
+                }
                 None => continue,
                 Some(Ok(message)) if message.key() == Some(self.key.as_bytes()) => {
                     last = message.payload().map(<[u8]>::to_vec);

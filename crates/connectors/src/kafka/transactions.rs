@@ -384,7 +384,16 @@ fn failed(error: &KafkaError, producer: &Producer, what: &str) -> Diagnostic {
         KafkaError::Transaction(error) => error.to_string(),
         error => reason(error, &producer.listener().trouble),
     };
-    Diagnostic::new(code::WRITE_FAILED, format!("{what}: {text}")).advise(match code {
+    let is_outage = matches!(
+        code,
+        RDKafkaErrorCode::OperationTimedOut
+            | RDKafkaErrorCode::RequestTimedOut
+            | RDKafkaErrorCode::MessageTimedOut
+            | RDKafkaErrorCode::BrokerTransportFailure
+            | RDKafkaErrorCode::AllBrokersDown
+    );
+    let kind = if is_outage { code::CONNECTION_LOST } else { code::WRITE_FAILED };
+    Diagnostic::new(kind, format!("{what}: {text}")).advise(match code {
         RDKafkaErrorCode::InvalidTransactionTimeout => {
             "lower 'properties.transaction.timeout.ms', or raise 'transaction.max.timeout.ms' of the brokers"
         }

@@ -42,12 +42,8 @@ const IGNORED: &[(&str, &str)] = &[
         "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
     ),
     (
-        "restart-strategy restart-strategy.type restart-strategy.fixed-delay.attempts \
-         restart-strategy.fixed-delay.delay restart-strategy.failure-rate.max-failures-per-interval \
-         restart-strategy.failure-rate.failure-rate-interval restart-strategy.failure-rate.delay \
-         restart-strategy.exponential-delay.initial-backoff restart-strategy.exponential-delay.max-backoff \
-         restart-strategy.exponential-delay.backoff-multiplier jobmanager.execution.failover-strategy",
-        "What Flink does after a failure. Here a failed query ends; started again, it resumes from its last checkpoint, with the same rows.",
+        "jobmanager.execution.failover-strategy restart-strategy.exponential-delay.jitter-factor",
+        "How much of a job Flink starts again, and how far apart: here it is the whole job, which has no herd of others beside it.",
     ),
     (
         "jobmanager.rpc.address jobmanager.rpc.port jobmanager.memory.process.size \

@@ -5,6 +5,7 @@
 mod flink;
 
 use crate::recovery::Checkpointed;
+use crate::restart::{RestartKind, RestartStrategy};
 use millstream_codegen::kernel::Tier;
 use millstream_codegen::program::FilterShape;
 use millstream_plan::pipeline::Combination;
@@ -31,6 +32,8 @@ pub(crate) struct Values {
     pub(crate) tier: Option<Tier>,
     /// The directory for compiled code, `auto` or `off`.
     pub(crate) code_cache: String,
+    /// What becomes of jobs after an outage.
+    pub(crate) restart: RestartStrategy,
     /// The state directory: a path or the address of a place in an object store.
     pub(crate) state: Option<String>,
     /// How jobs are checkpointed there.
@@ -86,6 +89,27 @@ settings! {
         "From one checkpoint to the next; 0 takes them only when the query is stopped or someone asks.";
     "execution.checkpointing.num-retained" = "2", integer(checkpoints.retained, 1..=1000),
         "How many checkpoints are kept. If the last one is damaged, the one before it takes its place.";
+    "restart-strategy.type" = "auto", one_of(restart.kind, &[
+        ("auto", RestartKind::Auto), ("none", RestartKind::None), ("off", RestartKind::None), ("disable", RestartKind::None),
+        ("fixed-delay", RestartKind::FixedDelay), ("failure-rate", RestartKind::FailureRate),
+        ("exponential-delay", RestartKind::ExponentialDelay),
+    ]),
+        "What `millstream run` does with INSERTs when a server cannot be reached or a connection breaks: end them (none), or start them again, from their last \
+         checkpoint if there is one; auto is exponential-delay with a state directory and none without. Other failures always end them.";
+    "restart-strategy.exponential-delay.initial-backoff" = "1 s", duration(restart.initial_backoff), "How long the first restart waits.";
+    "restart-strategy.exponential-delay.max-backoff" = "1 min", duration(restart.max_backoff), "How long a restart waits at most.";
+    "restart-strategy.exponential-delay.backoff-multiplier" = "1.5", number(restart.multiplier, 1.0..=100.0),
+        "How much longer each restart waits than the one before.";
+    "restart-strategy.exponential-delay.reset-backoff-threshold" = "1 h", duration(restart.reset_threshold),
+        "How long the job must have run for the next restart to count as the first.";
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff" = "0", integer(restart.attempts, ANY),
+        "Restarts until the job ends; 0 for as many as are needed.";
+    "restart-strategy.fixed-delay.attempts" = "1", integer(restart.fixed_attempts, ANY), "Restarts until the job ends.";
+    "restart-strategy.fixed-delay.delay" = "1 s", duration(restart.fixed_delay), "How long each waits.";
+    "restart-strategy.failure-rate.max-failures-per-interval" = "1", integer(restart.rate_failures, ANY),
+        "Failures within the interval that are followed by a restart.";
+    "restart-strategy.failure-rate.failure-rate-interval" = "1 min", duration(restart.rate_interval), "The interval.";
+    "restart-strategy.failure-rate.delay" = "1 s", duration(restart.rate_delay), "How long each restart waits.";
     "parallelism.default" = "", integer(run.workers, 1..=1024),
         "Number of workers; unset, one for each core.";
     "pipeline.error-policy" = "fail", one_of(run.error_policy, &[("fail", ErrorPolicy::Fail), ("skip", ErrorPolicy::Skip)]),
@@ -218,6 +242,13 @@ fn duration(place: &mut Option<Duration>, text: &str) -> Read {
     let duration = options.duration("duration", Duration::ZERO);
     let duration = duration.map_err(|_| "a duration such as '10 s', '90 min' or '1 h'")?;
     *place = Some(duration).filter(|duration| !duration.is_zero());
+    Ok(text.to_owned())
+}
+
+/// A number within a range.
+fn number(place: &mut f64, text: &str, range: RangeInclusive<f64>) -> Read {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    *place = number.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))?;
     Ok(text.to_owned())
 }
 

@@ -212,6 +212,7 @@ impl SinkStation {
             let Some(mut writer) = lanes.sink.take() else { return Ok(()) };
             drop(lanes);
             let (mut written, started) = (0, Instant::now());
+            self.stats.writes(started);
             let mut reached = None;
             let mut result = pieces.into_iter().try_for_each(|ready| {
                 match ready {

@@ -115,7 +115,9 @@ impl<'a> Reader<'a> {
         }
         while !query.is_stopping() {
             reader.aim(flow.aim());
-            if !reader.wait()? {
+            let is_ready = reader.wait()?;
+            self.note_lag(reader);
+            if !is_ready {
                 continue;
             }
             let Some(chunk) = reader.next()? else {
@@ -134,6 +136,13 @@ impl<'a> Reader<'a> {
             self.end(End::Stopped);
         }
         Ok(())
+    }
+
+    /// What the split says of records that are there and have not been read.
+    fn note_lag(&self, reader: &dyn SplitReader) {
+        if let Some(lag) = reader.lag() {
+            self.query.host().stats.sources[self.id.source].split(self.id.split).note_lag(lag);
+        }
     }
 
     /// Has a chunk decoded, once there is room for it.
@@ -157,6 +166,7 @@ impl<'a> Reader<'a> {
         let stats = query.host().stats.sources[id.source].split(id.split);
         stats.read.fetch_add(1, Relaxed);
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
+        stats.note_chunk(query.host().stats.elapsed());
         let task = DecodeTask { split: id, stream: split.stream, unit, chunk, permit };
         query.act(Consequences { tasks: vec![Task::Decode(Box::new(task))], ..Consequences::default() });
         Ok(())

@@ -1,16 +1,19 @@
 //! Counters of checkpoints.
 
+use super::forms::optional_seconds;
 use super::histogram::{Histogram, Times};
 use crate::schedule::threads::Watch;
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointStats {
     /// All but the times.
     pub(crate) counts: Mutex<CheckpointSnapshot>,
+    /// When the last one was complete.
+    completed: Mutex<Option<Instant>>,
     duration: Histogram,
     handing_over: Histogram,
     handing_over_processor: Histogram,
@@ -30,6 +33,9 @@ pub struct CheckpointSnapshot {
     pub bytes_written: u64,
     /// Bytes that the last one consists of, some of them written by earlier ones.
     pub state_bytes: u64,
+    /// Since the last one was complete; `None` if there is none.
+    #[serde(rename = "age_s", serialize_with = "optional_seconds")]
+    pub age: Option<Duration>,
     /// From the cut to the commit of sinks.
     pub duration: Times,
     /// How long threads that process rows were busy with what the cut takes.
@@ -42,6 +48,7 @@ impl CheckpointStats {
     /// A checkpoint is complete.
     pub(crate) fn note(&self, number: u64, took: Duration) {
         self.counts.lock().last = number;
+        *self.completed.lock() = Some(Instant::now());
         self.duration.record(took);
     }
 
@@ -57,6 +64,7 @@ impl CheckpointStats {
         let duration = self.duration.times();
         CheckpointSnapshot {
             complete: duration.count,
+            age: self.completed.lock().map(|at| at.elapsed()),
             duration,
             handing_over: self.handing_over.times(),
             handing_over_processor: self.handing_over_processor.times(),

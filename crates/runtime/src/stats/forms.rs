@@ -9,6 +9,14 @@ pub(crate) fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S:
     to.serialize_f64(time.as_secs_f64())
 }
 
+/// Null where there is none.
+pub(super) fn optional_seconds<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => to.serialize_some(&time.as_secs_f64()),
+        None => to.serialize_none(),
+    }
+}
+
 pub(super) fn seconds_of_nanos<S: Serializer>(nanos: &u64, to: S) -> Result<S::Ok, S::Error> {
     seconds(&Duration::from_nanos(*nanos), to)
 }

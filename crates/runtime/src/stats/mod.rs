@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Counters of a run; shared by the engine's callers and the workers.
 #[derive(Debug, Default)]
@@ -121,6 +121,10 @@ pub(crate) struct SplitStats {
     watermark: Watermark,
     pub(crate) is_idle: AtomicBool,
     pub(crate) has_ended: AtomicBool,
+    /// One more than the lag; 0 if it is not known.
+    lag: AtomicU64,
+    /// When the last chunk was read, in milliseconds since the statistics were made.
+    last_chunk_ms: AtomicU64,
 }
 
 /// Counters of a pipeline.
@@ -167,6 +171,8 @@ pub(crate) struct SinkStats {
     name: String,
     rows: AtomicU64,
     busy_nanos: AtomicU64,
+    /// When the write that is under way has begun.
+    writing: Mutex<Option<Instant>>,
 }
 
 impl SinkStats {
@@ -175,8 +181,14 @@ impl SinkStats {
         SinkStats { name: format!("sink {index}: {target}"), ..SinkStats::default() }
     }
 
+    /// Writing begins.
+    pub(crate) fn writes(&self, since: Instant) {
+        *self.writing.lock() = Some(since);
+    }
+
     /// `rows` rows were written in `time`.
     pub(crate) fn wrote(&self, rows: u64, time: Duration) {
+        *self.writing.lock() = None;
         self.rows.fetch_add(rows, Relaxed);
         self.busy_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
@@ -186,6 +198,7 @@ impl SinkStats {
             name: self.name.clone(),
             rows: self.rows.load(Relaxed),
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
+            writing: self.writing.lock().map_or(Duration::ZERO, |since| since.elapsed()),
         }
     }
 }
@@ -366,11 +379,16 @@ impl QueryStats {
         self.sources[source].split(split).watermark.raise(watermark);
     }
 
+    /// Since the statistics were made.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.clock.started.elapsed()
+    }
+
     /// The numbers of now.
     pub fn snapshot(&self) -> StatsSnapshot {
         let elapsed = self.ended.get().copied().unwrap_or_else(|| self.clock.started.elapsed());
         let is_over = self.ended.get().is_some();
-        let sources: Vec<SourceSnapshot> = self.sources.iter().map(|s| s.snapshot(is_over)).collect();
+        let sources: Vec<SourceSnapshot> = self.sources.iter().map(|s| s.snapshot(is_over, elapsed)).collect();
         let mut pipelines: Vec<PipelineSnapshot> =
             self.pipelines.iter().enumerate().map(|(i, p)| p.snapshot(i, is_over)).collect();
         let asked = self.asked.lock();
@@ -421,9 +439,9 @@ fn left(before: u64, after: u64, is_over: bool) -> u64 {
 }
 
 impl SourceStats {
-    fn snapshot(&self, is_over: bool) -> SourceSnapshot {
+    fn snapshot(&self, is_over: bool, elapsed: Duration) -> SourceSnapshot {
         let stats = || self.splits.get().iter().flat_map(|s| s.iter()).collect::<Vec<_>>();
-        let splits: Vec<SplitSnapshot> = stats().into_iter().map(|s| s.snapshot(is_over)).collect();
+        let splits: Vec<SplitSnapshot> = stats().into_iter().map(|s| s.snapshot(is_over, elapsed)).collect();
         let active = stats().into_iter().filter(|s| !s.is_idle.load(Relaxed));
         let rows: u64 = splits.iter().map(|s| s.rows).sum();
         let without_values = self.nullable.iter().filter(|column| rows > 0 && !column.is_filled.load(Relaxed));
@@ -442,7 +460,16 @@ impl SourceStats {
 }
 
 impl SplitStats {
-    fn snapshot(&self, is_over: bool) -> SplitSnapshot {
+    pub(crate) fn note_lag(&self, lag: u64) {
+        self.lag.store(lag.saturating_add(1), Relaxed);
+    }
+
+    /// A chunk was read that long after the statistics were made.
+    pub(crate) fn note_chunk(&self, elapsed: Duration) {
+        self.last_chunk_ms.store(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn snapshot(&self, is_over: bool, elapsed: Duration) -> SplitSnapshot {
         // What is subtracted is read first: it cannot be more than what is read after it.
         let begun = self.begun.load(Relaxed);
         SplitSnapshot {
@@ -454,6 +481,8 @@ impl SplitStats {
             watermark_ms: Watermark::lowest([&self.watermark].into_iter()),
             is_idle: self.is_idle.load(Relaxed),
             has_ended: self.has_ended.load(Relaxed),
+            lag: self.lag.load(Relaxed).checked_sub(1),
+            silent: elapsed.saturating_sub(Duration::from_millis(self.last_chunk_ms.load(Relaxed))),
         }
     }
 }

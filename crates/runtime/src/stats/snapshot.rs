@@ -112,7 +112,7 @@ pub struct SourceSnapshot {
 }
 
 /// Counters of a split at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SplitSnapshot {
     /// What its connector calls it: a file's path, a shard.
     pub name: String,
@@ -132,6 +132,12 @@ pub struct SplitSnapshot {
     /// Whether it has been read to its end.
     #[serde(rename = "ended")]
     pub has_ended: bool,
+    /// Records that are there and have not been read; `None` where the connector does not know it.
+    #[serde(rename = "lag_records")]
+    pub lag: Option<u64>,
+    /// Since the last chunk was read, or since the start.
+    #[serde(rename = "silent_s", serialize_with = "seconds")]
+    pub silent: Duration,
 }
 
 /// Counters of a pipeline at one moment.
@@ -206,6 +212,9 @@ pub struct SinkSnapshot {
     /// Time spent on writing. (Rows are encoded before, in the pipeline's tasks.)
     #[serde(rename = "busy_s", serialize_with = "seconds")]
     pub busy: Duration,
+    /// How long the write that is under way has taken; 0 between writes.
+    #[serde(rename = "writing_s", serialize_with = "seconds")]
+    pub writing: Duration,
 }
 
 /// Counters of a worker at one moment.

@@ -1,0 +1,449 @@
+//! Metrics in the text format of Prometheus: one table says which there are.
+//!
+//! Labels are names of jobs, of sources and sinks of the plan, and of splits; those only of sources that have few, so that a directory of a
+//! million files makes no million series.
+
+use super::JobSnapshot;
+use millstream::{StatsSnapshot, Times};
+use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Sources with more splits have no series for each of them.
+const MOST_SPLITS: usize = 100;
+
+/// What kind of numbers a metric has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Summary,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Summary => "summary",
+        }
+    }
+}
+
+/// A metric without its prefix.
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    /// Besides `job`.
+    labels: &'static str,
+    help: &'static str,
+    samples: fn(&JobSnapshot, &mut Samples<'_>),
+}
+
+/// Where the samples of a metric go.
+struct Samples<'a> {
+    out: &'a mut String,
+    name: &'static str,
+    job: &'a str,
+}
+
+impl Samples<'_> {
+    fn put(&mut self, value: f64) {
+        self.with(&[], value);
+    }
+
+    fn with(&mut self, labels: &[(&str, &str)], value: f64) {
+        self.line("", labels, value);
+    }
+
+    fn line(&mut self, end: &str, labels: &[(&str, &str)], value: f64) {
+        // Writing to a String cannot fail.
+        let _ = write!(self.out, "{PREFIX}{}{end}{{job=\"{}\"", self.name, escaped(self.job));
+        for (name, value) in labels {
+            let _ = write!(self.out, ",{name}=\"{}\"", escaped(value));
+        }
+        let _ = writeln!(self.out, "}} {value}");
+    }
+
+    fn times(&mut self, times: &Times) {
+        for (quantile, value) in [("0.5", times.p50), ("0.99", times.p99)] {
+            self.with(&[("quantile", quantile)], value.as_secs_f64());
+        }
+        self.line("_sum", &[], times.sum.as_secs_f64());
+        self.line("_count", &[], times.count as f64);
+    }
+}
+
+const PREFIX: &str = "millstream_";
+
+/// A metric of a number that jobs have once they have begun.
+macro_rules! of_stats {
+    ($name:literal, $kind:ident, $help:literal, |$stats:ident| $value:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: "",
+            help: $help,
+            samples: |job, out| {
+                if let Some($stats) = &job.stats {
+                    out.put($value as f64);
+                }
+            },
+        }
+    };
+}
+
+/// A metric that jobs have once they have begun.
+macro_rules! metric {
+    ($name:literal, $kind:ident, $labels:literal, $help:literal, |$stats:ident, $out:ident| $body:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: $labels,
+            help: $help,
+            samples: |job, $out| {
+                if let Some($stats) = &job.stats {
+                    $body
+                }
+            },
+        }
+    };
+}
+
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "job_ready",
+        kind: Kind::Gauge,
+        labels: "",
+        help: "1 once all sources and sinks of the job have answered, else 0",
+        samples: |job, out| out.put(if job.waits_for().is_none() { 1.0 } else { 0.0 }),
+    },
+    Metric {
+        name: "job_restarts_total",
+        kind: Kind::Counter,
+        labels: "",
+        help: "How often the job was started again after a failure (restart-strategy)",
+        samples: |job, out| out.put(job.restarts as f64),
+    },
+    of_stats!("job_running_seconds", Gauge, "Time since the job has begun, or was started again", |s| s
+        .elapsed
+        .as_secs_f64()),
+    of_stats!("rows_in_total", Counter, "Rows decoded from all sources", |s| s.rows_in),
+    of_stats!("bytes_in_total", Counter, "Bytes read from all sources, after decompression", |s| s.bytes_in),
+    of_stats!("rows_out_total", Counter, "Rows written to all sinks", |s| s.rows_out),
+    of_stats!("records_late_total", Counter, "Rows that came too late", |s| s.late_rows),
+    of_stats!("records_malformed_total", Counter, "Malformed records that were skipped", |s| s.skipped_rows),
+    of_stats!("records_failed_total", Counter, "Rows that were skipped because an expression failed", |s| s.error_rows),
+    of_stats!("windows_total", Counter, "Windows written", |s| s.windows_fired),
+    of_stats!("tasks_queued", Gauge, "Tasks that wait for a worker", |s| s.queued),
+    of_stats!("workers", Gauge, "Worker threads", |s| s.workers.len()),
+    of_stats!("workers_busy_seconds_total", Counter, "Time that workers have spent on tasks", |s| {
+        s.workers.iter().map(|worker| worker.busy.as_secs_f64()).sum::<f64>()
+    }),
+    metric!(
+        "watermark_timestamp_seconds",
+        Gauge,
+        "",
+        "The lowest source watermark, in seconds since 1970",
+        |s, out| {
+            if let Some(ms) = s.watermark_ms {
+                out.put(ms as f64 / 1e3);
+            }
+        }
+    ),
+    metric!(
+        "watermark_delay_seconds",
+        Gauge,
+        "",
+        "How far the lowest source watermark is behind the clock",
+        |s, out| {
+            if let Some(ms) = s.watermark_ms {
+                out.put(behind(ms));
+            }
+        }
+    ),
+    metric!(
+        "trigger_delay_seconds",
+        Summary,
+        "quantile",
+        "From the watermark that completes a window until its rows are out",
+        |s, out| out.times(&s.trigger_delay)
+    ),
+    of_stats!("checkpoints_total", Counter, "Checkpoints that are complete", |s| s.checkpoints.complete),
+    of_stats!("checkpoints_begun_total", Counter, "Checkpoints that have begun", |s| s.checkpoints.begun),
+    metric!("checkpoint_age_seconds", Gauge, "", "Time since the last checkpoint was complete", |s, out| {
+        if let Some(age) = s.checkpoints.age {
+            out.put(age.as_secs_f64());
+        }
+    }),
+    metric!(
+        "checkpoint_duration_seconds",
+        Summary,
+        "quantile",
+        "From the cut of a checkpoint to the commit of its sinks",
+        |s, out| out.times(&s.checkpoints.duration)
+    ),
+    of_stats!("checkpoint_written_bytes_total", Counter, "Bytes that checkpoints have written", |s| s
+        .checkpoints
+        .bytes_written),
+    of_stats!("checkpoint_state_bytes", Gauge, "Bytes that the last checkpoint consists of", |s| s
+        .checkpoints
+        .state_bytes),
+    of_stats!("memory_limit_bytes", Gauge, "The job's memory budget", |s| s.memory.limit),
+    of_stats!("memory_used_bytes", Gauge, "What the job holds of it", |s| s.memory.used),
+    of_stats!("memory_peak_bytes", Gauge, "The most that it has held", |s| s.memory.peak),
+    metric!("memory_class_bytes", Gauge, "class", "What each kind of data holds", |s, out| {
+        s.memory.by_class.iter().for_each(|(class, bytes)| out.with(&[("class", class.name())], *bytes as f64));
+    }),
+    of_stats!("spill_written_bytes_total", Counter, "Bytes of state that were spilled", |s| s.spill.bytes_written),
+    of_stats!("spill_read_bytes_total", Counter, "Bytes of spilled state that were read back", |s| s.spill.bytes_read),
+    of_stats!("spill_held_bytes", Gauge, "Bytes of the spilled files that are there", |s| s.spill.bytes_held),
+    metric!("source_rows_total", Counter, "source", "Rows decoded", |s, out| {
+        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.rows as f64));
+    }),
+    metric!("source_bytes_total", Counter, "source", "Bytes read", |s, out| {
+        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.bytes as f64));
+    }),
+    metric!("source_splits", Gauge, "source", "Splits: files, partitions, connections", |s, out| {
+        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.splits.len() as f64));
+    }),
+    metric!(
+        "source_splits_idle",
+        Gauge,
+        "source",
+        "Splits that were silent for so long that they do not hold the watermark back",
+        |s, out| {
+            for source in &s.sources {
+                out.with(
+                    &[("source", &source.name)],
+                    source.splits.iter().filter(|split| split.is_idle).count() as f64,
+                );
+            }
+        }
+    ),
+    metric!(
+        "source_watermark_delay_seconds",
+        Gauge,
+        "source",
+        "How far the source's watermark is behind the clock",
+        |s, out| {
+            for source in &s.sources {
+                if let Some(ms) = source.watermark_ms {
+                    out.with(&[("source", &source.name)], behind(ms));
+                }
+            }
+        }
+    ),
+    metric!(
+        "source_lag_records",
+        Gauge,
+        "source",
+        "Records that are there and have not been read, of sources that know it (Kafka)",
+        |s, out| {
+            for source in &s.sources {
+                let known: Vec<u64> = source.splits.iter().filter_map(|split| split.lag).collect();
+                if !known.is_empty() {
+                    out.with(&[("source", &source.name)], known.iter().sum::<u64>() as f64);
+                }
+            }
+        }
+    ),
+    metric!(
+        "split_rows_total",
+        Counter,
+        "source, split",
+        "Rows decoded, of sources with at most 100 splits",
+        |s, out| {
+            each_split(s, |source, split| out.with(&[("source", source), ("split", &split.name)], split.rows as f64));
+        }
+    ),
+    metric!(
+        "split_silent_seconds",
+        Gauge,
+        "source, split",
+        "Time since the split has sent its last row, or since the job has begun",
+        |s, out| {
+            each_split(s, |source, split| {
+                if !split.has_ended {
+                    out.with(&[("source", source), ("split", &split.name)], split.silent.as_secs_f64());
+                }
+            });
+        }
+    ),
+    metric!(
+        "split_watermark_delay_seconds",
+        Gauge,
+        "source, split",
+        "How far the split's watermark is behind the clock",
+        |s, out| {
+            each_split(s, |source, split| {
+                if let Some(ms) = split.watermark_ms {
+                    out.with(&[("source", source), ("split", &split.name)], behind(ms));
+                }
+            });
+        }
+    ),
+    metric!("split_lag_records", Gauge, "source, split", "Records that are there and have not been read", |s, out| {
+        each_split(s, |source, split| {
+            if let Some(lag) = split.lag {
+                out.with(&[("source", source), ("split", &split.name)], lag as f64);
+            }
+        });
+    }),
+    metric!("sink_rows_total", Counter, "sink", "Rows written", |s, out| {
+        s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.rows as f64));
+    }),
+    metric!("sink_busy_seconds_total", Counter, "sink", "Time spent on writing", |s, out| {
+        s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.busy.as_secs_f64()));
+    }),
+    metric!(
+        "sink_writing_seconds",
+        Gauge,
+        "sink",
+        "How long the write that is under way has taken; 0 between writes",
+        |s, out| {
+            s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.writing.as_secs_f64()));
+        }
+    ),
+];
+
+fn each_split(stats: &StatsSnapshot, mut each: impl FnMut(&str, &millstream::SplitSnapshot)) {
+    for source in stats.sources.iter().filter(|source| source.splits.len() <= MOST_SPLITS) {
+        source.splits.iter().for_each(|split| each(&source.name, split));
+    }
+}
+
+/// Seconds from a time in milliseconds to now.
+fn behind(ms: i64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_secs_f64() - ms as f64 / 1e3
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// All metrics of these jobs.
+pub(super) fn page(jobs: &[JobSnapshot]) -> String {
+    let mut out = String::new();
+    let commit = option_env!("MILLSTREAM_BUILD_COMMIT").unwrap_or("");
+    let _ = writeln!(out, "# HELP {PREFIX}build_info What runs; always 1\n# TYPE {PREFIX}build_info gauge");
+    let _ = writeln!(
+        out,
+        "{PREFIX}build_info{{version=\"{}\",commit=\"{}\"}} 1",
+        env!("CARGO_PKG_VERSION"),
+        escaped(commit)
+    );
+    for metric in METRICS {
+        let _ = writeln!(
+            out,
+            "# HELP {PREFIX}{} {}\n# TYPE {PREFIX}{} {}",
+            metric.name,
+            metric.help,
+            metric.name,
+            metric.kind.name()
+        );
+        for job in jobs {
+            (metric.samples)(job, &mut Samples { out: &mut out, name: metric.name, job: &job.name });
+        }
+    }
+    out
+}
+
+/// The inventory, for the documentation.
+pub(crate) fn reference_markdown() -> String {
+    let mut out = String::from("| metric | kind | labels besides `job` | meaning |\n| --- | --- | --- | --- |\n");
+    let _ = writeln!(out, "| `{PREFIX}build_info` | gauge | version, commit (no job) | What runs; always 1 |");
+    for metric in METRICS {
+        let _ = writeln!(
+            out,
+            "| `{PREFIX}{}` | {} | {} | {} |",
+            metric.name,
+            metric.kind.name(),
+            metric.labels,
+            metric.help
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream::{SinkSnapshot, SourceSnapshot, SplitSnapshot};
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    fn split(name: &str) -> SplitSnapshot {
+        SplitSnapshot { name: name.into(), lag: Some(5), watermark_ms: Some(1_000), ..SplitSnapshot::default() }
+    }
+
+    fn job(splits: usize) -> JobSnapshot {
+        let splits = (0..splits).map(|i| split(&format!("topic-{i}"))).collect();
+        let source = SourceSnapshot {
+            name: "source 0: table \"t\"".into(),
+            splits,
+            rows: 7,
+            watermark_ms: Some(1_000),
+            ..Default::default()
+        };
+        let sink =
+            SinkSnapshot { name: "sink 0".into(), rows: 3, busy: Duration::ZERO, writing: Duration::from_secs(2) };
+        let stats = StatsSnapshot {
+            sources: vec![source],
+            sinks: vec![sink],
+            watermark_ms: Some(1_000),
+            rows_in: 7,
+            ..Default::default()
+        };
+        JobSnapshot { name: "a\\b".into(), stats: Some(stats), restarts: 1 }
+    }
+
+    /// What a reader of the text format demands: each sample behind the TYPE of its metric, no metric and no series twice.
+    fn parsed(page: &str) -> Vec<(String, f64)> {
+        let (mut types, mut current, mut series) = (HashSet::new(), String::new(), HashSet::new());
+        let mut samples = Vec::new();
+        for line in page.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                current = rest.split(' ').next().unwrap().to_string();
+                assert!(types.insert(current.clone()), "{line}");
+                continue;
+            }
+            if line.starts_with("# HELP ") {
+                continue;
+            }
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            let metric = name.split('{').next().unwrap();
+            assert!(
+                metric == current
+                    || [format!("{current}_sum"), format!("{current}_count")].contains(&metric.to_string()),
+                "{line}"
+            );
+            assert!(series.insert(name.to_string()), "{line}");
+            samples.push((name.to_string(), value.parse().unwrap()));
+        }
+        samples
+    }
+
+    #[test]
+    fn a_page_is_what_prometheus_reads() {
+        let samples = parsed(&page(&[job(2), JobSnapshot { name: "waits".into(), stats: None, restarts: 0 }]));
+        let value = |series: &str| samples.iter().find(|(name, _)| name == series).map(|(_, value)| *value);
+        assert_eq!(value("millstream_rows_in_total{job=\"a\\\\b\"}"), Some(7.0));
+        assert_eq!(value("millstream_job_ready{job=\"a\\\\b\"}"), Some(1.0));
+        assert_eq!(value("millstream_job_ready{job=\"waits\"}"), Some(0.0));
+        assert_eq!(value("millstream_job_restarts_total{job=\"a\\\\b\"}"), Some(1.0));
+        assert_eq!(
+            value("millstream_source_lag_records{job=\"a\\\\b\",source=\"source 0: table \\\"t\\\"\"}"),
+            Some(10.0)
+        );
+        assert_eq!(value("millstream_sink_writing_seconds{job=\"a\\\\b\",sink=\"sink 0\"}"), Some(2.0));
+        assert!(value("millstream_watermark_delay_seconds{job=\"a\\\\b\"}").unwrap() > 1.7e9);
+    }
+
+    #[test]
+    fn many_splits_are_not_many_series() {
+        let count = |splits| parsed(&page(&[job(splits)])).iter().filter(|(name, _)| name.contains("split=")).count();
+        assert_eq!(count(MOST_SPLITS), 4 * MOST_SPLITS);
+        assert_eq!(count(MOST_SPLITS + 1), 0);
+    }
+}

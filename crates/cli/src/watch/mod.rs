@@ -1,0 +1,62 @@
+//! What `--http` serves: metrics for Prometheus, the statistics as JSON, and whether the process lives and its jobs have begun.
+//!
+//! Nothing of it is on the way of a row: what is served is made of [`StatsSnapshot`]s when somebody asks.
+
+mod metrics;
+mod server;
+
+use millstream::{RunMonitor, StatsSnapshot};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) use metrics::reference_markdown;
+pub(crate) use server::Server;
+
+/// The queries and inserts of the process that run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    jobs: Arc<Mutex<Vec<Job>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Job {
+    name: String,
+    monitor: Arc<RunMonitor>,
+    restarts: u64,
+}
+
+/// A job at one moment.
+#[derive(Debug)]
+struct JobSnapshot {
+    name: String,
+    /// `None` as long as sources and sinks are being opened.
+    stats: Option<StatsSnapshot>,
+    restarts: u64,
+}
+
+impl JobSnapshot {
+    /// What the job still waits for, if it has not begun.
+    fn waits_for(&self) -> Option<String> {
+        let Some(stats) = &self.stats else {
+            return Some(format!("{}: a source or a sink does not answer yet", self.name));
+        };
+        let source = stats.sources.iter().find(|source| source.splits.is_empty())?;
+        Some(format!("{}: {} does not answer yet", self.name, source.name))
+    }
+}
+
+impl Watched {
+    /// Takes the place of what ran before.
+    pub(crate) fn set(&self, jobs: impl IntoIterator<Item = (String, Arc<RunMonitor>, u64)>) {
+        let jobs = jobs.into_iter().map(|(name, monitor, restarts)| Job { name, monitor, restarts }).collect();
+        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
+    }
+
+    fn snapshots(&self) -> Vec<JobSnapshot> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let snapshot = |job: Job| {
+            let stats = job.monitor.stats().map(|stats| stats.snapshot());
+            JobSnapshot { name: job.name, stats, restarts: job.restarts }
+        };
+        jobs.into_iter().map(snapshot).collect()
+    }
+}
