@@ -98,6 +98,13 @@ impl<'a> Binder<'a> {
                 let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
                 Ok(negated_if(*negated, self.builtin("LIKE", &arguments, span)?, span))
             }
+            ast::Expr::ILike { negated, any, expr, pattern, escape_char } => {
+                if *any {
+                    return Err(unsupported("ILIKE ANY", span, "combine several ILIKE with OR"));
+                }
+                let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
+                Ok(negated_if(*negated, self.builtin("ILIKE", &arguments, span)?, span))
+            }
             ast::Expr::SimilarTo { negated, expr, pattern, escape_char } => {
                 let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
                 Ok(negated_if(*negated, self.builtin("SIMILAR TO", &arguments, span)?, span))
@@ -300,12 +307,8 @@ impl<'a> Binder<'a> {
         let operand = self.bind(operand)?;
         let to = data_type::from_ast(to).map_err(|e| at(e, span))?;
         let fallible = match kind {
-            ast::CastKind::Cast => false,
+            ast::CastKind::Cast | ast::CastKind::DoubleColon => false,
             ast::CastKind::TryCast => true,
-            ast::CastKind::DoubleColon => {
-                let message = format!("`x::{to}` is not Flink SQL");
-                return Err(error(code::SYNTAX, span, message).advise(format!("write CAST(x AS {to})")));
-            }
             ast::CastKind::SafeCast => {
                 return Err(error(code::SYNTAX, span, "SAFE_CAST is not Flink SQL")
                     .advise(format!("write TRY_CAST(x AS {to})")));
@@ -462,7 +465,6 @@ fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
         ast::Expr::Rollup(_) => ("ROLLUP", "write a query for each set and UNION ALL them"),
         ast::Expr::IsJson { .. } => ("IS JSON with unique keys", "remove UNIQUE KEYS"),
         ast::Expr::IsNormalized { .. } => ("IS NORMALIZED", "remove the test"),
-        ast::Expr::ILike { .. } => ("ILIKE", "write LOWER(x) LIKE LOWER(pattern)"),
         ast::Expr::RLike { .. } => ("RLIKE", "write REGEXP(x, pattern)"),
         ast::Expr::Collate { .. } => ("COLLATE", "compare UPPER or LOWER of both sides"),
         ast::Expr::Convert { .. } => ("CONVERT", "write CAST(x AS type)"),

@@ -7,7 +7,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `query` | WITH, UNION ALL, VALUES, LIMIT |
-//! | `select`, `from` | one SELECT, clause by clause |
+//! | `select`, `select_list`, `from` | one SELECT, clause by clause |
 //! | `group`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
 //! | `over`, `rank` | OVER and window Top-N |
@@ -45,6 +45,7 @@ mod rank;
 mod relation;
 mod scope;
 mod select;
+mod select_list;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -1,4 +1,4 @@
-//! SELECT: the select list, WHERE, GROUP BY, HAVING, DISTINCT.
+//! SELECT: its clauses, from FROM to DISTINCT.
 
 use super::aggregate_list::AggregateList;
 use super::expression::Binder;
@@ -7,17 +7,15 @@ use super::grouping_sets::has_sets;
 use super::join::Tree;
 use super::over;
 use super::over_list::OverList;
-use super::place::{error, from_parser, name_parts, span_of, unsupported};
+use super::place::{error, from_parser, span_of, unsupported};
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::{Column, unique_names};
+use super::select_list::{Item, select_list};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
 use millstream_types::{Diagnostic, Schema, code};
 use sqlparser::ast;
-
-/// An expression of the select list and its name.
-type Item = (Expr, String);
 
 impl QueryBinder<'_> {
     /// Binds a SELECT.
@@ -105,78 +103,6 @@ fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Resul
     let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
     let (relation, expressions) = over::apply(overs, input, expressions)?;
     Ok(relation.select(expressions.into_iter().zip(names)))
-}
-
-pub(super) fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) -> Result<Vec<Item>, Diagnostic> {
-    let mut list: Vec<Item> = Vec::new();
-    for item in items {
-        match item {
-            ast::SelectItem::UnnamedExpr(expr) => {
-                let name = implied_name(expr).unwrap_or_else(|| format!("EXPR${}", list.len()));
-                list.push((binder.bind(expr)?, name));
-            }
-            ast::SelectItem::ExprWithAlias { expr, alias } => list.push((binder.bind(expr)?, alias.value.clone())),
-            ast::SelectItem::Wildcard(options) => {
-                let span = from_parser(options.wildcard_token.0.span);
-                check_star(options, span)?;
-                if binder.scope.columns.is_empty() {
-                    return Err(error(code::SYNTAX, span, "SELECT * needs a FROM").advise("add FROM and a table"));
-                }
-                add_starred(&mut list, binder.scope.star(span));
-            }
-            ast::SelectItem::QualifiedWildcard(kind, options) => {
-                let span = span_of(item);
-                check_star(options, span)?;
-                let starred = match kind {
-                    ast::SelectItemQualifiedWildcardKind::ObjectName(name) => {
-                        let parts = name_parts(name)
-                            .ok_or_else(|| error(code::SYNTAX, span, "expected a table or a ROW before `.*`"))?;
-                        binder.scope.qualified_star(&parts)?
-                    }
-                    ast::SelectItemQualifiedWildcardKind::Expr(expr) => {
-                        let row = binder.bind(expr)?;
-                        binder.scope.row_star(&row)?
-                    }
-                };
-                add_starred(&mut list, starred);
-            }
-            ast::SelectItem::ExprWithAliases { expr, .. } => {
-                return Err(unsupported("several names for one expression", span_of(expr), "give it one name"));
-            }
-        }
-    }
-    Ok(list)
-}
-
-/// Columns of a star get suffixes where their names are taken.
-fn add_starred(list: &mut Vec<Item>, starred: Vec<Item>) {
-    let taken = list.len();
-    let names = list.iter().chain(&starred).map(|(_, name)| name.clone());
-    // Names before the star stay as they are, so that two equal ones remain ambiguous.
-    let unique = unique_names(names).split_off(taken);
-    list.extend(starred.into_iter().zip(unique).map(|((expr, _), name)| (expr, name)));
-}
-
-fn check_star(options: &ast::WildcardAdditionalOptions, span: Span) -> Result<(), Diagnostic> {
-    // The place of the star does not count.
-    if *options == ast::WildcardAdditionalOptions::default() {
-        return Ok(());
-    }
-    Err(error(code::SYNTAX, span, "Flink SQL has no options after *").advise("name the columns"))
-}
-
-/// The name of a column that is selected as it is: the last part of its path.
-fn implied_name(expr: &ast::Expr) -> Option<String> {
-    match expr {
-        ast::Expr::Identifier(name) => Some(name.value.clone()),
-        ast::Expr::CompoundIdentifier(path) => path.last().map(|p| p.value.clone()),
-        ast::Expr::Nested(inner) => implied_name(inner),
-        ast::Expr::CompoundFieldAccess { access_chain, .. } => match access_chain.last() {
-            Some(ast::AccessExpr::Dot(ast::Expr::Identifier(name))) => Some(name.value.clone()),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// The names that the select list gives with AS.
