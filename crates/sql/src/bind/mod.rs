@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `query` | WITH, UNION ALL, VALUES, LIMIT |
 //! | `select`, `select_list`, `from` | one SELECT, clause by clause |
-//! | `group`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
+//! | `group`, `group_keys`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
 //! | `over`, `rank` | OVER and window Top-N |
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
@@ -29,6 +29,7 @@ pub mod coercion;
 mod expression;
 mod from;
 mod group;
+mod group_keys;
 mod group_window;
 mod grouping_sets;
 mod insert;

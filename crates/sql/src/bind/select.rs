@@ -3,6 +3,7 @@
 use super::aggregate_list::AggregateList;
 use super::expression::Binder;
 use super::group::Grouping;
+use super::group_keys::SelectedItems;
 use super::grouping_sets::has_sets;
 use super::join::Tree;
 use super::over;
@@ -32,7 +33,7 @@ impl QueryBinder<'_> {
         if as_they_are.is_some() {
             scope.columns.iter_mut().for_each(|c| c.field.nullable = true);
         }
-        let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select))?;
+        let grouping = Grouping::bind(&scope, &select.group_by, SelectedItems::of(select))?;
         let mut list = AggregateList {
             group_of_nothing: grouping.is_global(),
             group_window: grouping.group_window().cloned(),
@@ -103,17 +104,6 @@ fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Resul
     let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
     let (relation, expressions) = over::apply(overs, input, expressions)?;
     Ok(relation.select(expressions.into_iter().zip(names)))
-}
-
-/// The names that the select list gives with AS.
-fn aliases(select: &ast::Select) -> Vec<&str> {
-    fn alias(item: &ast::SelectItem) -> Option<&str> {
-        match item {
-            ast::SelectItem::ExprWithAlias { alias, .. } => Some(&alias.value),
-            _ => None,
-        }
-    }
-    select.projection.iter().filter_map(alias).collect()
 }
 
 /// Where a grouping stands: GROUP BY, else the first expression of the select list.

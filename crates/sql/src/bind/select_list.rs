@@ -14,7 +14,7 @@ use sqlparser::ast;
 pub(super) type Item = (Expr, String);
 
 /// What an item of the select list is.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Selected<'a> {
     /// An expression as it is written.
     Written(&'a ast::Expr),

@@ -8,6 +8,7 @@ mod interval_joins;
 mod joins;
 mod over;
 mod queries;
+mod select_lists;
 mod subqueries;
 mod typing;
 mod unnest;
