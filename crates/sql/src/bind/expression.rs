@@ -32,7 +32,7 @@ impl<'a> Binder<'a> {
     pub fn bind(&mut self, expr: &ast::Expr) -> Result<Expr, Diagnostic> {
         let span = span_of(expr);
         let bound = match expr {
-            ast::Expr::Identifier(name) => self.scope.resolve(std::slice::from_ref(name)),
+            ast::Expr::Identifier(name) => self.column_or_item(name),
             ast::Expr::CompoundIdentifier(path) => self.scope.resolve(path),
             ast::Expr::CompoundFieldAccess { root, access_chain } => self.field_access(root, access_chain),
             ast::Expr::Nested(inner) => self.bind(inner),
@@ -72,6 +72,17 @@ impl<'a> Binder<'a> {
             );
         }
         Ok(if bound.span == Span::default() { bound.at(span) } else { bound })
+    }
+
+    /// A column of the input, or within QUALIFY an item of the select list.
+    fn column_or_item(&self, name: &ast::Ident) -> Result<Expr, Diagnostic> {
+        let column = self.scope.resolve(std::slice::from_ref(name));
+        match &self.aggregates {
+            Some(list) if matches!(self.clause, "QUALIFY" | "OVER") => {
+                column.or_else(|unknown| list.selected(name, unknown, self.clause == "OVER"))
+            }
+            _ => column,
+        }
     }
 
     fn predicate_or_syntax(&mut self, expr: &ast::Expr, span: Span) -> Result<Expr, Diagnostic> {

@@ -184,10 +184,11 @@ impl Binder<'_> {
     ) -> Result<Expr, Diagnostic> {
         let name = function_name(function)?;
         let place = span_of(&function.name);
-        let Some(named) = self.aggregates.as_ref().filter(|_| self.clause == "SELECT").map(|a| a.overs.named.clone())
-        else {
-            let message = format!("{name} … OVER stands only in SELECT, not in {}", self.clause);
-            return Err(error(code::NOT_GROUPED, place, message).advise("use its result in a query around this one"));
+        let is_here = matches!(self.clause, "SELECT" | "QUALIFY");
+        let Some(named) = self.aggregates.as_ref().filter(|_| is_here).map(|a| a.overs.named.clone()) else {
+            let message = format!("{name} … OVER stands only in SELECT and QUALIFY, not in {}", self.clause);
+            return Err(error(code::NOT_GROUPED, place, message)
+                .advise("filter by it with QUALIFY, or use its result in a query around this one"));
         };
         if let Some(filter) = &function.filter {
             return Err(unsupported("FILTER with OVER", span_of(&**filter), "aggregate CASE WHEN … THEN x END"));

@@ -8,10 +8,11 @@ use super::grouping_sets::has_sets;
 use super::join::Tree;
 use super::over;
 use super::over_list::OverList;
-use super::place::{error, from_parser, span_of, unsupported};
+use super::place::{error, from_parser, span_of};
 use super::query::QueryBinder;
+use super::rank;
 use super::relation::Relation;
-use super::scope::{Column, unique_names};
+use super::scope::{Column, Scope, unique_names};
 use super::select_list::{Item, select_list};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
@@ -44,14 +45,15 @@ impl QueryBinder<'_> {
         let items = select_list(&mut binder, &select.projection)?;
         binder.clause = "HAVING";
         let having = select.having.as_ref().map(|h| binder.condition(h, "HAVING")).transpose()?;
+        let qualify = select.qualify.as_ref().map(|q| qualify(&scope, &mut list, &items, q)).transpose()?;
         input.columns = as_they_are.unwrap_or(scope.columns);
         let is_aggregate = grouping.explicit || having.is_some() || !list.is_empty();
         let distinct = distinct_of(select)?;
         let output = if is_aggregate {
             let place = group_place(select);
-            self.aggregate(input, grouping, list, items, having, place)?
+            self.aggregate(input, grouping, list, Output { items, having, qualify }, place)?
         } else if has_from || select.selection.is_some() || !list.overs.is_empty() {
-            over_and_project(input, list.overs, items)?
+            over_and_project(input, list.overs, items, qualify)?
         } else {
             constant_row(items)
         };
@@ -66,23 +68,42 @@ impl QueryBinder<'_> {
         input: Relation,
         grouping: Grouping,
         mut list: AggregateList,
-        items: Vec<Item>,
-        having: Option<Expr>,
+        output: Output,
         place: Span,
     ) -> Result<Relation, Diagnostic> {
-        let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
-        let has_having = having.is_some();
+        let (mut expressions, names): (Vec<Expr>, Vec<String>) = output.items.into_iter().unzip();
+        let (has_having, has_qualify) = (output.having.is_some(), output.qualify.is_some());
         let mut overs = std::mem::take(&mut list.overs);
         expressions.extend(overs.expressions());
-        expressions.extend(having);
+        expressions.extend(output.qualify);
+        expressions.extend(output.having);
         let is_one_window = self.is_one_window(&input.rel);
         let (mut relation, mut expressions) = grouping.aggregate(input, &list, expressions, is_one_window, place)?;
         if has_having && let Some(predicate) = expressions.pop() {
             relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
         }
+        let qualify = if has_qualify { expressions.pop() } else { None };
         overs.replace_expressions(expressions.split_off(names.len()));
-        over_and_project(relation, overs, expressions.into_iter().zip(names).collect())
+        over_and_project(relation, overs, expressions.into_iter().zip(names).collect(), qualify)
     }
+}
+
+/// What a SELECT computes from the rows of its input or from their groups, and which rows it keeps.
+struct Output {
+    items: Vec<Item>,
+    having: Option<Expr>,
+    qualify: Option<Expr>,
+}
+
+/// Binds QUALIFY, which may use names of the select list.
+fn qualify(scope: &Scope, list: &mut AggregateList, items: &[Item], condition: &ast::Expr) -> Result<Expr, Diagnostic> {
+    list.selected = items.to_vec();
+    let bound = Binder { scope, aggregates: Some(list), clause: "QUALIFY" }.condition(condition, "QUALIFY")?;
+    if list.overs.is_empty() {
+        return Err(error(code::SYNTAX, span_of(condition), "QUALIFY is for results of OVER, and there is none here")
+            .advise("write WHERE, or HAVING for results of aggregate functions"));
+    }
+    Ok(bound)
 }
 
 /// The input of a SELECT without FROM: one row without meaning.
@@ -99,10 +120,20 @@ fn constant_row(items: Vec<Item>) -> Relation {
     Relation { rel: Rel::Values { schema, rows: vec![row] }, columns }
 }
 
-/// The select list over its input with the columns of OVER.
-fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
-    let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
-    let (relation, expressions) = over::apply(overs, input, expressions)?;
+/// The select list over its input with the columns of OVER, for the rows that QUALIFY keeps.
+fn over_and_project(
+    input: Relation,
+    overs: OverList,
+    items: Vec<Item>,
+    qualify: Option<Expr>,
+) -> Result<Relation, Diagnostic> {
+    let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
+    expressions.extend(qualify);
+    let (mut relation, mut expressions) = over::apply(overs, input, expressions)?;
+    let predicate = expressions.split_off(names.len()).pop();
+    if let Some(predicate) = predicate.and_then(|predicate| rank::absorb(&mut relation.rel, predicate)) {
+        relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
+    }
     Ok(relation.select(expressions.into_iter().zip(names)))
 }
 
@@ -127,9 +158,6 @@ fn distinct_of(select: &ast::Select) -> Result<Option<Span>, Diagnostic> {
 
 /// Fails on clauses that Flink does not have, or that are not there yet.
 pub(super) fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
-    if let Some(qualify) = &select.qualify {
-        return Err(unsupported("QUALIFY", span_of(qualify), "filter in a query around this one"));
-    }
     let span = from_parser(select.select_token.0.span);
     let foreign = [
         ("TOP", select.top.is_some()),

@@ -196,8 +196,8 @@ fn plain_select(query: &ast::Query) -> Option<&ast::Select> {
     let ast::SetExpr::Select(select) = &*query.body else { return None };
     let is_plain = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
     let no_groups = matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    let plain = is_plain && query.fetch.is_none() && no_groups && select.having.is_none() && select.distinct.is_none();
-    plain.then_some(select)
+    let is_plain = is_plain && query.fetch.is_none() && no_groups && select.having.is_none();
+    (is_plain && select.distinct.is_none() && select.qualify.is_none()).then_some(select)
 }
 
 /// The columns of a query around a subquery, as far as the subquery does not use their names itself, then its own.

@@ -22,6 +22,8 @@ use crate::settings::{BindSettings, RuntimeMode};
 use crate::statement::{Statement, parse_script};
 use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
+use millstream_plan::physical;
+use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Options, Place};
 
 /// The Nexmark events in one table, with a view for each kind.
@@ -97,6 +99,13 @@ impl Session {
     /// The plan as EXPLAIN shows it.
     fn plan(&self, sql: &str) -> String {
         explain::logical(&self.bind(sql).unwrap_or_else(|e| panic!("{e}\n{sql}")))
+    }
+
+    /// The pipelines as EXPLAIN shows them.
+    fn pipelines(&self, sql: &str) -> String {
+        let insert = self.bind(sql).unwrap_or_else(|e| panic!("{e}\n{sql}"));
+        let plan = physical::plan(&[insert], Zone::default()).unwrap_or_else(|e| panic!("{e}\n{sql}"));
+        explain::pipelines(&plan, |_| String::new())
     }
 
     /// Names and types of the result: `a INT, b STRING NOT NULL`.
