@@ -12,6 +12,7 @@ use millstream_plan::logical::Window;
 use millstream_plan::window::Timeline;
 use millstream_types::{DataType, Diagnostic, code};
 use sqlparser::ast;
+use std::ops::Range;
 
 /// What of a SELECT is computed from several rows: aggregate functions, each distinct one once, and OVER.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct AggregateList {
     pub group_of_nothing: bool,
     /// The calls with OVER.
     pub overs: OverList,
+    /// Columns of the input that are subqueries as values.
+    pub values: Range<usize>,
     /// The select list, where clauses after it can use its names.
     pub selected: Vec<Item>,
 }

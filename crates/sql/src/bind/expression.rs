@@ -160,6 +160,7 @@ impl<'a> Binder<'a> {
             }
             ast::Expr::Floor { expr, field } => self.floor("FLOOR", expr, field, span),
             ast::Expr::Ceil { expr, field } => self.floor("CEIL", expr, field, span),
+            ast::Expr::Subquery(query) => self.scope.value(query, span).ok_or_else(|| not_supported(expr, span)),
             other => Err(not_supported(other, span)),
         }
     }
@@ -464,7 +465,7 @@ fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
             ("EXISTS within an expression", "put it in WHERE, alone or combined with AND, or join")
         }
         ast::Expr::Subquery(_) => {
-            ("a subquery as a value", "join the subquery, or compute the value in the query itself")
+            ("a subquery as a value in this place", "use it in SELECT, WHERE, HAVING or QUALIFY, or join it")
         }
         ast::Expr::AnyOp { .. } => ("ANY / SOME (subquery)", "use IN with a list of values"),
         ast::Expr::AllOp { .. } => ("ALL (subquery)", "combine comparisons with AND"),

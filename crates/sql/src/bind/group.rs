@@ -11,7 +11,7 @@ use super::expression::Binder;
 use super::group_keys::SelectedItems;
 use super::group_window;
 use super::grouping_sets::{KeySet, sets};
-use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK};
+use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK, VALUE_MARK};
 use super::place::{error, span_of, type_name, unsupported};
 use super::relation::{Relation, union_all};
 use super::scope::{Attribute, Column, Scope, Windows};
@@ -133,6 +133,11 @@ impl Grouping {
         }
     }
 
+    /// The keys of all sets, over the input.
+    pub fn keys(&self) -> &[Expr] {
+        &self.keys
+    }
+
     /// Whether some set has neither keys nor a window: then there is a group even of no rows.
     pub fn is_global(&self) -> bool {
         self.sets.iter().any(|(keys, has_window)| keys.is_empty() && !has_window)
@@ -158,18 +163,22 @@ impl Grouping {
             let roles = self.roles(&scope, set)?;
             return roles.aggregate(input, &scope, list, expressions, is_one_window, place);
         }
-        let is_over = |e: &Expr| matches!(e.kind, ExprKind::Column(i) if i >= OVER_MARK);
+        let late = |e: &Expr| match e.kind {
+            ExprKind::Column(VALUE_MARK..) => Some("a subquery as a value"),
+            ExprKind::Column(OVER_MARK..) => Some("OVER"),
+            _ => None,
+        };
         let mut branches = Vec::new();
         for set in &self.sets {
             let roles = self.roles(&scope, set)?;
             let (relation, outputs) =
                 roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_one_window, place)?;
             for expr in &outputs {
-                let mut over = None;
-                expr.walk(&mut |e| over = over.or(is_over(e).then_some(e.span)));
-                if let Some(span) = over {
-                    let advice = "select the grouping sets in a subquery, and OVER around it";
-                    return Err(unsupported("OVER together with grouping sets", span, advice));
+                let mut found = None;
+                expr.walk(&mut |e| found = found.or(late(e).map(|what| (what, e.span))));
+                if let Some((what, span)) = found {
+                    let advice = format!("select the grouping sets in a subquery, and {what} around it");
+                    return Err(unsupported(&format!("{what} together with grouping sets"), span, &advice));
                 }
             }
             let names = (0..).map(|i| format!("c{i}"));
@@ -319,6 +328,11 @@ impl KeyRoles {
                 _ => keys + i - MARK - 3,
             };
             return Ok(Expr { kind: ExprKind::Column(index), ..expr });
+        }
+        if let ExprKind::Column(i) = expr.kind
+            && list.values.contains(&i)
+        {
+            return Ok(Expr { kind: ExprKind::Column(VALUE_MARK + i - list.values.start), ..expr });
         }
         let plain = expr.clone().unplaced();
         if let Some((_, role)) = self.roles.iter().find(|(known, _)| *known == plain) {

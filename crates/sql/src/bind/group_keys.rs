@@ -84,6 +84,8 @@ impl<'a> SelectedItems<'a> {
             let (mut columns, mut markers) = (0, 0);
             expr.walk(&mut |e| match e.kind {
                 ExprKind::Column(MARK..) => markers += 1,
+                // A subquery as a value is the same for all rows.
+                ExprKind::Column(i) if scope.values.iter().any(|&(_, value)| value == i) => {}
                 ExprKind::Column(_) => columns += 1,
                 _ => {}
             });

@@ -162,7 +162,7 @@ pub(crate) fn bind_function_body(
 
 fn plain_scope(columns: &[Field], functions: &SqlFunctions) -> Scope {
     let columns = columns.iter().cloned().map(Column::plain).collect();
-    Scope { columns, functions: functions.clone() }
+    Scope { columns, functions: functions.clone(), values: vec![] }
 }
 
 /// Gives columns of the type NULL a type that a result can have, and the columns the names that the query gives.

@@ -5,7 +5,7 @@ use super::expression::Binder;
 use super::group::Grouping;
 use super::group_keys::SelectedItems;
 use super::grouping_sets::has_sets;
-use super::join::Tree;
+use super::join::{Tree, Values, are_aggregated, written};
 use super::over;
 use super::over_list::OverList;
 use super::place::{error, from_parser, span_of};
@@ -28,7 +28,11 @@ impl QueryBinder<'_> {
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
         let (tree, _) = self.conditions(tree, select.selection.as_ref(), &[])?;
         let mut input = tree.build(self)?;
+        let clauses = select.having.iter().chain(&select.qualify);
+        let values = self.values_of(written(&select.projection).chain(clauses))?;
+        let width = input.columns.len();
         let mut scope = self.scope(std::mem::take(&mut input.columns));
+        values.enter(&mut scope);
         // Keys are NULL in the sets that lack them.
         let as_they_are = has_sets(&select.group_by).then(|| scope.columns.clone());
         if as_they_are.is_some() {
@@ -39,6 +43,7 @@ impl QueryBinder<'_> {
             group_of_nothing: grouping.is_global(),
             group_window: grouping.group_window().cloned(),
             overs: OverList::new(&select.named_window),
+            values: width..width + values.len(),
             ..AggregateList::default()
         };
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
@@ -47,12 +52,16 @@ impl QueryBinder<'_> {
         let having = select.having.as_ref().map(|h| binder.condition(h, "HAVING")).transpose()?;
         let qualify = select.qualify.as_ref().map(|q| qualify(&scope, &mut list, &items, q)).transpose()?;
         input.columns = as_they_are.unwrap_or(scope.columns);
+        input.columns.truncate(width);
         let is_aggregate = grouping.explicit || having.is_some() || !list.is_empty();
+        if !is_aggregate || are_aggregated(&list, grouping.keys()) {
+            input = values.join(input);
+        }
         let distinct = distinct_of(select)?;
         let output = if is_aggregate {
             let place = group_place(select);
-            self.aggregate(input, grouping, list, Output { items, having, qualify }, place)?
-        } else if has_from || select.selection.is_some() || !list.overs.is_empty() {
+            self.aggregate(input, grouping, list, Output { items, having, qualify, values }, place)?
+        } else if has_from || select.selection.is_some() || !list.overs.is_empty() || !values.is_empty() {
             over_and_project(input, list.overs, items, qualify)?
         } else {
             constant_row(items)
@@ -78,7 +87,8 @@ impl QueryBinder<'_> {
         expressions.extend(output.qualify);
         expressions.extend(output.having);
         let is_one_window = self.is_one_window(&input.rel);
-        let (mut relation, mut expressions) = grouping.aggregate(input, &list, expressions, is_one_window, place)?;
+        let (groups, expressions) = grouping.aggregate(input, &list, expressions, is_one_window, place)?;
+        let (mut relation, mut expressions) = output.values.join_groups(groups, expressions);
         if has_having && let Some(predicate) = expressions.pop() {
             relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
         }
@@ -93,6 +103,8 @@ struct Output {
     items: Vec<Item>,
     having: Option<Expr>,
     qualify: Option<Expr>,
+    /// Subqueries that these use.
+    values: Values,
 }
 
 /// Binds QUALIFY, which may use names of the select list.

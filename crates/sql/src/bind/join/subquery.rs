@@ -63,7 +63,11 @@ impl QueryBinder<'_> {
                 None => plain.push(*part),
             }
         }
-        let scope = self.scope(visible_together(outer, tree.columns()));
+        let values = self.values_of(plain.iter().copied())?;
+        let first = outer.len() + tree.width();
+        let tree = values.join_tree(tree);
+        let mut scope = self.scope(visible_together(outer, tree.columns()));
+        values.name(&mut scope, first);
         let mut bound = vec![];
         if predicates.is_empty() {
             split_conjuncts(Binder::scalar(&scope, "WHERE").condition(selection, "WHERE")?, &mut bound);
