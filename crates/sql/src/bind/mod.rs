@@ -10,7 +10,7 @@
 //! | `select`, `select_list`, `from` | one SELECT, clause by clause |
 //! | `group`, `group_keys`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
-//! | `over`, `rank` | OVER and window Top-N |
+//! | `over`, `over_whole`, `over_shift`, `rank` | OVER and Top-N |
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
 //! | `late_rows` | where late rows go |
 //! | `insert` | INSERT INTO |
@@ -40,6 +40,8 @@ mod markers;
 mod operators;
 mod over;
 mod over_list;
+mod over_shift;
+mod over_whole;
 mod place;
 mod query;
 mod rank;

@@ -14,6 +14,15 @@ pub(super) enum OverFunction {
     Aggregate(AggregateCall),
 }
 
+/// What needs all rows of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Whole {
+    /// The function as it is written.
+    pub(super) name: &'static str,
+    /// Whether it is computed from the last row to the first.
+    pub(super) backwards: bool,
+}
+
 /// A call with OVER, bound over the input of the SELECT.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OverCall {
@@ -21,6 +30,8 @@ pub(super) struct OverCall {
     pub(super) partition: Vec<Expr>,
     pub(super) order: Vec<SortKey>,
     pub(super) frame: Frame,
+    /// That it needs all rows of its partition.
+    pub(super) whole: Option<Whole>,
     /// Place of the function's name.
     pub(super) place: Span,
 }
@@ -91,6 +102,7 @@ fn without_spans(call: &OverCall) -> OverCall {
         partition: call.partition.iter().cloned().map(Expr::unplaced).collect(),
         order: call.order.iter().map(plain).collect(),
         frame: call.frame,
+        whole: call.whole.clone(),
         place: Span::default(),
     }
 }

@@ -62,7 +62,8 @@ impl QueryBinder<'_> {
             let place = group_place(select);
             self.aggregate(input, grouping, list, Output { items, having, qualify, values }, place)?
         } else if has_from || select.selection.is_some() || !list.overs.is_empty() || !values.is_empty() {
-            over_and_project(input, list.overs, items, qualify)?
+            let is_one_window = self.is_one_window(&input.rel);
+            over_and_project(input, list.overs, items, qualify, is_one_window)?
         } else {
             constant_row(items)
         };
@@ -94,7 +95,8 @@ impl QueryBinder<'_> {
         }
         let qualify = if has_qualify { expressions.pop() } else { None };
         overs.replace_expressions(expressions.split_off(names.len()));
-        over_and_project(relation, overs, expressions.into_iter().zip(names).collect(), qualify)
+        let is_one_window = self.is_one_window(&relation.rel);
+        over_and_project(relation, overs, expressions.into_iter().zip(names).collect(), qualify, is_one_window)
     }
 }
 
@@ -138,10 +140,11 @@ fn over_and_project(
     overs: OverList,
     items: Vec<Item>,
     qualify: Option<Expr>,
+    is_one_window: bool,
 ) -> Result<Relation, Diagnostic> {
     let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
     expressions.extend(qualify);
-    let (mut relation, mut expressions) = over::apply(overs, input, expressions)?;
+    let (mut relation, mut expressions) = over::apply(overs, input, expressions, is_one_window)?;
     let predicate = expressions.split_off(names.len()).pop();
     if let Some(predicate) = predicate.and_then(|predicate| rank::absorb(&mut relation.rel, predicate)) {
         relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };

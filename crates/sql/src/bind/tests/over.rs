@@ -191,3 +191,28 @@ fn errors() {
         ),
     ]);
 }
+
+#[test]
+fn bounded_input_is_put_in_any_order() {
+    let session = tables().batch();
+    let plan = session.plan("SELECT i FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY s ORDER BY l DESC) = 1");
+    assert!(plan.contains("Rank ROW_NUMBER 1 to 1 partition=[s] order=[l DESC"), "{plan}");
+    // One order is sorted once, and once more from its end.
+    let sql = "SELECT LAG(i) OVER w, LEAD(i) OVER w, NTILE(4) OVER w, SUM(l) OVER (w ROWS UNBOUNDED PRECEDING) FROM t
+        WINDOW w AS (PARTITION BY s ORDER BY l, d)";
+    let plan = session.plan(sql);
+    assert_eq!((plan.matches("Rank ").count(), plan.matches("Over ").count()), (2, 3), "{plan}");
+    assert_eq!(
+        session.schema("SELECT LAG(nn, 1, 0) OVER (ORDER BY ts) AS a, NTILE(2) OVER (ORDER BY i) AS b FROM t"),
+        "a INT, b BIGINT NOT NULL"
+    );
+    // In the order of time rows need not be sorted.
+    let plan = tables().plan("SELECT LAG(i, 2) OVER (PARTITION BY s ORDER BY ts) AS a FROM t");
+    assert!(!plan.contains("Rank") && plan.contains("order=ts 2 rows before"), "{plan}");
+    check(&[
+        ("SELECT LEAD(i) OVER (ORDER BY ts) FROM t", "MS2008 1:8+4 LEAD depends on later rows", "automatic"),
+        ("SELECT LAG(i, -1) OVER (ORDER BY ts) FROM t", "MS2006 1:16+1 the number of rows of LAG", "LAG(x"),
+        ("SELECT LAG(i, 1, s) OVER (ORDER BY ts) FROM t", "MS2006 1:8+3 the value of LAG is INT", "cast"),
+        ("SELECT LAG(a) OVER (ORDER BY ts) FROM t", "MS2007 1:8+3 LAG of ARRAY is not supported yet", "single fields"),
+    ]);
+}
