@@ -4,7 +4,6 @@ use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK, without_places};
 use super::over_list::OverList;
 use super::place::{error, from_parser};
 use super::scope::Windows;
-use super::select_list::Item;
 use super::window_kind::WindowKind;
 use millstream_plan::aggregate::AggregateCall;
 use millstream_plan::expr::{Expr, ExprKind, Span};
@@ -29,7 +28,7 @@ pub(crate) struct AggregateList {
     /// Columns of the input that are subqueries as values.
     pub values: Range<usize>,
     /// The select list, where clauses after it can use its names.
-    pub selected: Vec<Item>,
+    pub selected: Vec<(Expr, String)>,
 }
 
 impl AggregateList {

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `query` | WITH, UNION ALL, VALUES, LIMIT |
 //! | `select`, `select_list`, `from` | one SELECT, clause by clause |
-//! | `group`, `group_keys`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
+//! | `group`, `group_keys`, `grouping_sets`, `aggregate`, `aggregate_order` | GROUP BY and aggregate functions |
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
 //! | `over`, `over_whole`, `over_shift`, `rank` | OVER and Top-N |
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
@@ -23,6 +23,7 @@
 
 mod aggregate;
 mod aggregate_list;
+mod aggregate_order;
 mod arguments;
 mod call;
 pub mod coercion;

@@ -24,7 +24,6 @@ use super::scope::{Attribute, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
 use crate::functions::find_aggregate;
 use crate::user_function::UserFunction;
-use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
 use millstream_plan::window::{Timeline, WindowAssigner};
@@ -59,7 +58,7 @@ pub(super) fn apply(
         let (first, mut aggregates) = (relation.columns.len(), vec![]);
         for member in (i..operators.len()).filter(|&j| operators[j] == *operator) {
             columns[member] = first + aggregates.len();
-            aggregates.push((aggregate_of(&list.calls[member]), format!("over{}", columns[member])));
+            aggregates.push((list.calls[member].aggregate(), format!("over{}", columns[member])));
         }
         let (input, time, partition) = (Box::new(relation.rel), time.clone(), partition.clone());
         let rel = Rel::Over { input, time, partition, frame: *frame, aggregates };
@@ -197,27 +196,6 @@ fn running(call: &OverCall, scope: &Scope, partition: Vec<Expr>, frame: Frame) -
     Ok(Operator::Over { time, partition, frame })
 }
 
-/// The aggregate of a call; ROW_NUMBER counts rows.
-pub(super) fn aggregate_of(call: &OverCall) -> AggregateCall {
-    match &call.function {
-        OverFunction::Aggregate(call) => call.clone(),
-        OverFunction::Rank(_) => count_rows(),
-    }
-}
-
-/// `COUNT(*)`
-pub(super) fn count_rows() -> AggregateCall {
-    AggregateCall {
-        function: AggregateFunction::CountRows,
-        arguments: vec![],
-        parameters: vec![],
-        distinct: false,
-        filter: None,
-        data_type: DataType::BigInt,
-        nullable: false,
-    }
-}
-
 impl Binder<'_> {
     /// A call with OVER.
     pub(super) fn over_call(
@@ -287,6 +265,10 @@ impl Binder<'_> {
             }
             (None, Some(kind)) => {
                 let written = read(kind, function)?;
+                if !written.order.is_empty() {
+                    let feature = format!("ORDER BY within {name} with OVER");
+                    return Err(unsupported(&feature, place, "order OVER itself"));
+                }
                 let arguments = written.arguments.iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
                 OverFunction::Aggregate(typed(written, arguments, None, false, place)?)
             }
@@ -320,7 +302,7 @@ impl Binder<'_> {
     }
 
     /// NULL is the smallest value unless the query says where it goes.
-    fn sort_key(&mut self, key: &ast::OrderByExpr) -> Result<SortKey, Diagnostic> {
+    pub(super) fn sort_key(&mut self, key: &ast::OrderByExpr) -> Result<SortKey, Diagnostic> {
         let descending = match &key.options.sort {
             None | Some(ast::OrderBySort::Asc) => false,
             Some(ast::OrderBySort::Desc) => true,

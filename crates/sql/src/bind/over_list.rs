@@ -1,7 +1,7 @@
 //! The calls with OVER of a SELECT.
 
 use super::markers::{OVER_MARK, without_places};
-use millstream_plan::aggregate::AggregateCall;
+use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{Frame, RankFunction, SortKey};
 use millstream_types::DataType;
@@ -34,6 +34,29 @@ pub(super) struct OverCall {
     pub(super) whole: Option<Whole>,
     /// Place of the function's name.
     pub(super) place: Span,
+}
+
+impl OverCall {
+    /// The aggregate that it is; ROW_NUMBER in the order of time counts rows.
+    pub(super) fn aggregate(&self) -> AggregateCall {
+        match &self.function {
+            OverFunction::Aggregate(call) => call.clone(),
+            OverFunction::Rank(_) => count_rows(),
+        }
+    }
+}
+
+/// `COUNT(*)`
+pub(super) fn count_rows() -> AggregateCall {
+    AggregateCall {
+        function: AggregateFunction::CountRows,
+        arguments: vec![],
+        parameters: vec![],
+        distinct: false,
+        filter: None,
+        data_type: DataType::BigInt,
+        nullable: false,
+    }
 }
 
 /// The calls with OVER of a SELECT, each distinct one once.

@@ -4,7 +4,6 @@
 //! partition, and they leave it in that order, so frames of ROWS are those of rows as they arrive. LEAD is LAG in the opposite order, for which the
 //! rows are numbered again, by the first number downwards: so rows of equal order stay opposite, too.
 
-use super::over::aggregate_of;
 use super::over_list::{OverCall, OverFunction};
 use super::place::{error, unsupported};
 use super::relation::Relation;
@@ -125,7 +124,7 @@ fn pass(
         let (first, mut aggregates) = (relation.columns.len(), vec![]);
         for (other, _) in members.iter().filter(|(_, other)| other.frame == sorted.frame) {
             columns[*other] = first + aggregates.len();
-            aggregates.push((aggregate_of(&calls[*other]), format!("over{}", columns[*other])));
+            aggregates.push((calls[*other].aggregate(), format!("over{}", columns[*other])));
         }
         let (input, partition) = (Box::new(relation.rel), sorted.partition.clone());
         let rel = Rel::Over { input, time: None, partition, frame, aggregates };
