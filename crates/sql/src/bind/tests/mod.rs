@@ -1,6 +1,7 @@
 //! Tests of the binder: the plans and types of queries, and the errors with their places.
 
 mod aggregates;
+mod compatibility;
 mod errors;
 mod functions;
 mod inserts;
