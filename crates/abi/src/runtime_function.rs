@@ -204,6 +204,10 @@ macro_rules! runtime_functions {
             Like = "like" (Str, Str) -> Bool, Pure Total, like::like;
             /// `s LIKE pattern ESCAPE escape`
             LikeEscape = "like_escape" (Str, Str, Str) -> Bool, Pure Partial, like::like_escape;
+            /// `s ILIKE pattern`
+            ILike = "ilike" (Str, Str) -> Bool, Pure Total, like::ilike;
+            /// `s ILIKE pattern ESCAPE escape`
+            ILikeEscape = "ilike_escape" (Str, Str, Str) -> Bool, Pure Partial, like::ilike_escape;
 
             // Regular expressions.
             /// `s SIMILAR TO pattern`

@@ -65,6 +65,12 @@ pub(crate) struct Caches {
     pub(crate) likes: PatternCache<Result<LikePattern, String>>,
     /// `LIKE` patterns, keyed with their escape character in front.
     pub(crate) escaped_likes: PatternCache<Result<LikePattern, String>>,
+    /// `ILIKE` patterns without an escape character.
+    pub(crate) folded_likes: PatternCache<Result<LikePattern, String>>,
+    /// `ILIKE` patterns, keyed with their escape character in front.
+    pub(crate) escaped_folded_likes: PatternCache<Result<LikePattern, String>>,
+    /// What `ILIKE` compares is folded here.
+    pub(crate) folded: String,
     /// Patterns of Java's `DateTimeFormatter`; shared, because writing needs the context beside the pattern.
     pub(crate) formatters: PatternCache<Result<Arc<DatePattern>, String>>,
     /// Patterns of Java's `SimpleDateFormat`.

@@ -1,9 +1,9 @@
-//! LIKE: whether a text matches a pattern, which is compiled once ([`LikePattern`]).
+//! LIKE and ILIKE: whether a text matches a pattern, which is compiled once ([`LikePattern`]).
 //!
 //! There is no escape character unless ESCAPE names one (Flink: FLINK-39424).
 
 use crate::context::{Failure, FunctionContext};
-use crate::like_pattern::LikePattern;
+use crate::like_pattern::{LikePattern, folded};
 
 /// The one character of an ESCAPE clause; `None` if it is empty.
 pub(crate) fn escape_character(escape: &str) -> Result<Option<char>, Failure> {
@@ -40,4 +40,42 @@ pub(crate) fn like_escape(
     caches.key.push_str(pattern);
     let compiled = caches.escaped_likes.get(&caches.key, |_| LikePattern::compile(pattern, escape));
     compiled.as_ref().map(|compiled| compiled.matches(s)).map_err(|message| Failure::argument(message.clone()))
+}
+
+/// `s ILIKE pattern`
+pub(crate) fn ilike(context: &mut FunctionContext, s: &str, pattern: &str) -> bool {
+    let caches = &mut context.caches;
+    let compiled = caches.folded_likes.get(pattern, |pattern| LikePattern::compile_folded(pattern, None));
+    fold(s, &mut caches.folded);
+    compiled.as_ref().is_ok_and(|compiled| compiled.matches(caches.folded.as_bytes()))
+}
+
+/// `s ILIKE pattern ESCAPE escape`
+pub(crate) fn ilike_escape(
+    context: &mut FunctionContext,
+    s: &str,
+    pattern: &str,
+    escape: &str,
+) -> Result<bool, Failure> {
+    let escape = escape_character(escape)?;
+    let Some(character) = escape else { return Ok(ilike(context, s, pattern)) };
+    let caches = &mut context.caches;
+    caches.key.clear();
+    caches.key.push(character);
+    caches.key.push_str(pattern);
+    let compiled = caches.escaped_folded_likes.get(&caches.key, |_| LikePattern::compile_folded(pattern, escape));
+    fold(s, &mut caches.folded);
+    let text = caches.folded.as_bytes();
+    compiled.as_ref().map(|compiled| compiled.matches(text)).map_err(|message| Failure::argument(message.clone()))
+}
+
+/// Puts `s` without its case into `into`.
+fn fold(s: &str, into: &mut String) {
+    into.clear();
+    if s.is_ascii() {
+        into.push_str(s);
+        into.make_ascii_lowercase();
+    } else {
+        into.extend(s.chars().map(folded));
+    }
 }

@@ -88,6 +88,15 @@ impl Segment {
     }
 }
 
+/// A character without its case. One becomes one, so that `_` counts the same; what has no small letter that is one character stays.
+pub(crate) fn folded(c: char) -> char {
+    let mut small = c.to_lowercase();
+    match (small.next(), small.next()) {
+        (Some(letter), None) => letter,
+        _ => c,
+    }
+}
+
 fn is_continuation(byte: u8) -> bool {
     byte & 0xC0 == 0x80
 }
@@ -105,7 +114,16 @@ fn char_bytes(first: u8) -> usize {
 impl LikePattern {
     /// Compiles a pattern; an error says why the escape sequences in it are wrong.
     pub(crate) fn compile(pattern: &str, escape: Option<char>) -> Result<LikePattern, String> {
-        let mut segments = Self::segments(pattern, escape)?;
+        Self::compile_with(pattern, escape, |c| c)
+    }
+
+    /// The same for texts that [`folded`] has been applied to.
+    pub(crate) fn compile_folded(pattern: &str, escape: Option<char>) -> Result<LikePattern, String> {
+        Self::compile_with(pattern, escape, folded)
+    }
+
+    fn compile_with(pattern: &str, escape: Option<char>, letter: fn(char) -> char) -> Result<LikePattern, String> {
+        let mut segments = Self::segments(pattern, escape, letter)?;
         let texts: Option<Vec<&[u8]>> = segments.iter().map(Segment::as_text).collect();
         Ok(match texts.as_deref() {
             Some([text]) => LikePattern::Equals((*text).into()),
@@ -125,7 +143,7 @@ impl LikePattern {
         })
     }
 
-    fn segments(pattern: &str, escape: Option<char>) -> Result<Vec<Segment>, String> {
+    fn segments(pattern: &str, escape: Option<char>, letter: fn(char) -> char) -> Result<Vec<Segment>, String> {
         let mut segments = vec![Segment { pieces: vec![] }];
         let mut text = String::new();
         let mut chars = pattern.chars();
@@ -133,7 +151,7 @@ impl LikePattern {
             let last = segments.last_mut().expect("there is one from the start");
             if Some(c) == escape {
                 match chars.next() {
-                    Some(next) if next == '%' || next == '_' || Some(next) == escape => text.push(next),
+                    Some(next) if next == '%' || next == '_' || Some(next) == escape => text.push(letter(next)),
                     _ => return Err(format!("invalid escape sequence in the pattern '{pattern}'")),
                 }
             } else if c == '%' || c == '_' {
@@ -143,7 +161,7 @@ impl LikePattern {
                     _ => last.pieces.push(Piece::AnyChar),
                 }
             } else {
-                text.push(c);
+                text.push(letter(c));
             }
         }
         segments.last_mut().expect("there is one from the start").flush(&mut text);

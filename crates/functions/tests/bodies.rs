@@ -255,6 +255,29 @@ fn like_patterns() {
 }
 
 #[test]
+fn like_patterns_without_case() {
+    use RuntimeFn::{ILike, ILikeEscape};
+    check(&[
+        (ILike, &[S("Millstream"), S("mILL%")], Bool(true)),
+        (ILike, &[S("Millstream"), S("mill")], Bool(false)),
+        (ILike, &[S("GRÖSSE"), S("gr_sse")], Bool(true)),
+        (ILike, &[S("ÄÖÜ"), S("%öü")], Bool(true)),
+        // A letter whose small form is two characters, and a sigma at the end of a word.
+        (ILike, &[S("İx"), S("_X")], Bool(true)),
+        (ILike, &[S("ΟΔΟΣ"), S("οδοσ")], Bool(true)),
+        (ILike, &[S(""), S("%")], Bool(true)),
+        (ILikeEscape, &[S("50% OFF"), S("50!%%off"), S("!")], Bool(true)),
+        (ILikeEscape, &[S("500 OFF"), S("50!%%off"), S("!")], Bool(false)),
+        // The escape character is itself not folded.
+        (ILikeEscape, &[S("X%"), S("xX%"), S("X")], Bool(true)),
+        (ILikeEscape, &[S("xa"), S("xX%"), S("X")], Bool(false)),
+        (ILikeEscape, &[S("a"), S("A"), S("")], Bool(true)),
+        (ILikeEscape, &[S("a"), S("a!"), S("!")], Error),
+        (ILikeEscape, &[S("a"), S("a"), S("xx")], Error),
+    ]);
+}
+
+#[test]
 fn regular_expressions() {
     use RuntimeFn::*;
     const CHANNEL: V = S("(&|^)channel_id=([^&]*)");

@@ -17,7 +17,7 @@
 //! | `JSON_VALUE(…)` and its kind | `Expr::Function` with the arguments of `json_syntax` |
 //! | `x BETWEEN SYMMETRIC a AND b` | `Expr::Function` named `BETWEEN SYMMETRIC`, of x, a and b |
 //! | `ARRAY[…]`, `a[1]` | `Expr::Array`, `Expr::CompoundFieldAccess` |
-//! | `CAST(x AS type)` | `Expr::Cast` whose type is read by [`crate::data_type::from_ast`], whatever the variant |
+//! | `CAST(x AS type)`, `x::type` | `Expr::Cast` whose type is read by [`crate::data_type::from_ast`], whatever the variant |
 //! | `FOR SYSTEM_TIME AS OF …` | `TableFactor::Table` with `version` |
 //!
 //! Identifiers are never folded: `Ident::value` is the name. Keywords and function names come as written.
@@ -95,6 +95,18 @@ impl Dialect for FlinkDialect {
         true
     }
 
+    fn supports_select_wildcard_except(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_exclude(&self) -> bool {
+        true
+    }
+
+    fn supports_select_wildcard_replace(&self) -> bool {
+        true
+    }
+
     fn supports_parens_around_table_factor(&self) -> bool {
         true
     }
@@ -151,6 +163,9 @@ impl Dialect for FlinkDialect {
     }
 
     fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if parser.peek_token_ref().token == Token::DoubleColon {
+            return Some(parse_postfix_cast(parser, expr));
+        }
         let negated = data_type::peek_word(parser, 0, "NOT");
         let between = usize::from(negated);
         if !data_type::peek_word(parser, between, "BETWEEN") {
@@ -275,6 +290,18 @@ fn parse_cast(parser: &mut Parser, kind: CastKind) -> Result<Expr, ParserError> 
     let data_type = data_type::parse_to_ast(parser)?;
     parser.expect_token(&Token::RParen)?;
     Ok(Expr::Cast { kind, expr: Box::new(operand), data_type, format: None })
+}
+
+/// `x::type` with a type of Flink's, at the colons.
+fn parse_postfix_cast(parser: &mut Parser, operand: &Expr) -> Result<Expr, ParserError> {
+    parser.advance_token();
+    let data_type = data_type::parse_to_ast(parser)?;
+    let next = parser.peek_token_ref();
+    if next.token == Token::LBracket {
+        let text = format!("a type has no brackets; write ARRAY<{data_type}>, or (x::{data_type})[1] for an element");
+        return Err(ParserError::ParserError(format!("{text}{}", next.span.start)));
+    }
+    Ok(Expr::Cast { kind: CastKind::DoubleColon, expr: Box::new(operand.clone()), data_type, format: None })
 }
 
 /// A call of `name` with plain arguments.

@@ -290,7 +290,7 @@ fn statistics_add_up_and_keep_their_names() {
     assert_eq!(names(aggregation), "busy_s in_flight name rows_out trigger_delay windows");
     assert_eq!(aggregation["rows_out"], pipelines[1]["rows_in"], "{s}");
     let sink = &s["sinks"][0];
-    assert_eq!((names(sink), &sink["rows"]), ("busy_s name rows".to_string(), &s["rows_out"]));
+    assert_eq!((names(sink), &sink["rows"]), ("busy_s name rows writing_s".to_string(), &s["rows_out"]));
     assert_eq!((&aggregation["windows"], &s["windows"], &s["rows_out"]), (&30.into(), &30.into(), &30.into()), "{s}");
     assert_eq!(
         (names(&aggregation["trigger_delay"]), &aggregation["trigger_delay"]["count"]),

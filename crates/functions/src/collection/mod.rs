@@ -1,4 +1,4 @@
-//! Bodies of the functions on arrays, maps and rows, and of those that write JSON.
+//! Bodies of the functions on arrays, maps and rows, of aggregates that order what they gather, and of those that write JSON.
 //!
 //! Row programs pass nested values on but do not compute with them. So these bodies take whole Arrow columns, a buffer at a
 //! time. A body gets an [`Input`] and gives the column of results. Its signature is in the SQL crate.
@@ -7,6 +7,7 @@ pub mod array;
 pub mod json;
 mod lists;
 pub mod map;
+pub mod ordered;
 pub mod row;
 pub mod write;
 

@@ -18,6 +18,8 @@ pub(super) struct Written<'a> {
     pub function: AggregateFunction,
     /// The arguments that are aggregated.
     pub arguments: Vec<&'a ast::Expr>,
+    /// ORDER BY within the call.
+    pub order: &'a [ast::OrderByExpr],
     parameters: Vec<Value>,
     distinct: bool,
 }
@@ -27,10 +29,7 @@ pub(super) fn read<'a>(kind: AggregateFunction, function: &'a ast::Function) -> 
     use AggregateFunction as F;
     let place = span_of(&function.name);
     let ast::FunctionArguments::List(list) = &function.args else { return Err(argument_count(kind, place)) };
-    if !function.within_group.is_empty() {
-        let feature = format!("WITHIN GROUP of {}", kind.name());
-        return Err(unsupported(&feature, place, "remove it: values come in the order of the input"));
-    }
+    let order = order_of(kind, function, list, place)?;
     let keeps_nulls = null_treatment(kind, function, list, place)?;
     let distinct = is_distinct(kind, list, place)?;
     if let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)] = list.args.as_slice()
@@ -39,7 +38,7 @@ pub(super) fn read<'a>(kind: AggregateFunction, function: &'a ast::Function) -> 
         if distinct {
             return Err(error(code::SYNTAX, place, "COUNT(DISTINCT *) names no column").advise("name the column"));
         }
-        return Ok(Written { function: F::CountRows, arguments: vec![], parameters: vec![], distinct: false });
+        return Ok(Written { function: F::CountRows, arguments: vec![], order, parameters: vec![], distinct: false });
     }
     let mut arguments = plain_arguments(function)?;
     let (values, constants) = match kind {
@@ -62,7 +61,29 @@ pub(super) fn read<'a>(kind: AggregateFunction, function: &'a ast::Function) -> 
         (F::ListAgg, _) => vec![Value::String(",".into())],
         _ => vec![],
     };
-    Ok(Written { function: kind, arguments, parameters, distinct })
+    Ok(Written { function: kind, arguments, order, parameters, distinct })
+}
+
+/// `ORDER BY` within the parentheses, or in `WITHIN GROUP (…)` behind them.
+fn order_of<'a>(
+    kind: AggregateFunction,
+    function: &'a ast::Function,
+    list: &'a ast::FunctionArgumentList,
+    place: Span,
+) -> Result<&'a [ast::OrderByExpr], Diagnostic> {
+    let within = list.clauses.iter().find_map(|clause| match clause {
+        ast::FunctionArgumentClause::OrderBy(keys) => Some(keys.as_slice()),
+        _ => None,
+    });
+    let order = within.unwrap_or(&function.within_group);
+    if order.is_empty() || matches!(kind, AggregateFunction::ArrayAgg | AggregateFunction::ListAgg) {
+        return Ok(order);
+    }
+    let advice = match kind {
+        AggregateFunction::FirstValue | AggregateFunction::LastValue => "write ARRAY_AGG(x ORDER BY y)[1]",
+        _ => "remove it, where the order makes no difference",
+    };
+    Err(unsupported(&format!("ORDER BY within {}", kind.name()), place, advice))
 }
 
 /// Whether ARRAY_AGG keeps NULLs; the others ignore them.
@@ -76,8 +97,9 @@ fn null_treatment(
     for clause in &list.clauses {
         match clause {
             ast::FunctionArgumentClause::IgnoreOrRespectNulls(given) => treatment = Some(*given),
+            ast::FunctionArgumentClause::OrderBy(_) => {}
             _ => {
-                let feature = format!("ORDER BY or another clause within {}", kind.name());
+                let feature = format!("this clause within {}", kind.name());
                 return Err(unsupported(&feature, place, "remove the clause"));
             }
         }

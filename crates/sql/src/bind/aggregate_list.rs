@@ -1,14 +1,17 @@
 //! What of a SELECT is computed from several rows: the binder of expressions collects it here, and leaves markers.
 
-use super::markers::{Bound, GROUPING_MARK, MARK, without_places};
+use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK, without_places};
 use super::over_list::OverList;
+use super::place::{error, from_parser};
 use super::scope::Windows;
 use super::window_kind::WindowKind;
 use millstream_plan::aggregate::AggregateCall;
-use millstream_plan::expr::{Expr, Span};
+use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Window;
 use millstream_plan::window::Timeline;
-use millstream_types::DataType;
+use millstream_types::{DataType, Diagnostic, code};
+use sqlparser::ast;
+use std::ops::Range;
 
 /// What of a SELECT is computed from several rows: aggregate functions, each distinct one once, and OVER.
 #[derive(Debug, Default)]
@@ -22,12 +25,34 @@ pub(crate) struct AggregateList {
     pub group_of_nothing: bool,
     /// The calls with OVER.
     pub overs: OverList,
+    /// Columns of the input that are subqueries as values.
+    pub values: Range<usize>,
+    /// The select list, where clauses after it can use its names.
+    pub selected: Vec<(Expr, String)>,
 }
 
 impl AggregateList {
     /// Whether there is no aggregate function.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.groupings.is_empty()
+    }
+
+    /// The item of the select list that a name means which is no column of the input; `unknown` if there is none.
+    pub fn selected(&self, name: &ast::Ident, unknown: Diagnostic, within_over: bool) -> Result<Expr, Diagnostic> {
+        let mut of_name = self.selected.iter().filter(|(_, known)| *known == name.value).map(|(item, _)| item);
+        let Some(first) = of_name.next().filter(|_| unknown.code == code::UNKNOWN_COLUMN) else { return Err(unknown) };
+        let span = from_parser(name.span);
+        if of_name.any(|other| other.clone().unplaced() != first.clone().unplaced()) {
+            let message = format!("SELECT gives the name `{}` more than once", name.value);
+            return Err(error(code::AMBIGUOUS_COLUMN, span, message).advise("give the columns different names"));
+        }
+        let mut is_over = false;
+        first.walk(&mut |e| is_over |= matches!(e.kind, ExprKind::Column(OVER_MARK..)));
+        if is_over && within_over {
+            let message = format!("`{}` is a result of OVER, which cannot stand within OVER", name.value);
+            return Err(error(code::NOT_GROUPED, span, message).advise("use it in a query around this one"));
+        }
+        Ok(first.clone().at(span))
     }
 
     /// Adds an aggregate and returns its marker.

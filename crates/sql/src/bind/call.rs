@@ -1,6 +1,7 @@
 //! Calls: aggregate functions and window functions; everything else goes to [`crate::functions`].
 
 use super::aggregate;
+use super::aggregate_order::add_ordered;
 use super::arguments::{function_name, plain_arguments};
 use super::expression::{Binder, unit_literal};
 use super::place::{error, from_parser, span_of, unsupported};
@@ -146,8 +147,13 @@ impl Binder<'_> {
         let arguments = written.arguments.iter().map(|e| inner.bind(e)).collect::<Result<Vec<_>, _>>()?;
         inner.clause = "FILTER";
         let filter = function.filter.as_ref().map(|f| inner.condition(f, "FILTER")).transpose()?;
+        inner.clause = "an aggregate function";
+        let order = written.order.iter().map(|key| inner.sort_key(key)).collect::<Result<Vec<_>, _>>()?;
         let call = aggregate::typed(written, arguments, filter, aggregates.group_of_nothing, span)?;
-        Ok(aggregates.add(call, span))
+        match order.is_empty() {
+            true => Ok(aggregates.add(call, span)),
+            false => add_ordered(aggregates, &call, order, span),
+        }
     }
 
     /// An aggregate function of the program.

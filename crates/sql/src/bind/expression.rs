@@ -32,7 +32,7 @@ impl<'a> Binder<'a> {
     pub fn bind(&mut self, expr: &ast::Expr) -> Result<Expr, Diagnostic> {
         let span = span_of(expr);
         let bound = match expr {
-            ast::Expr::Identifier(name) => self.scope.resolve(std::slice::from_ref(name)),
+            ast::Expr::Identifier(name) => self.column_or_item(name),
             ast::Expr::CompoundIdentifier(path) => self.scope.resolve(path),
             ast::Expr::CompoundFieldAccess { root, access_chain } => self.field_access(root, access_chain),
             ast::Expr::Nested(inner) => self.bind(inner),
@@ -74,6 +74,17 @@ impl<'a> Binder<'a> {
         Ok(if bound.span == Span::default() { bound.at(span) } else { bound })
     }
 
+    /// A column of the input, or within QUALIFY an item of the select list.
+    fn column_or_item(&self, name: &ast::Ident) -> Result<Expr, Diagnostic> {
+        let column = self.scope.resolve(std::slice::from_ref(name));
+        match &self.aggregates {
+            Some(list) if matches!(self.clause, "QUALIFY" | "OVER") => {
+                column.or_else(|unknown| list.selected(name, unknown, self.clause == "OVER"))
+            }
+            _ => column,
+        }
+    }
+
     fn predicate_or_syntax(&mut self, expr: &ast::Expr, span: Span) -> Result<Expr, Diagnostic> {
         match expr {
             ast::Expr::IsNull(e) => self.null_test(e, true, span),
@@ -97,6 +108,13 @@ impl<'a> Binder<'a> {
                 }
                 let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
                 Ok(negated_if(*negated, self.builtin("LIKE", &arguments, span)?, span))
+            }
+            ast::Expr::ILike { negated, any, expr, pattern, escape_char } => {
+                if *any {
+                    return Err(unsupported("ILIKE ANY", span, "combine several ILIKE with OR"));
+                }
+                let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
+                Ok(negated_if(*negated, self.builtin("ILIKE", &arguments, span)?, span))
             }
             ast::Expr::SimilarTo { negated, expr, pattern, escape_char } => {
                 let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
@@ -142,6 +160,7 @@ impl<'a> Binder<'a> {
             }
             ast::Expr::Floor { expr, field } => self.floor("FLOOR", expr, field, span),
             ast::Expr::Ceil { expr, field } => self.floor("CEIL", expr, field, span),
+            ast::Expr::Subquery(query) => self.scope.value(query, span).ok_or_else(|| not_supported(expr, span)),
             other => Err(not_supported(other, span)),
         }
     }
@@ -300,12 +319,8 @@ impl<'a> Binder<'a> {
         let operand = self.bind(operand)?;
         let to = data_type::from_ast(to).map_err(|e| at(e, span))?;
         let fallible = match kind {
-            ast::CastKind::Cast => false,
+            ast::CastKind::Cast | ast::CastKind::DoubleColon => false,
             ast::CastKind::TryCast => true,
-            ast::CastKind::DoubleColon => {
-                let message = format!("`x::{to}` is not Flink SQL");
-                return Err(error(code::SYNTAX, span, message).advise(format!("write CAST(x AS {to})")));
-            }
             ast::CastKind::SafeCast => {
                 return Err(error(code::SYNTAX, span, "SAFE_CAST is not Flink SQL")
                     .advise(format!("write TRY_CAST(x AS {to})")));
@@ -450,7 +465,7 @@ fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
             ("EXISTS within an expression", "put it in WHERE, alone or combined with AND, or join")
         }
         ast::Expr::Subquery(_) => {
-            ("a subquery as a value", "join the subquery, or compute the value in the query itself")
+            ("a subquery as a value in this place", "use it in SELECT, WHERE, HAVING or QUALIFY, or join it")
         }
         ast::Expr::AnyOp { .. } => ("ANY / SOME (subquery)", "use IN with a list of values"),
         ast::Expr::AllOp { .. } => ("ALL (subquery)", "combine comparisons with AND"),
@@ -462,7 +477,6 @@ fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
         ast::Expr::Rollup(_) => ("ROLLUP", "write a query for each set and UNION ALL them"),
         ast::Expr::IsJson { .. } => ("IS JSON with unique keys", "remove UNIQUE KEYS"),
         ast::Expr::IsNormalized { .. } => ("IS NORMALIZED", "remove the test"),
-        ast::Expr::ILike { .. } => ("ILIKE", "write LOWER(x) LIKE LOWER(pattern)"),
         ast::Expr::RLike { .. } => ("RLIKE", "write REGEXP(x, pattern)"),
         ast::Expr::Collate { .. } => ("COLLATE", "compare UPPER or LOWER of both sides"),
         ast::Expr::Convert { .. } => ("CONVERT", "write CAST(x AS type)"),

@@ -8,12 +8,14 @@
 
 use super::aggregate_list::{AggregateList, GroupWindow};
 use super::expression::Binder;
+use super::group_keys::SelectedItems;
 use super::group_window;
 use super::grouping_sets::{KeySet, sets};
-use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK};
+use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK, VALUE_MARK};
 use super::place::{error, span_of, type_name, unsupported};
 use super::relation::{Relation, union_all};
 use super::scope::{Attribute, Column, Scope, Windows};
+use super::select_list::Selected;
 use super::window;
 use millstream_plan::aggregate::AggregateCall;
 use millstream_plan::expr::{Expr, ExprKind, Span};
@@ -40,6 +42,8 @@ pub(crate) struct Grouping {
     group_window: Option<GroupWindow>,
     /// Whether there is a GROUP BY at all.
     pub explicit: bool,
+    /// Whether it is GROUP BY ALL.
+    is_all: bool,
 }
 
 /// One set of keys over the input.
@@ -55,15 +59,27 @@ struct KeyRoles {
     window: Option<(Windows, Window)>,
     /// Whether the window's bounds keep their meaning in the output, as those of a table function do.
     has_window_columns: bool,
+    /// Whether they are those of GROUP BY ALL.
+    is_all: bool,
 }
 
 impl Grouping {
-    /// Binds GROUP BY. `aliases` are the names that the select list gives, for advice.
-    pub fn bind(scope: &Scope, group_by: &ast::GroupByExpr, aliases: &[&str]) -> Result<Grouping, Diagnostic> {
+    /// Binds GROUP BY, which may refer to items of the select list.
+    pub fn bind(
+        scope: &Scope,
+        group_by: &ast::GroupByExpr,
+        selected: SelectedItems<'_>,
+    ) -> Result<Grouping, Diagnostic> {
         let explicit = !matches!(group_by, ast::GroupByExpr::Expressions(e, m) if e.is_empty() && m.is_empty());
-        let mut grouping = Grouping { explicit, ..Grouping::default() };
+        let is_all = matches!(group_by, ast::GroupByExpr::All(_));
+        let mut grouping = Grouping { explicit, is_all, ..Grouping::default() };
         for set in sets(group_by)? {
-            let set = grouping.bind_set(scope, set, aliases)?;
+            let mut set = grouping.bind_set(scope, set, selected)?;
+            if is_all {
+                for key in selected.all(scope)? {
+                    grouping.add(checked(key)?, &mut set.0);
+                }
+            }
             grouping.sets.push(set);
         }
         Ok(grouping)
@@ -74,9 +90,21 @@ impl Grouping {
         self.group_window.as_ref()
     }
 
-    fn bind_set(&mut self, scope: &Scope, set: KeySet<'_>, aliases: &[&str]) -> Result<(Vec<usize>, bool), Diagnostic> {
+    fn bind_set<'a>(
+        &mut self,
+        scope: &Scope,
+        set: KeySet<'a>,
+        selected: SelectedItems<'a>,
+    ) -> Result<(Vec<usize>, bool), Diagnostic> {
         let (mut keys, mut has_window) = (Vec::new(), false);
-        for expression in set {
+        for element in set {
+            let expression = match selected.key(scope, element)? {
+                Selected::Written(expression) => expression,
+                Selected::Column(column) => {
+                    self.add(checked(column)?, &mut keys);
+                    continue;
+                }
+            };
             if let ast::Expr::Function(function) = expression
                 && let Some(window) = group_window::of_group_by(scope, function)?
             {
@@ -88,17 +116,26 @@ impl Grouping {
                 has_window = true;
                 continue;
             }
-            let key = bind_key(scope, expression, aliases)?;
-            let plain = key.clone().unplaced();
-            let index = self.keys.iter().position(|k| k.clone().unplaced() == plain).unwrap_or_else(|| {
-                self.keys.push(key);
-                self.keys.len() - 1
-            });
-            if !keys.contains(&index) {
-                keys.push(index);
-            }
+            self.add(checked(Binder::scalar(scope, "GROUP BY").bind(expression)?)?, &mut keys);
         }
         Ok((keys, has_window))
+    }
+
+    /// Puts a key into a set.
+    fn add(&mut self, key: Expr, set: &mut Vec<usize>) {
+        let plain = key.clone().unplaced();
+        let index = self.keys.iter().position(|k| k.clone().unplaced() == plain).unwrap_or_else(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        });
+        if !set.contains(&index) {
+            set.push(index);
+        }
+    }
+
+    /// The keys of all sets, over the input.
+    pub fn keys(&self) -> &[Expr] {
+        &self.keys
     }
 
     /// Whether some set has neither keys nor a window: then there is a group even of no rows.
@@ -126,18 +163,22 @@ impl Grouping {
             let roles = self.roles(&scope, set)?;
             return roles.aggregate(input, &scope, list, expressions, is_one_window, place);
         }
-        let is_over = |e: &Expr| matches!(e.kind, ExprKind::Column(i) if i >= OVER_MARK);
+        let late = |e: &Expr| match e.kind {
+            ExprKind::Column(VALUE_MARK..) => Some("a subquery as a value"),
+            ExprKind::Column(OVER_MARK..) => Some("OVER"),
+            _ => None,
+        };
         let mut branches = Vec::new();
         for set in &self.sets {
             let roles = self.roles(&scope, set)?;
             let (relation, outputs) =
                 roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_one_window, place)?;
             for expr in &outputs {
-                let mut over = None;
-                expr.walk(&mut |e| over = over.or(is_over(e).then_some(e.span)));
-                if let Some(span) = over {
-                    let advice = "select the grouping sets in a subquery, and OVER around it";
-                    return Err(unsupported("OVER together with grouping sets", span, advice));
+                let mut found = None;
+                expr.walk(&mut |e| found = found.or(late(e).map(|what| (what, e.span))));
+                if let Some((what, span)) = found {
+                    let advice = format!("select the grouping sets in a subquery, and {what} around it");
+                    return Err(unsupported(&format!("{what} together with grouping sets"), span, &advice));
                 }
             }
             let names = (0..).map(|i| format!("c{i}"));
@@ -152,7 +193,7 @@ impl Grouping {
     /// What the keys of a set mean: finds the window among them, and numbers the others.
     fn roles(&self, scope: &Scope, (set, has_window): &(Vec<usize>, bool)) -> Result<KeyRoles, Diagnostic> {
         let absent = (0..self.keys.len()).filter(|i| !set.contains(i)).map(|i| self.keys[i].clone().unplaced());
-        let mut found = KeyRoles { absent: absent.collect(), ..KeyRoles::default() };
+        let mut found = KeyRoles { absent: absent.collect(), is_all: self.is_all, ..KeyRoles::default() };
         let bound: Vec<(&Expr, Attribute)> =
             set.iter().map(|&i| (&self.keys[i], scope.attribute(&self.keys[i]))).collect();
         let has = |attribute: &Attribute| bound.iter().any(|(_, a)| a == attribute);
@@ -192,22 +233,12 @@ impl Grouping {
     pub fn distinct(scope: &Scope) -> Grouping {
         let keys: Vec<Expr> = (0..scope.columns.len()).map(|i| scope.column(i, Span::default())).collect();
         let sets = vec![((0..keys.len()).collect(), false)];
-        Grouping { keys, sets, group_window: None, explicit: true }
+        Grouping { keys, sets, group_window: None, explicit: true, is_all: false }
     }
 }
 
-fn bind_key(scope: &Scope, expression: &ast::Expr, aliases: &[&str]) -> Result<Expr, Diagnostic> {
-    if let ast::Expr::Value(v) = expression
-        && matches!(v.value, ast::Value::Number(..))
-    {
-        return Err(unsupported("GROUP BY the number of a column", span_of(expression), "repeat the expression"));
-    }
-    let key = Binder::scalar(scope, "GROUP BY").bind(expression).map_err(|e| match expression {
-        ast::Expr::Identifier(name) if e.code == code::UNKNOWN_COLUMN && aliases.contains(&name.value.as_str()) => {
-            e.advise("GROUP BY cannot use a name that SELECT gives with AS: repeat the expression")
-        }
-        _ => e,
-    })?;
+/// A key, if rows can be grouped by its type.
+fn checked(key: Expr) -> Result<Expr, Diagnostic> {
     if key.data_type.is_nested() {
         let feature = format!("GROUP BY a {}", type_name(&key.data_type));
         return Err(unsupported(&feature, key.span, "group by single fields"));
@@ -298,6 +329,11 @@ impl KeyRoles {
             };
             return Ok(Expr { kind: ExprKind::Column(index), ..expr });
         }
+        if let ExprKind::Column(i) = expr.kind
+            && list.values.contains(&i)
+        {
+            return Ok(Expr { kind: ExprKind::Column(VALUE_MARK + i - list.values.start), ..expr });
+        }
         let plain = expr.clone().unplaced();
         if let Some((_, role)) = self.roles.iter().find(|(known, _)| *known == plain) {
             return Ok(match role {
@@ -314,7 +350,10 @@ impl KeyRoles {
         if let ExprKind::Column(i) = expr.kind {
             let name = &scope.columns[i].field.name;
             let message = format!("column `{name}` is neither in GROUP BY nor in an aggregate function");
-            let advice = format!("add `{name}` to GROUP BY, or take MIN(`{name}`) or another aggregate of it");
+            let advice = match self.is_all {
+                true => format!("select `{name}` as a column too, or take MIN(`{name}`) or another aggregate of it"),
+                false => format!("add `{name}` to GROUP BY, or take MIN(`{name}`) or another aggregate of it"),
+            };
             return Err(error(code::NOT_GROUPED, expr.span, message).advise(advice));
         }
         for child in expr.children_mut() {
@@ -342,7 +381,10 @@ impl KeyRoles {
                 place,
                 "the groups are not those of a window: both its start and its end are needed",
             )
-            .advise(format!("add {missing} to GROUP BY")),
+            .advise(match self.is_all {
+                true => format!("select {missing} too: GROUP BY ALL groups by what is selected"),
+                false => format!("add {missing} to GROUP BY"),
+            }),
             None => error(code::NEEDS_UPDATES, place, "on a stream, groups without a window never end").advise(
                 "use a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … GROUP BY \
                  window_start, window_end; or SET 'execution.runtime-mode' = 'automatic' for a bounded input",

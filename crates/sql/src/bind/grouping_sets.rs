@@ -30,8 +30,9 @@ fn stands_for_sets(element: &ast::Expr) -> bool {
 
 /// The sets that a GROUP BY stands for; one, which may be empty, unless it [`has_sets`].
 pub(super) fn sets(group_by: &ast::GroupByExpr) -> Result<Vec<KeySet<'_>>, Diagnostic> {
-    let (elements, modifiers) = match group_by {
-        ast::GroupByExpr::All(_) => return Err(unsupported("GROUP BY ALL", span_of(group_by), "name the keys")),
+    // The keys of ALL are those of the select list.
+    let (elements, modifiers): (&[ast::Expr], _) = match group_by {
+        ast::GroupByExpr::All(modifiers) => (&[], modifiers),
         ast::GroupByExpr::Expressions(elements, modifiers) => (elements, modifiers),
     };
     let place = span_of(group_by);

@@ -13,6 +13,9 @@ pub(super) const GROUPING_MARK: usize = MARK + MARK / 4;
 /// Markers of OVER begin here. They are none of GROUP BY's business, which leaves them as they are.
 pub(super) const OVER_MARK: usize = MARK + MARK / 2;
 
+/// Markers of subqueries as values begin here. They stand in expressions over groups until the values are joined to these.
+pub(super) const VALUE_MARK: usize = OVER_MARK + MARK / 4;
+
 /// What of a window a marker or a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {

@@ -7,10 +7,10 @@
 //! | file | what |
 //! | --- | --- |
 //! | `query` | WITH, UNION ALL, VALUES, LIMIT |
-//! | `select`, `from` | one SELECT, clause by clause |
-//! | `group`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
+//! | `select`, `select_list`, `from` | one SELECT, clause by clause |
+//! | `group`, `group_keys`, `grouping_sets`, `aggregate`, `aggregate_order` | GROUP BY and aggregate functions |
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
-//! | `over`, `rank` | OVER and window Top-N |
+//! | `over`, `over_whole`, `over_shift`, `rank` | OVER and Top-N |
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
 //! | `late_rows` | where late rows go |
 //! | `insert` | INSERT INTO |
@@ -23,6 +23,7 @@
 
 mod aggregate;
 mod aggregate_list;
+mod aggregate_order;
 mod arguments;
 mod call;
 pub mod coercion;
@@ -30,6 +31,7 @@ mod expression;
 mod from;
 pub use from::file_stem;
 mod group;
+mod group_keys;
 mod group_window;
 mod grouping_sets;
 mod insert;
@@ -40,12 +42,15 @@ mod markers;
 mod operators;
 mod over;
 mod over_list;
+mod over_shift;
+mod over_whole;
 mod place;
 mod query;
 mod rank;
 mod relation;
 mod scope;
 mod select;
+mod select_list;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -162,7 +167,7 @@ pub(crate) fn bind_function_body(
 
 fn plain_scope(columns: &[Field], functions: &SqlFunctions) -> Scope {
     let columns = columns.iter().cloned().map(Column::plain).collect();
-    Scope { columns, functions: functions.clone() }
+    Scope { columns, functions: functions.clone(), values: vec![] }
 }
 
 /// Gives columns of the type NULL a type that a result can have, and the columns the names that the query gives.

@@ -9,19 +9,21 @@
 //! | an aggregate, ordered by a time attribute | [`Rel::Over`] |
 //! | ROW_NUMBER, RANK, DENSE_RANK, partitioned by `window_start, window_end` | [`Rel::Rank`] |
 //! | ROW_NUMBER ordered by a time attribute, without a window | [`Rel::Over`] that counts rows |
+//! | over a bounded input, in any other order | [`Rel::Rank`] of the whole input, see [`super::over_whole`] |
 
 use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
 use super::markers::OVER_MARK;
 use super::over_list::{OverCall, OverFunction, OverList};
+use super::over_shift::Shift;
+use super::over_whole::{self, Sorted, end_of_input};
 use super::place::{error, from_parser, span_of, type_name, unsupported};
 use super::relation::Relation;
 use super::scope::{Attribute, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
 use crate::functions::find_aggregate;
 use crate::user_function::UserFunction;
-use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
 use millstream_plan::window::{Timeline, WindowAssigner};
@@ -29,19 +31,22 @@ use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
 /// Functions of Flink that stand with OVER and are not there yet.
-const MISSING: &[&str] = &["CUME_DIST", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK"];
+const MISSING: &[&str] = &["CUME_DIST", "NTH_VALUE", "PERCENT_RANK"];
 
-/// The relation with a column for each call, and `expressions` with these columns instead of the markers.
+/// The relation with a column for each call, and `expressions` with these columns instead of the markers. Of an input that is one window
+/// all rows can be waited for.
 pub(super) fn apply(
     list: OverList,
     input: Relation,
     expressions: Vec<Expr>,
+    is_one_window: bool,
 ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
     if list.calls.is_empty() {
         return Ok((input, expressions));
     }
     let scope = Scope::of(input.columns.clone());
-    let operators = list.calls.iter().map(|call| operator_of(call, &scope)).collect::<Result<Vec<_>, _>>()?;
+    let operator = |call| operator_of(call, &scope, is_one_window);
+    let operators = list.calls.iter().map(operator).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
@@ -53,13 +58,32 @@ pub(super) fn apply(
         let (first, mut aggregates) = (relation.columns.len(), vec![]);
         for member in (i..operators.len()).filter(|&j| operators[j] == *operator) {
             columns[member] = first + aggregates.len();
-            aggregates.push((aggregate_of(&list.calls[member]), format!("over{}", columns[member])));
+            aggregates.push((list.calls[member].aggregate(), format!("over{}", columns[member])));
         }
         let (input, time, partition) = (Box::new(relation.rel), time.clone(), partition.clone());
         let rel = Rel::Over { input, time, partition, frame: *frame, aggregates };
         relation = Relation::with_added(rel, relation.columns);
     }
+    // Rows that wait for the end of the input come behind all windows.
+    let (mut ranks, mut needs, mut last) = (vec![], vec![None; operators.len()], vec![]);
     for (i, operator) in operators.into_iter().enumerate() {
+        match operator {
+            Operator::Rank { ref time, .. } if *time == end_of_input() => last.push((i, operator)),
+            Operator::Rank { .. } => ranks.push((i, operator)),
+            Operator::Sorted(sorted) => needs[i] = Some(sorted),
+            Operator::Over { .. } => {}
+        }
+    }
+    relation = ranked(relation, ranks, &mut columns);
+    relation = over_whole::apply(relation, &list.calls, &needs, &mut columns);
+    relation = ranked(relation, last, &mut columns);
+    let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
+    Ok((relation, expressions.into_iter().map(replace).collect()))
+}
+
+/// The relation with a column for each of these ranks.
+fn ranked(mut relation: Relation, ranks: Vec<(usize, Operator)>, columns: &mut [usize]) -> Relation {
+    for (i, operator) in ranks {
         let Operator::Rank { time, partition, order, function } = operator else { continue };
         columns[i] = relation.columns.len();
         let (input, timeline, range) = (Box::new(relation.rel), Timeline::Own, (1, u64::MAX));
@@ -68,8 +92,7 @@ pub(super) fn apply(
         let rowtimes = relation.columns.iter_mut().filter(|column| column.attribute == Attribute::Rowtime);
         rowtimes.for_each(|column| column.attribute = Attribute::None);
     }
-    let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
-    Ok((relation, expressions.into_iter().map(replace).collect()))
+    relation
 }
 
 /// The operator that computes a call, without places so that equal ones are found.
@@ -77,29 +100,44 @@ pub(super) fn apply(
 enum Operator {
     Over { time: Option<Expr>, partition: Vec<Expr>, frame: Frame },
     Rank { time: Expr, partition: Vec<Expr>, order: Vec<SortKey>, function: RankFunction },
+    Sorted(Sorted),
 }
 
-fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
+fn operator_of(call: &OverCall, scope: &Scope, is_one_window: bool) -> Result<Operator, Diagnostic> {
+    if let Some(whole) = &call.whole {
+        if is_one_window {
+            return Sorted::of(call).map(Operator::Sorted);
+        }
+        let message = format!("{} depends on later rows, which are not there yet on a stream", whole.name);
+        return Err(error(code::NEEDS_UPDATES, call.place, message).advise(
+            "SET 'execution.runtime-mode' = 'automatic' for a bounded input, or use LAG in the order of time",
+        ));
+    }
     let partition: Vec<Expr> = call.partition.iter().cloned().map(Expr::unplaced).collect();
+    let is_by_time = matches!(call.order.as_slice(), [key] if !key.descending && scope.attribute(&key.expr).is_time());
     let OverFunction::Rank(function) = call.function else {
-        return running(call, scope, partition, call.frame);
+        return match is_one_window && !is_by_time {
+            true => Sorted::of(call).map(Operator::Sorted),
+            false => running(call, scope, partition, call.frame),
+        };
     };
     if call.order.is_empty() {
         return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER")
             .advise("write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)"));
     }
+    let order = call.order.iter().map(|k| SortKey { expr: k.expr.clone().unplaced(), ..k.clone() }).collect();
     let Some(windows) = windows_of(call, scope)? else {
-        let is_running = function == RankFunction::RowNumber
-            && matches!(call.order.as_slice(), [key] if !key.descending && scope.attribute(&key.expr).is_time());
-        if is_running {
+        if function == RankFunction::RowNumber && is_by_time {
             return running(call, scope, partition, Frame::Rows(None));
         }
-        return Err(error(
-            code::NEEDS_UPDATES,
-            call.place,
-            "ranks outside of a window would change with every row; for batch mode they are to come, too",
-        )
-        .advise("PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute)"));
+        if is_one_window {
+            return Ok(Operator::Rank { time: end_of_input(), partition, order, function });
+        }
+        return Err(error(code::NEEDS_UPDATES, call.place, "ranks outside of a window would change with every row")
+            .advise(
+                "PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute); or SET \
+             'execution.runtime-mode' = 'automatic' for a bounded input",
+            ));
     };
     if let WindowAssigner::Count { .. } = windows.assigner {
         let advice = "rank rows of time windows, or aggregate the count window";
@@ -108,7 +146,6 @@ fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
     let Some(time) = window_time(scope, &windows) else {
         return Err(Diagnostic::bug("the window's end is among the columns"));
     };
-    let order = call.order.iter().map(|k| SortKey { expr: k.expr.clone().unplaced(), ..k.clone() }).collect();
     Ok(Operator::Rank { time, partition, order, function })
 }
 
@@ -159,21 +196,6 @@ fn running(call: &OverCall, scope: &Scope, partition: Vec<Expr>, frame: Frame) -
     Ok(Operator::Over { time, partition, frame })
 }
 
-fn aggregate_of(call: &OverCall) -> AggregateCall {
-    match &call.function {
-        OverFunction::Aggregate(call) => call.clone(),
-        OverFunction::Rank(_) => AggregateCall {
-            function: AggregateFunction::CountRows,
-            arguments: vec![],
-            parameters: vec![],
-            distinct: false,
-            filter: None,
-            data_type: DataType::BigInt,
-            nullable: false,
-        },
-    }
-}
-
 impl Binder<'_> {
     /// A call with OVER.
     pub(super) fn over_call(
@@ -184,15 +206,19 @@ impl Binder<'_> {
     ) -> Result<Expr, Diagnostic> {
         let name = function_name(function)?;
         let place = span_of(&function.name);
-        let Some(named) = self.aggregates.as_ref().filter(|_| self.clause == "SELECT").map(|a| a.overs.named.clone())
-        else {
-            let message = format!("{name} … OVER stands only in SELECT, not in {}", self.clause);
-            return Err(error(code::NOT_GROUPED, place, message).advise("use its result in a query around this one"));
+        let is_here = matches!(self.clause, "SELECT" | "QUALIFY");
+        let Some(named) = self.aggregates.as_ref().filter(|_| is_here).map(|a| a.overs.named.clone()) else {
+            let message = format!("{name} … OVER stands only in SELECT and QUALIFY, not in {}", self.clause);
+            return Err(error(code::NOT_GROUPED, place, message)
+                .advise("filter by it with QUALIFY, or use its result in a query around this one"));
         };
         if let Some(filter) = &function.filter {
             return Err(unsupported("FILTER with OVER", span_of(&**filter), "aggregate CASE WHEN … THEN x END"));
         }
         let specification = resolve(over, &named, place)?;
+        if let Some(shift) = Shift::of(&name) {
+            return self.shift(shift, function, &specification, span);
+        }
         // Within OVER there are no further calls with OVER, but aggregates of GROUP BY may be used.
         let clause = std::mem::replace(&mut self.clause, "OVER");
         let call = self.bind_over(&name, function, &specification, place);
@@ -239,6 +265,10 @@ impl Binder<'_> {
             }
             (None, Some(kind)) => {
                 let written = read(kind, function)?;
+                if !written.order.is_empty() {
+                    let feature = format!("ORDER BY within {name} with OVER");
+                    return Err(unsupported(&feature, place, "order OVER itself"));
+                }
                 let arguments = written.arguments.iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
                 OverFunction::Aggregate(typed(written, arguments, None, false, place)?)
             }
@@ -255,15 +285,24 @@ impl Binder<'_> {
                 }
             },
         };
+        let (partition, order) = self.partition_and_order(specification)?;
+        let frame = frame_of(specification.window_frame.as_ref(), place)?;
+        Ok(OverCall { function: over_function, partition, order, frame, whole: None, place })
+    }
+
+    /// PARTITION BY and ORDER BY of a specification.
+    pub(super) fn partition_and_order(
+        &mut self,
+        specification: &ast::WindowSpec,
+    ) -> Result<(Vec<Expr>, Vec<SortKey>), Diagnostic> {
         let key = |key| comparable(self.bind(key)?, "PARTITION BY");
         let partition = specification.partition_by.iter().map(key).collect::<Result<_, _>>()?;
         let order = specification.order_by.iter().map(|key| self.sort_key(key)).collect::<Result<_, _>>()?;
-        let frame = frame_of(specification.window_frame.as_ref(), place)?;
-        Ok(OverCall { function: over_function, partition, order, frame, place })
+        Ok((partition, order))
     }
 
     /// NULL is the smallest value unless the query says where it goes.
-    fn sort_key(&mut self, key: &ast::OrderByExpr) -> Result<SortKey, Diagnostic> {
+    pub(super) fn sort_key(&mut self, key: &ast::OrderByExpr) -> Result<SortKey, Diagnostic> {
         let descending = match &key.options.sort {
             None | Some(ast::OrderBySort::Asc) => false,
             Some(ast::OrderBySort::Desc) => true,

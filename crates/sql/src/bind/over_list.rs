@@ -1,7 +1,7 @@
 //! The calls with OVER of a SELECT.
 
 use super::markers::{OVER_MARK, without_places};
-use millstream_plan::aggregate::AggregateCall;
+use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{Frame, RankFunction, SortKey};
 use millstream_types::DataType;
@@ -14,6 +14,15 @@ pub(super) enum OverFunction {
     Aggregate(AggregateCall),
 }
 
+/// What needs all rows of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Whole {
+    /// The function as it is written.
+    pub(super) name: &'static str,
+    /// Whether it is computed from the last row to the first.
+    pub(super) backwards: bool,
+}
+
 /// A call with OVER, bound over the input of the SELECT.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OverCall {
@@ -21,8 +30,33 @@ pub(super) struct OverCall {
     pub(super) partition: Vec<Expr>,
     pub(super) order: Vec<SortKey>,
     pub(super) frame: Frame,
+    /// That it needs all rows of its partition.
+    pub(super) whole: Option<Whole>,
     /// Place of the function's name.
     pub(super) place: Span,
+}
+
+impl OverCall {
+    /// The aggregate that it is; ROW_NUMBER in the order of time counts rows.
+    pub(super) fn aggregate(&self) -> AggregateCall {
+        match &self.function {
+            OverFunction::Aggregate(call) => call.clone(),
+            OverFunction::Rank(_) => count_rows(),
+        }
+    }
+}
+
+/// `COUNT(*)`
+pub(super) fn count_rows() -> AggregateCall {
+    AggregateCall {
+        function: AggregateFunction::CountRows,
+        arguments: vec![],
+        parameters: vec![],
+        distinct: false,
+        filter: None,
+        data_type: DataType::BigInt,
+        nullable: false,
+    }
 }
 
 /// The calls with OVER of a SELECT, each distinct one once.
@@ -91,6 +125,7 @@ fn without_spans(call: &OverCall) -> OverCall {
         partition: call.partition.iter().cloned().map(Expr::unplaced).collect(),
         order: call.order.iter().map(plain).collect(),
         frame: call.frame,
+        whole: call.whole.clone(),
         place: Span::default(),
     }
 }

@@ -160,7 +160,7 @@ impl<'a> QueryBinder<'a> {
 
     /// The columns and SQL functions that expressions can use.
     pub fn scope(&self, columns: Vec<Column>) -> Scope {
-        Scope { columns, functions: self.catalog.functions().clone() }
+        Scope { columns, functions: self.catalog.functions().clone(), values: vec![] }
     }
 
     /// The query of a WITH clause of this name, if there is one.

@@ -8,7 +8,7 @@ use crate::user_function::SqlFunctions;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::window::WindowAssigner;
 use millstream_types::{DataType, Diagnostic, Field, code};
-use sqlparser::ast::Ident;
+use sqlparser::ast::{self, Ident};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -111,6 +111,8 @@ pub(crate) struct Scope {
     pub columns: Vec<Column>,
     /// SQL functions that calls can mean.
     pub functions: SqlFunctions,
+    /// Subqueries as values, and the columns that hold them.
+    pub values: Vec<(ast::Query, usize)>,
 }
 
 /// A column that a star stands for, and its name.
@@ -119,13 +121,19 @@ pub(crate) type Starred = (Expr, String);
 impl Scope {
     /// A scope without SQL functions.
     pub fn of(columns: Vec<Column>) -> Scope {
-        Scope { columns, functions: SqlFunctions::default() }
+        Scope { columns, ..Scope::default() }
     }
 
     /// The input's column `index`.
     pub fn column(&self, index: usize, span: Span) -> Expr {
         let field = &self.columns[index].field;
         Expr::column(index, field.data_type.clone(), field.nullable).at(span)
+    }
+
+    /// The value of a subquery.
+    pub fn value(&self, query: &ast::Query, span: Span) -> Option<Expr> {
+        let (_, index) = self.values.iter().find(|(known, _)| known == query)?;
+        Some(self.column(*index, span))
     }
 
     /// The expression that a (qualified, nested) name means.

@@ -1,23 +1,23 @@
-//! SELECT: the select list, WHERE, GROUP BY, HAVING, DISTINCT.
+//! SELECT: its clauses, from FROM to DISTINCT.
 
 use super::aggregate_list::AggregateList;
 use super::expression::Binder;
 use super::group::Grouping;
+use super::group_keys::SelectedItems;
 use super::grouping_sets::has_sets;
-use super::join::Tree;
+use super::join::{Tree, Values, are_aggregated, written};
 use super::over;
 use super::over_list::OverList;
-use super::place::{error, from_parser, name_parts, span_of, unsupported};
+use super::place::{error, from_parser, span_of};
 use super::query::QueryBinder;
+use super::rank;
 use super::relation::Relation;
-use super::scope::{Column, unique_names};
+use super::scope::{Column, Scope, unique_names};
+use super::select_list::{Item, select_list};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
 use millstream_types::{Diagnostic, Schema, code};
 use sqlparser::ast;
-
-/// An expression of the select list and its name.
-type Item = (Expr, String);
 
 impl QueryBinder<'_> {
     /// Binds a SELECT.
@@ -28,31 +28,42 @@ impl QueryBinder<'_> {
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
         let (tree, _) = self.conditions(tree, select.selection.as_ref(), &[])?;
         let mut input = tree.build(self)?;
+        let clauses = select.having.iter().chain(&select.qualify);
+        let values = self.values_of(written(&select.projection).chain(clauses))?;
+        let width = input.columns.len();
         let mut scope = self.scope(std::mem::take(&mut input.columns));
+        values.enter(&mut scope);
         // Keys are NULL in the sets that lack them.
         let as_they_are = has_sets(&select.group_by).then(|| scope.columns.clone());
         if as_they_are.is_some() {
             scope.columns.iter_mut().for_each(|c| c.field.nullable = true);
         }
-        let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select))?;
+        let grouping = Grouping::bind(&scope, &select.group_by, SelectedItems::of(select))?;
         let mut list = AggregateList {
             group_of_nothing: grouping.is_global(),
             group_window: grouping.group_window().cloned(),
             overs: OverList::new(&select.named_window),
+            values: width..width + values.len(),
             ..AggregateList::default()
         };
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
         let items = select_list(&mut binder, &select.projection)?;
         binder.clause = "HAVING";
         let having = select.having.as_ref().map(|h| binder.condition(h, "HAVING")).transpose()?;
+        let qualify = select.qualify.as_ref().map(|q| qualify(&scope, &mut list, &items, q)).transpose()?;
         input.columns = as_they_are.unwrap_or(scope.columns);
+        input.columns.truncate(width);
         let is_aggregate = grouping.explicit || having.is_some() || !list.is_empty();
+        if !is_aggregate || are_aggregated(&list, grouping.keys()) {
+            input = values.join(input);
+        }
         let distinct = distinct_of(select)?;
         let output = if is_aggregate {
             let place = group_place(select);
-            self.aggregate(input, grouping, list, items, having, place)?
-        } else if has_from || select.selection.is_some() || !list.overs.is_empty() {
-            over_and_project(input, list.overs, items)?
+            self.aggregate(input, grouping, list, Output { items, having, qualify, values }, place)?
+        } else if has_from || select.selection.is_some() || !list.overs.is_empty() || !values.is_empty() {
+            let is_one_window = self.is_one_window(&input.rel);
+            over_and_project(input, list.overs, items, qualify, is_one_window)?
         } else {
             constant_row(items)
         };
@@ -67,23 +78,46 @@ impl QueryBinder<'_> {
         input: Relation,
         grouping: Grouping,
         mut list: AggregateList,
-        items: Vec<Item>,
-        having: Option<Expr>,
+        output: Output,
         place: Span,
     ) -> Result<Relation, Diagnostic> {
-        let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
-        let has_having = having.is_some();
+        let (mut expressions, names): (Vec<Expr>, Vec<String>) = output.items.into_iter().unzip();
+        let (has_having, has_qualify) = (output.having.is_some(), output.qualify.is_some());
         let mut overs = std::mem::take(&mut list.overs);
         expressions.extend(overs.expressions());
-        expressions.extend(having);
+        expressions.extend(output.qualify);
+        expressions.extend(output.having);
         let is_one_window = self.is_one_window(&input.rel);
-        let (mut relation, mut expressions) = grouping.aggregate(input, &list, expressions, is_one_window, place)?;
+        let (groups, expressions) = grouping.aggregate(input, &list, expressions, is_one_window, place)?;
+        let (mut relation, mut expressions) = output.values.join_groups(groups, expressions);
         if has_having && let Some(predicate) = expressions.pop() {
             relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
         }
+        let qualify = if has_qualify { expressions.pop() } else { None };
         overs.replace_expressions(expressions.split_off(names.len()));
-        over_and_project(relation, overs, expressions.into_iter().zip(names).collect())
+        let is_one_window = self.is_one_window(&relation.rel);
+        over_and_project(relation, overs, expressions.into_iter().zip(names).collect(), qualify, is_one_window)
     }
+}
+
+/// What a SELECT computes from the rows of its input or from their groups, and which rows it keeps.
+struct Output {
+    items: Vec<Item>,
+    having: Option<Expr>,
+    qualify: Option<Expr>,
+    /// Subqueries that these use.
+    values: Values,
+}
+
+/// Binds QUALIFY, which may use names of the select list.
+fn qualify(scope: &Scope, list: &mut AggregateList, items: &[Item], condition: &ast::Expr) -> Result<Expr, Diagnostic> {
+    list.selected = items.to_vec();
+    let bound = Binder { scope, aggregates: Some(list), clause: "QUALIFY" }.condition(condition, "QUALIFY")?;
+    if list.overs.is_empty() {
+        return Err(error(code::SYNTAX, span_of(condition), "QUALIFY is for results of OVER, and there is none here")
+            .advise("write WHERE, or HAVING for results of aggregate functions"));
+    }
+    Ok(bound)
 }
 
 /// The input of a SELECT without FROM: one row without meaning.
@@ -100,94 +134,22 @@ fn constant_row(items: Vec<Item>) -> Relation {
     Relation { rel: Rel::Values { schema, rows: vec![row] }, columns }
 }
 
-/// The select list over its input with the columns of OVER.
-fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
-    let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
-    let (relation, expressions) = over::apply(overs, input, expressions)?;
+/// The select list over its input with the columns of OVER, for the rows that QUALIFY keeps.
+fn over_and_project(
+    input: Relation,
+    overs: OverList,
+    items: Vec<Item>,
+    qualify: Option<Expr>,
+    is_one_window: bool,
+) -> Result<Relation, Diagnostic> {
+    let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
+    expressions.extend(qualify);
+    let (mut relation, mut expressions) = over::apply(overs, input, expressions, is_one_window)?;
+    let predicate = expressions.split_off(names.len()).pop();
+    if let Some(predicate) = predicate.and_then(|predicate| rank::absorb(&mut relation.rel, predicate)) {
+        relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
+    }
     Ok(relation.select(expressions.into_iter().zip(names)))
-}
-
-pub(super) fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) -> Result<Vec<Item>, Diagnostic> {
-    let mut list: Vec<Item> = Vec::new();
-    for item in items {
-        match item {
-            ast::SelectItem::UnnamedExpr(expr) => {
-                let name = implied_name(expr).unwrap_or_else(|| format!("EXPR${}", list.len()));
-                list.push((binder.bind(expr)?, name));
-            }
-            ast::SelectItem::ExprWithAlias { expr, alias } => list.push((binder.bind(expr)?, alias.value.clone())),
-            ast::SelectItem::Wildcard(options) => {
-                let span = from_parser(options.wildcard_token.0.span);
-                check_star(options, span)?;
-                if binder.scope.columns.is_empty() {
-                    return Err(error(code::SYNTAX, span, "SELECT * needs a FROM").advise("add FROM and a table"));
-                }
-                add_starred(&mut list, binder.scope.star(span));
-            }
-            ast::SelectItem::QualifiedWildcard(kind, options) => {
-                let span = span_of(item);
-                check_star(options, span)?;
-                let starred = match kind {
-                    ast::SelectItemQualifiedWildcardKind::ObjectName(name) => {
-                        let parts = name_parts(name)
-                            .ok_or_else(|| error(code::SYNTAX, span, "expected a table or a ROW before `.*`"))?;
-                        binder.scope.qualified_star(&parts)?
-                    }
-                    ast::SelectItemQualifiedWildcardKind::Expr(expr) => {
-                        let row = binder.bind(expr)?;
-                        binder.scope.row_star(&row)?
-                    }
-                };
-                add_starred(&mut list, starred);
-            }
-            ast::SelectItem::ExprWithAliases { expr, .. } => {
-                return Err(unsupported("several names for one expression", span_of(expr), "give it one name"));
-            }
-        }
-    }
-    Ok(list)
-}
-
-/// Columns of a star get suffixes where their names are taken.
-fn add_starred(list: &mut Vec<Item>, starred: Vec<Item>) {
-    let taken = list.len();
-    let names = list.iter().chain(&starred).map(|(_, name)| name.clone());
-    // Names before the star stay as they are, so that two equal ones remain ambiguous.
-    let unique = unique_names(names).split_off(taken);
-    list.extend(starred.into_iter().zip(unique).map(|((expr, _), name)| (expr, name)));
-}
-
-fn check_star(options: &ast::WildcardAdditionalOptions, span: Span) -> Result<(), Diagnostic> {
-    // The place of the star does not count.
-    if *options == ast::WildcardAdditionalOptions::default() {
-        return Ok(());
-    }
-    Err(error(code::SYNTAX, span, "Flink SQL has no options after *").advise("name the columns"))
-}
-
-/// The name of a column that is selected as it is: the last part of its path.
-fn implied_name(expr: &ast::Expr) -> Option<String> {
-    match expr {
-        ast::Expr::Identifier(name) => Some(name.value.clone()),
-        ast::Expr::CompoundIdentifier(path) => path.last().map(|p| p.value.clone()),
-        ast::Expr::Nested(inner) => implied_name(inner),
-        ast::Expr::CompoundFieldAccess { access_chain, .. } => match access_chain.last() {
-            Some(ast::AccessExpr::Dot(ast::Expr::Identifier(name))) => Some(name.value.clone()),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The names that the select list gives with AS.
-fn aliases(select: &ast::Select) -> Vec<&str> {
-    fn alias(item: &ast::SelectItem) -> Option<&str> {
-        match item {
-            ast::SelectItem::ExprWithAlias { alias, .. } => Some(&alias.value),
-            _ => None,
-        }
-    }
-    select.projection.iter().filter_map(alias).collect()
 }
 
 /// Where a grouping stands: GROUP BY, else the first expression of the select list.
@@ -211,9 +173,6 @@ fn distinct_of(select: &ast::Select) -> Result<Option<Span>, Diagnostic> {
 
 /// Fails on clauses that Flink does not have, or that are not there yet.
 pub(super) fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
-    if let Some(qualify) = &select.qualify {
-        return Err(unsupported("QUALIFY", span_of(qualify), "filter in a query around this one"));
-    }
     let span = from_parser(select.select_token.0.span);
     let foreign = [
         ("TOP", select.top.is_some()),

@@ -34,10 +34,10 @@ const AGGREGATES: &[Function<AggregateFunction>] = functions! {Aggregate;
         "The same within 1 % of the value, from a sketch of bounded size, DOUBLE.";
     "MODE" ("MODE(x)") Mode, "The most frequent value; the smallest of those.";
     "COLLECT" ("COLLECT([DISTINCT] x)") Collect, "A MAP from each value to how often it occurs (Flink's MULTISET).";
-    "LISTAGG" ("LISTAGG([DISTINCT] string [, separator])") ListAgg,
-        "The strings in the order of the input, with a constant separator (a comma) between them.";
-    "ARRAY_AGG" ("ARRAY_AGG([DISTINCT] x [RESPECT NULLS | IGNORE NULLS])") ArrayAgg,
-        "An ARRAY of the values in the order of the input, NULLs among them unless they are ignored.";
+    "LISTAGG" ["STRING_AGG"] ("LISTAGG([DISTINCT] string [, separator] [ORDER BY key, …])") ListAgg,
+        "The strings in the order of the input, or of the keys, with a constant separator (a comma) between them.";
+    "ARRAY_AGG" ("ARRAY_AGG([DISTINCT] x [ORDER BY key, …] [RESPECT NULLS | IGNORE NULLS])") ArrayAgg,
+        "An ARRAY of the values in the order of the input, or of the keys, NULLs among them unless they are ignored.";
 };
 
 /// The aggregate function of an upper-case name.

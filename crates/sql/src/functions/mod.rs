@@ -20,7 +20,7 @@
 //! | `POSITION(search IN s)` | `POSITION` | search, s |
 //! | `OVERLAY(s PLACING r FROM i FOR n)` | `OVERLAY` | s, r, i, n if any |
 //! | `SUBSTRING(s FROM i FOR n)` | `SUBSTRING` | s, i, n if any |
-//! | `s LIKE p ESCAPE e`, `s SIMILAR TO p ESCAPE e` | `LIKE`, `SIMILAR TO` | s, p, e if any |
+//! | `s LIKE p ESCAPE e`, `s ILIKE …`, `s SIMILAR TO …` | `LIKE`, `ILIKE`, `SIMILAR TO` | s, p, e if any |
 //! | `a \|\| b` | `\|\|` | a, b |
 //! | `ARRAY[…]`, `MAP[…]`, `ROW(…)`, `a[i]` | `ARRAY`, `MAP`, `ROW`, `[]` | the values; a, i |
 //! | `s IS JSON` | `IS JSON` | s, kind as a string literal |

@@ -124,6 +124,9 @@ pub(super) const REGEX: &[Function] = functions! {Regex;
     "LIKE" ("string LIKE pattern [ESCAPE character]") Overloads(&[
         truth(&[Text, Text], F::Like), truth(&[Text, Text, Text], F::LikeEscape)]),
         "Whether the string matches: % stands for any characters, _ for one; there is no escape character by default.";
+    "ILIKE" ("string ILIKE pattern [ESCAPE character]") Overloads(&[
+        truth(&[Text, Text], F::ILike), truth(&[Text, Text, Text], F::ILikeEscape)]),
+        "LIKE for which large and small letters are equal. The escape character is the one that is written.";
     "SIMILAR TO" ["SIMILAR"] ("string SIMILAR TO pattern [ESCAPE character]") Overloads(&[
         truth(&[Text, Text], F::SimilarTo), truth(&[Text, Text, Text], F::SimilarToEscape)]),
         "Whether the string matches a regular expression of the SQL standard.";

@@ -16,6 +16,7 @@
 //! | `nulls` | outer joins that WHERE makes inner |
 //! | `unnest` | UNNEST |
 //! | `subquery` | WHERE, with IN and EXISTS |
+//! | `value` | subqueries as values |
 //!
 //! Invariant: the columns of a tree are those of the relation built from it, in the same order; only their roles in
 //! time are known no sooner than the strategies are.
@@ -29,6 +30,8 @@ mod strategy;
 mod subquery;
 mod tree;
 mod unnest;
+mod value;
 mod versioned;
 
 pub(super) use tree::Tree;
+pub(super) use value::{Values, are_aggregated, written};

@@ -172,7 +172,7 @@ fn regular(left: Relation, right: Relation, pairing: Pairing, ttl_ms: Option<u64
 }
 
 /// The right side as a table: rows of the left keep their time.
-fn lookup(left: Relation, mut right: Relation, kind: JoinKind, pairing: Pairing) -> Relation {
+pub(super) fn lookup(left: Relation, mut right: Relation, kind: JoinKind, pairing: Pairing) -> Relation {
     right.columns.iter_mut().for_each(|c| c.attribute = Attribute::None);
     joined(left, right, kind, JoinStrategy::Lookup, pairing)
 }

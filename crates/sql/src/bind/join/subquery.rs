@@ -12,7 +12,8 @@ use super::super::operators;
 use super::super::place::{error, span_of, unsupported};
 use super::super::query::QueryBinder;
 use super::super::scope::Column;
-use super::super::select::{check_clauses, nothing, select_list};
+use super::super::select::{check_clauses, nothing};
+use super::super::select_list::select_list;
 use super::conditions::{Side, split_conjuncts};
 use super::tree::{Join, Tree};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
@@ -62,7 +63,11 @@ impl QueryBinder<'_> {
                 None => plain.push(*part),
             }
         }
-        let scope = self.scope(visible_together(outer, tree.columns()));
+        let values = self.values_of(plain.iter().copied())?;
+        let first = outer.len() + tree.width();
+        let tree = values.join_tree(tree);
+        let mut scope = self.scope(visible_together(outer, tree.columns()));
+        values.name(&mut scope, first);
         let mut bound = vec![];
         if predicates.is_empty() {
             split_conjuncts(Binder::scalar(&scope, "WHERE").condition(selection, "WHERE")?, &mut bound);
@@ -195,8 +200,8 @@ fn plain_select(query: &ast::Query) -> Option<&ast::Select> {
     let ast::SetExpr::Select(select) = &*query.body else { return None };
     let is_plain = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
     let no_groups = matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    let plain = is_plain && query.fetch.is_none() && no_groups && select.having.is_none() && select.distinct.is_none();
-    plain.then_some(select)
+    let is_plain = is_plain && query.fetch.is_none() && no_groups && select.having.is_none();
+    (is_plain && select.distinct.is_none() && select.qualify.is_none()).then_some(select)
 }
 
 /// The columns of a query around a subquery, as far as the subquery does not use their names itself, then its own.

@@ -57,6 +57,21 @@ fn calls_in_the_plan() {
 }
 
 #[test]
+fn lists_are_put_in_order() {
+    assert_eq!(
+        types(
+            "ARRAY_AGG(nn ORDER BY l DESC, s) AS a, STRING_AGG(ns, ';' ORDER BY nn) AS t, LISTAGG(s) WITHIN GROUP (ORDER BY s) AS w"
+        ),
+        "a ARRAY<INT>, t STRING, w STRING"
+    );
+    // Equal arrays are gathered once, and an argument that is its own key is one.
+    let plan = tables().plan(&format!(
+        "SELECT ARRAY_AGG(i ORDER BY l) AS a, ARRAY_AGG(i ORDER BY l DESC) AS b, ARRAY_AGG(l ORDER BY l) AS c {FROM}"
+    ));
+    assert_eq!(plan.matches("ARRAY_AGG(").count(), 2, "{plan}");
+}
+
+#[test]
 fn errors() {
     let with = |call: &str| format!("SELECT {call} {FROM}");
     check(&[
@@ -72,7 +87,15 @@ fn errors() {
         (&with("COUNT(DISTINCT *)"), "MS2001 1:8+5 COUNT(DISTINCT *) names no column", "name"),
         (&with("MEDIAN(DISTINCT i)"), "MS2007 1:8+6 MEDIAN(DISTINCT …) is not supported yet", "SELECT DISTINCT"),
         (&with("FIRST_VALUE(i RESPECT NULLS)"), "MS2007 1:8+11 RESPECT NULLS of FIRST_VALUE", "ignored"),
-        (&with("LISTAGG(s) WITHIN GROUP (ORDER BY s)"), "MS2007 1:8+7 WITHIN GROUP of LISTAGG", "order of the input"),
+        (&with("SUM(i ORDER BY l)"), "MS2007 1:8+3 ORDER BY within SUM is not supported yet", "no difference"),
+        (&with("MEDIAN(i) WITHIN GROUP (ORDER BY l)"), "MS2007 1:8+6 ORDER BY within MEDIAN", "no difference"),
+        (&with("LAST_VALUE(i ORDER BY l)"), "MS2007 1:8+10 ORDER BY within LAST_VALUE", "ARRAY_AGG"),
+        (
+            &with("ARRAY_AGG(DISTINCT i ORDER BY l)"),
+            "MS2006 1:38+1 distinct values can only be ordered by themselves",
+            "DISTINCT",
+        ),
+        (&with("ARRAY_AGG(i ORDER BY a)"), "MS2006 1:29+1 ORDER BY of ARRAY is not possible", "single fields"),
         ("SELECT MEDIAM(i) FROM t", "MS2005 1:8+6 unknown function `MEDIAM`", "did you mean MEDIAN?"),
     ]);
 }

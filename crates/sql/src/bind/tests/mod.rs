@@ -1,6 +1,7 @@
 //! Tests of the binder: the plans and types of queries, and the errors with their places.
 
 mod aggregates;
+mod compatibility;
 mod errors;
 mod functions;
 mod inserts;
@@ -8,6 +9,7 @@ mod interval_joins;
 mod joins;
 mod over;
 mod queries;
+mod select_lists;
 mod subqueries;
 mod typing;
 mod unnest;
@@ -21,6 +23,8 @@ use crate::settings::{BindSettings, RuntimeMode};
 use crate::statement::{Statement, parse_script};
 use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
+use millstream_plan::physical;
+use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Inferred, Options, Place};
 
 /// The Nexmark events in one table, with a view for each kind.
@@ -101,6 +105,13 @@ impl Session {
     /// The plan as EXPLAIN shows it.
     fn plan(&self, sql: &str) -> String {
         explain::logical(&self.bind(sql).unwrap_or_else(|e| panic!("{e}\n{sql}")))
+    }
+
+    /// The pipelines as EXPLAIN shows them.
+    fn pipelines(&self, sql: &str) -> String {
+        let insert = self.bind(sql).unwrap_or_else(|e| panic!("{e}\n{sql}"));
+        let plan = physical::plan(&[insert], Zone::default()).unwrap_or_else(|e| panic!("{e}\n{sql}"));
+        explain::pipelines(&plan, |_| String::new())
     }
 
     /// Names and types of the result: `a INT, b STRING NOT NULL`.

@@ -43,6 +43,43 @@ fn top_n_keeps_a_range_of_ranks() {
 }
 
 #[test]
+fn qualify_is_where_around_a_subquery() {
+    let session = tables();
+    let rank = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end, i ORDER BY l DESC, s)";
+    for (condition, range) in [("<= 3", "1 to 3"), ("= 1", "1 to 1"), ("BETWEEN 2 AND 4", "2 to 4")] {
+        let within = format!("SELECT i, n FROM (SELECT *, {rank} AS n FROM {WINDOWED}) WHERE n {condition}");
+        for qualify in [
+            format!("SELECT i, {rank} AS n FROM {WINDOWED} QUALIFY n {condition}"),
+            format!("SELECT i, {rank} AS n FROM {WINDOWED} QUALIFY {rank} {condition}"),
+        ] {
+            assert_eq!(session.pipelines(&qualify), session.pipelines(&within), "{qualify}");
+        }
+        let plan = session.plan(&format!("SELECT i FROM {WINDOWED} QUALIFY {rank} {condition}"));
+        assert!(plan.contains(&format!("Rank ROW_NUMBER {range} ")) && !plan.contains("Filter"), "{plan}");
+    }
+    let plan = session.plan(&format!("SELECT i FROM {WINDOWED} QUALIFY {rank} <= 2 AND i > 1"));
+    assert!(plan.contains("Filter [(i > 1)]") && plan.contains("Rank ROW_NUMBER 1 to 2"), "{plan}");
+    check(&[
+        (
+            "SELECT i FROM t QUALIFY i > 1",
+            "MS2001 1:25+5 QUALIFY is for results of OVER, and there is none here",
+            "WHERE",
+        ),
+        (
+            "SELECT COUNT(*) OVER (ORDER BY ts) AS n FROM t QUALIFY n",
+            "MS2006 1:56+1 QUALIFY needs a BOOLEAN, not BIGINT",
+            "compare",
+        ),
+        ("SELECT COUNT(*) OVER (ORDER BY ts) AS n FROM t QUALIFY m = 1", "MS2003 1:56+1 unknown column `m`", "columns"),
+        (
+            "SELECT i FROM t WHERE COUNT(*) OVER (ORDER BY ts) = 1",
+            "MS2012 1:23+5 COUNT … OVER stands only in SELECT and QUALIFY, not in WHERE",
+            "QUALIFY",
+        ),
+    ]);
+}
+
+#[test]
 fn windows_are_found_after_top_n() {
     let session = tables();
     let sql = format!(
@@ -152,5 +189,30 @@ fn errors() {
             "MS2012 1:12+3 SUM … OVER stands only in SELECT",
             "",
         ),
+    ]);
+}
+
+#[test]
+fn bounded_input_is_put_in_any_order() {
+    let session = tables().batch();
+    let plan = session.plan("SELECT i FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY s ORDER BY l DESC) = 1");
+    assert!(plan.contains("Rank ROW_NUMBER 1 to 1 partition=[s] order=[l DESC"), "{plan}");
+    // One order is sorted once, and once more from its end.
+    let sql = "SELECT LAG(i) OVER w, LEAD(i) OVER w, NTILE(4) OVER w, SUM(l) OVER (w ROWS UNBOUNDED PRECEDING) FROM t
+        WINDOW w AS (PARTITION BY s ORDER BY l, d)";
+    let plan = session.plan(sql);
+    assert_eq!((plan.matches("Rank ").count(), plan.matches("Over ").count()), (2, 3), "{plan}");
+    assert_eq!(
+        session.schema("SELECT LAG(nn, 1, 0) OVER (ORDER BY ts) AS a, NTILE(2) OVER (ORDER BY i) AS b FROM t"),
+        "a INT, b BIGINT NOT NULL"
+    );
+    // In the order of time rows need not be sorted.
+    let plan = tables().plan("SELECT LAG(i, 2) OVER (PARTITION BY s ORDER BY ts) AS a FROM t");
+    assert!(!plan.contains("Rank") && plan.contains("order=ts 2 rows before"), "{plan}");
+    check(&[
+        ("SELECT LEAD(i) OVER (ORDER BY ts) FROM t", "MS2008 1:8+4 LEAD depends on later rows", "automatic"),
+        ("SELECT LAG(i, -1) OVER (ORDER BY ts) FROM t", "MS2006 1:16+1 the number of rows of LAG", "LAG(x"),
+        ("SELECT LAG(i, 1, s) OVER (ORDER BY ts) FROM t", "MS2006 1:8+3 the value of LAG is INT", "cast"),
+        ("SELECT LAG(a) OVER (ORDER BY ts) FROM t", "MS2007 1:8+3 LAG of ARRAY is not supported yet", "single fields"),
     ]);
 }

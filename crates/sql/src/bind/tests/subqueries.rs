@@ -1,6 +1,8 @@
-//! IN and EXISTS with subqueries.
+//! Subqueries: IN, EXISTS, and values.
 
+use super::errors::check;
 use super::joins::{lines, refused, streams};
+use super::tables;
 
 const L: &str = "(SELECT * FROM TABLE(TUMBLE(TABLE l, DESCRIPTOR(ts), INTERVAL '1' MINUTE)))";
 const R: &str = "(SELECT * FROM TABLE(TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '1' MINUTE)))";
@@ -95,7 +97,7 @@ fn what_cannot_be() {
             ),
             ("SELECT id FROM l WHERE k = 1 OR id IN (SELECT k FROM side)", "MS2007 1:33+25 IN (subquery)", "AND"),
             ("SELECT id IN (SELECT k FROM side) FROM l", "MS2007 1:8+25 IN (subquery)", "AND"),
-            ("SELECT id FROM l WHERE k = (SELECT MAX(k) FROM side)", "MS2007", "join"),
+            ("SELECT id FROM l WHERE k = (SELECT MAX(k) FROM side)", "MS2008", "automatic"),
         ],
     );
     let mut deep = "SELECT k FROM side WHERE k = l.id".to_owned();
@@ -104,4 +106,38 @@ fn what_cannot_be() {
     }
     let (error, _) = streams().error(&format!("SELECT id FROM l WHERE id IN ({deep})"));
     assert!(error.contains("levels deep"), "{error}");
+}
+
+/// A table that ends by itself.
+const ONE: &str = "(SELECT * FROM (VALUES (7, 'seven')) AS t(a, b))";
+
+#[test]
+fn values_are_looked_up() {
+    let session = tables();
+    for (sql, schema) in [
+        (format!("SELECT i + (SELECT a FROM {ONE}) AS s FROM t"), "s INT"),
+        // An aggregation of everything has one row, which need not be counted.
+        (format!("SELECT (SELECT b FROM {ONE} WHERE a > 1) AS x"), "x CHAR(5)"),
+        (format!("SELECT i FROM t WHERE nn > (SELECT a FROM {ONE})"), "i INT"),
+    ] {
+        assert_eq!(session.schema(&sql), schema, "{sql}");
+        assert!(session.plan(&sql).contains("Join inner lookup"), "{}", session.plan(&sql));
+    }
+    // Equal subqueries are one; event time stays.
+    let both = format!(
+        "SELECT SUM(nn + (SELECT a FROM {ONE})) AS s, MAX((SELECT a FROM {ONE})) AS m FROM t \
+         GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)"
+    );
+    assert_eq!(session.plan(&both).matches("Join inner lookup").count(), 1, "{}", session.plan(&both));
+    let batch = tables().batch();
+    let found = lines(&batch, "SELECT i, SUM(l) * 100 / (SELECT SUM(l) FROM t) AS percent FROM t GROUP BY i");
+    // The value is joined to the groups, without a count of its rows.
+    assert!(found[1].starts_with("Join inner lookup") && !found.concat().contains("COUNT(*)"), "{found:?}");
+    let found = lines(&batch, "SELECT l > (SELECT AVG(l) FROM t) AS big, COUNT(*) AS n FROM t GROUP BY big");
+    assert!(found[1].starts_with("Aggregate") && found[2].starts_with("Join inner lookup"), "{found:?}");
+    check(&[
+        ("SELECT (SELECT k FROM z) FROM t", "MS2008 1:9+15 a subquery as a value reads an endless input", "bounded"),
+        ("SELECT (SELECT 1, 2)", "MS2006 1:9+11 a subquery as a value has one column, not 2", "one expression"),
+        ("SELECT (SELECT i) FROM t", "MS2003 1:16+1 unknown column `i`", "sees only its own tables"),
+    ]);
 }

@@ -16,7 +16,7 @@ use millstream_functions::collection::{Input, Output, array, map, row};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_types::{DataType, Diagnostic, Field, code};
 use std::sync::Arc;
-pub(super) use vector::call as vector_call;
+pub(crate) use vector::call as vector_call;
 
 /// Functions on arrays, maps and rows.
 pub(super) const COLLECTION: &[Function] = functions! {Collection;
