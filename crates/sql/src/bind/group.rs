@@ -8,6 +8,7 @@
 
 use super::aggregate_list::{AggregateList, GroupWindow};
 use super::expression::Binder;
+use super::extent::Extent;
 use super::group_window;
 use super::grouping_sets::{KeySet, sets};
 use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK};
@@ -112,7 +113,7 @@ impl Grouping {
         input: Relation,
         list: &AggregateList,
         expressions: Vec<Expr>,
-        is_one_window: bool,
+        extent: Extent,
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
         let scope = Scope::of(input.columns.clone());
@@ -124,14 +125,14 @@ impl Grouping {
         }
         if let [set] = self.sets.as_slice() {
             let roles = self.roles(&scope, set)?;
-            return roles.aggregate(input, &scope, list, expressions, is_one_window, place);
+            return roles.aggregate(input, &scope, list, expressions, extent, place);
         }
         let is_over = |e: &Expr| matches!(e.kind, ExprKind::Column(i) if i >= OVER_MARK);
         let mut branches = Vec::new();
         for set in &self.sets {
             let roles = self.roles(&scope, set)?;
             let (relation, outputs) =
-                roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_one_window, place)?;
+                roles.aggregate(input.clone(), &scope, list, expressions.clone(), extent, place)?;
             for expr in &outputs {
                 let mut over = None;
                 expr.walk(&mut |e| over = over.or(is_over(e).then_some(e.span)));
@@ -249,11 +250,11 @@ impl KeyRoles {
         scope: &Scope,
         list: &AggregateList,
         expressions: Vec<Expr>,
-        is_one_window: bool,
+        extent: Extent,
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
-        if self.window.is_none() && !is_one_window {
-            return Err(self.needs_window(scope, place));
+        if self.window.is_none() && extent != Extent::Whole {
+            return Err(self.needs_window(scope, extent, place));
         }
         if self.window.as_ref().is_some_and(|(windows, _)| windows.counts_rows()) && !are_counted(&input.rel) {
             let advice = "aggregate the table function itself: FILTER (WHERE …) of an aggregate leaves rows out";
@@ -329,7 +330,7 @@ impl KeyRoles {
     }
 
     /// Why a grouping cannot run on a stream.
-    fn needs_window(&self, scope: &Scope, place: Span) -> Diagnostic {
+    fn needs_window(&self, scope: &Scope, extent: Extent, place: Span) -> Diagnostic {
         let missing = self.roles.iter().find_map(|(key, _)| match scope.attribute(key) {
             Attribute::WindowStart(_) => Some("window_end"),
             Attribute::WindowEnd(_) => Some("window_start"),
@@ -343,10 +344,12 @@ impl KeyRoles {
                 "the groups are not those of a window: both its start and its end are needed",
             )
             .advise(format!("add {missing} to GROUP BY")),
-            None => error(code::NEEDS_UPDATES, place, "on a stream, groups without a window never end").advise(
-                "use a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … GROUP BY \
-                 window_start, window_end; or SET 'execution.runtime-mode' = 'automatic' for a bounded input",
-            ),
+            None => {
+                let window = "use a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … GROUP BY \
+                              window_start, window_end";
+                error(code::NEEDS_UPDATES, place, "on a stream, groups without a window never end")
+                    .advise(format!("{window}; or {}", extent.advice()))
+            }
         }
     }
 }

@@ -14,6 +14,7 @@
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
 //! | `late_rows` | where late rows go |
 //! | `insert` | INSERT INTO |
+//! | `extent` | what is known of the end of an input |
 //! | `relation`, `scope` | bound relations; names, and the roles of columns in time |
 //! | `expression`, `call`, `arguments`, `literal`, `operators` | scalar expressions |
 //! | [`coercion`] | how types combine |
@@ -27,6 +28,7 @@ mod arguments;
 mod call;
 pub mod coercion;
 mod expression;
+mod extent;
 mod from;
 mod group;
 mod group_window;

@@ -3,6 +3,7 @@
 use super::aggregate_list::AggregateList;
 use super::coercion::{common_type, convert};
 use super::expression::Binder;
+use super::extent::Extent;
 use super::group::Grouping;
 use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::{Relation, rename, union_all};
@@ -153,9 +154,13 @@ impl<'a> QueryBinder<'a> {
             || rel.tables().iter().all(|table| self.catalog.is_bounded(table))
     }
 
-    /// Whether all rows of a relation are one window.
-    pub fn is_one_window(&self, rel: &Rel) -> bool {
-        self.settings.runtime_mode != RuntimeMode::Streaming && self.is_bounded(rel)
+    /// What is known of the end of a relation.
+    pub fn extent(&self, rel: &Rel) -> Extent {
+        match (self.is_bounded(rel), self.settings.runtime_mode) {
+            (true, RuntimeMode::Streaming) => Extent::Streamed,
+            (true, RuntimeMode::Batch | RuntimeMode::Automatic) => Extent::Whole,
+            (false, _) => Extent::Endless,
+        }
     }
 
     /// The columns and SQL functions that expressions can use.
@@ -311,11 +316,11 @@ impl<'a> QueryBinder<'a> {
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
-        let is_one_window = self.is_one_window(&input.rel);
+        let extent = self.extent(&input.rel);
         let (aggregated, expressions) = grouping
-            .aggregate(input, &AggregateList::default(), expressions, is_one_window, span)
+            .aggregate(input, &AggregateList::default(), expressions, extent, span)
             .map_err(|e| match e.code {
-                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(span),
+                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(extent, span),
                 _ => e,
             })?;
         Ok(aggregated.select(expressions.into_iter().zip(names)))
@@ -362,10 +367,9 @@ fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
     }
 }
 
-fn distinct_needs_window(span: Span) -> Diagnostic {
-    error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end").advise(
-        "select window_start and window_end of a window too, or SET 'execution.runtime-mode' = 'automatic' for a bounded input",
-    )
+fn distinct_needs_window(extent: Extent, span: Span) -> Diagnostic {
+    error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end")
+        .advise(format!("select window_start and window_end of a window too, or {}", extent.advice()))
 }
 
 /// The number of LIMIT or FETCH FIRST, and its place.

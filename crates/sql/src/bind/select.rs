@@ -76,8 +76,8 @@ impl QueryBinder<'_> {
         let mut overs = std::mem::take(&mut list.overs);
         expressions.extend(overs.expressions());
         expressions.extend(having);
-        let is_one_window = self.is_one_window(&input.rel);
-        let (mut relation, mut expressions) = grouping.aggregate(input, &list, expressions, is_one_window, place)?;
+        let extent = self.extent(&input.rel);
+        let (mut relation, mut expressions) = grouping.aggregate(input, &list, expressions, extent, place)?;
         if has_having && let Some(predicate) = expressions.pop() {
             relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
         }
