@@ -6,7 +6,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `query` | WITH, UNION ALL, VALUES, LIMIT |
+//! | `query` | WITH, UNION ALL, VALUES |
+//! | `order_by` | ORDER BY, LIMIT, OFFSET |
 //! | `select`, `from` | one SELECT, clause by clause |
 //! | `group`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
@@ -39,6 +40,7 @@ mod late_rows;
 mod literal;
 mod markers;
 mod operators;
+mod order_by;
 mod over;
 mod over_list;
 mod place;

@@ -5,6 +5,7 @@ use super::expression::Binder;
 use super::group::Grouping;
 use super::grouping_sets::has_sets;
 use super::join::Tree;
+use super::order_by::{Ordered, keys_of_select};
 use super::over;
 use super::over_list::OverList;
 use super::place::{error, from_parser, name_parts, span_of, unsupported};
@@ -22,6 +23,15 @@ type Item = (Expr, String);
 impl QueryBinder<'_> {
     /// Binds a SELECT.
     pub(super) fn select(&mut self, select: &ast::Select) -> Result<Relation, Diagnostic> {
+        Ok(self.ordered_select(select, &[])?.relation)
+    }
+
+    /// Binds a SELECT and what its rows are ordered by.
+    pub(super) fn ordered_select(
+        &mut self,
+        select: &ast::Select,
+        order: &[ast::OrderByExpr],
+    ) -> Result<Ordered, Diagnostic> {
         check_clauses(select)?;
         let tree = self.from(&select.from)?;
         let has_from = tree.is_some();
@@ -42,12 +52,13 @@ impl QueryBinder<'_> {
             ..AggregateList::default()
         };
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
-        let items = select_list(&mut binder, &select.projection)?;
+        let mut items = select_list(&mut binder, &select.projection)?;
+        let (visible, distinct) = (items.len(), distinct_of(select)?);
+        let keys = keys_of_select(order, &mut items, distinct.is_some(), &mut binder)?;
         binder.clause = "HAVING";
         let having = select.having.as_ref().map(|h| binder.condition(h, "HAVING")).transpose()?;
         input.columns = as_they_are.unwrap_or(scope.columns);
         let is_aggregate = grouping.explicit || having.is_some() || !list.is_empty();
-        let distinct = distinct_of(select)?;
         let output = if is_aggregate {
             let place = group_place(select);
             self.aggregate(input, grouping, list, items, having, place)?
@@ -56,10 +67,11 @@ impl QueryBinder<'_> {
         } else {
             constant_row(items)
         };
-        match distinct {
-            Some(span) => self.distinct(output, span),
-            None => Ok(output),
-        }
+        let relation = match distinct {
+            Some(span) => self.distinct(output, span)?,
+            None => output,
+        };
+        Ok(Ordered { relation, keys, visible })
     }
 
     fn aggregate(

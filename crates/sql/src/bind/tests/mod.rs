@@ -6,6 +6,7 @@ mod functions;
 mod inserts;
 mod interval_joins;
 mod joins;
+mod order_by;
 mod over;
 mod queries;
 mod subqueries;
@@ -74,6 +75,11 @@ impl Session {
 
     fn batch(mut self) -> Session {
         self.settings.runtime_mode = RuntimeMode::Batch;
+        self
+    }
+
+    fn streaming(mut self) -> Session {
+        self.settings.runtime_mode = RuntimeMode::Streaming;
         self
     }
 
