@@ -263,12 +263,8 @@ def connect(
     ``state_dir`` is where INSERTs are checkpointed and resume from: a directory or ``s3://bucket/prefix``. Without it nothing is kept
     when the process ends. ``settings`` are those of docs/settings.md. ``code_cache`` is a directory for compiled code, or ``"auto"``
     for the user's cache; without it code is kept in memory, since a library writes nothing that nobody asked for.
-
-    One default differs from the command line's: ``execution.runtime-mode`` is ``automatic``, so that data frames can be grouped without a
-    window.
     """
-    texts = {"execution.runtime-mode": "automatic"}
-    texts |= {key: _text(value) for key, value in (settings or {}).items()}
+    texts = {key: _text(value) for key, value in (settings or {}).items()}
     if state_dir is not None:
         texts["execution.checkpointing.dir"] = _text(state_dir)
     if code_cache is not None:

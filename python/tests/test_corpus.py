@@ -195,7 +195,7 @@ def difference(con: ms.Session, record: Record, sql: str) -> str | None:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_a_script_gives_its_rows(script: pathlib.Path, tmp_path: pathlib.Path) -> None:
     failures = []
-    with ms.connect(settings={"execution.runtime-mode": "streaming"}) as con:
+    with ms.connect() as con:
         for record in records(script):
             sql = record.sql.replace("$DIR", str(tmp_path)).replace("$DATA", str(CORPUS / "data"))
             try:

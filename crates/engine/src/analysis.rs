@@ -53,6 +53,7 @@ impl Analysis<'_> {
             }),
             Part::Aggregation(index) => self.trigger(stats.aggregations.get(index), "window"),
             Part::Operator(index) => self.trigger(stats.operators.get(index), "job"),
+            Part::Sort(index) => self.trigger(stats.operators.get(self.plan.operators.len() + index), "run"),
             Part::Pipeline(index) => stats.pipelines.get(index).map_or_else(Vec::new, |x| self.pipeline(x)),
             Part::Filter { pipeline, stage, filter } => self.filter(pipeline, stage, filter).into_iter().collect(),
             Part::End(pipeline) => self.end(pipeline).into_iter().collect(),

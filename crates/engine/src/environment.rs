@@ -261,7 +261,7 @@ impl Environment {
             |table: &Arc<Table>| self.memory.source(&table.options).is_none_or(|own| own.is_repeatable());
         Ok(Description {
             schema: bound.schema(),
-            is_endless: is_endless && !matches!(bound, Rel::Limit { .. }),
+            is_endless: is_endless && !matches!(bound, Rel::Limit { count: Some(_), .. }),
             is_repeatable: tables.iter().all(is_repeatable),
         })
     }

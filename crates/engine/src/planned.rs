@@ -131,6 +131,9 @@ impl PreparedRun {
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
     ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
+        if self.state.is_some() && self.plan.sorts_output() && self.is_endless() {
+            return Err(never_checkpointed());
+        }
         let PreparedRun { plan, programs, config, tier, compiler, memory, state, files, .. } = self;
         let stats = Arc::new(QueryStats::new(&plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
@@ -208,6 +211,13 @@ impl PreparedRun {
         millstream_runtime::run(input, &config, &stats, monitor.cancel())?;
         Ok(Some(stats))
     }
+}
+
+/// A checkpoint would have to wait for the end of all inputs.
+fn never_checkpointed() -> Diagnostic {
+    let message = "a statement that has ORDER BY and reads endless input cannot have checkpoints";
+    Diagnostic::new(code::UNSUPPORTED, message)
+        .advise("make the INSERT with ORDER BY (or with LIMIT in a subquery) a statement of its own")
 }
 
 /// Rows that are there are not lost because a query runs again.

@@ -20,5 +20,6 @@ pub mod physical;
 pub mod picture;
 pub mod pipeline;
 pub mod shape;
+mod sort;
 pub mod stability;
 pub mod window;

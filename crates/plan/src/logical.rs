@@ -205,12 +205,26 @@ pub enum Rel {
     },
     /// A relation that a large statement names in several places.
     Common(Arc<Common>),
-    /// The first `count` rows of a bare SELECT.
+    /// The first `count` rows behind `offset` others, in whatever order they come; only at the top.
     Limit {
         /// Input.
         input: Box<Rel>,
-        /// Rows.
-        count: u64,
+        /// Rows that are left out.
+        offset: u64,
+        /// Rows; `None`: all.
+        count: Option<u64>,
+    },
+    /// The rows of a bounded input in an order: of equal rows that first which stands first in the input. Columns are
+    /// those of the input.
+    Sort {
+        /// Input.
+        input: Box<Rel>,
+        /// What rows are ordered by; without any, by their places in the input alone.
+        keys: Vec<SortKey>,
+        /// Rows that are left out.
+        offset: u64,
+        /// Rows; `None`: all.
+        count: Option<u64>,
     },
 }
 
@@ -376,7 +390,7 @@ impl Rel {
             Rel::Scan { table, .. } => table.schema(),
             Rel::Values { schema, .. } => schema.clone(),
             Rel::Common(common) => common.schema().clone(),
-            Rel::Filter { input, .. } | Rel::Limit { input, .. } => input.schema(),
+            Rel::Filter { input, .. } | Rel::Limit { input, .. } | Rel::Sort { input, .. } => input.schema(),
             Rel::Project { columns, .. } => Schema::new(columns.iter().map(|(e, name)| e.field(name)).collect()),
             Rel::Aggregate { window, keys, aggregates, .. } => {
                 let mut fields: Vec<Field> = keys.iter().map(|(e, name)| e.field(name)).collect();
@@ -442,7 +456,8 @@ macro_rules! inputs {
             | Rel::Rank { input, .. }
             | Rel::Over { input, .. }
             | Rel::Unnest { input, .. }
-            | Rel::Limit { input, .. } => vec![input.$inner()],
+            | Rel::Limit { input, .. }
+            | Rel::Sort { input, .. } => vec![input.$inner()],
             Rel::Join { left, right, .. } => vec![left.$inner(), right.$inner()],
             Rel::Union { inputs } => inputs.$each().collect(),
         }
@@ -494,6 +509,7 @@ impl Rel {
                 let calls = aggregates.iter_mut().flat_map(|(call, _)| call.expressions_mut());
                 time.iter_mut().chain(partition).chain(calls).collect()
             }
+            Rel::Sort { keys, .. } => keys.iter_mut().map(|key| &mut key.expr).collect(),
             Rel::Unnest { collection, .. } => vec![collection],
         }
     }

@@ -5,6 +5,7 @@
 //!         ├─ pipeline ── sink                             (EXECUTE STATEMENT SET: the source is read once)
 //!         └─ pipeline ──┬─ keyed operator ── pipeline ── sink
 //! source ─── pipeline ──┘  (joins, sessions, Top-N, …)
+//! source ─── pipeline ── sort ── pipeline ── sink         (bounded inputs)
 //! source ─── pipeline ── lookup table                     (read first; pipelines probe it in place)
 //! ```
 //!
@@ -21,6 +22,7 @@ pub use crate::operators::{
     CountWindows, FlatMap, IntervalJoin, KeyedKind, Lookup, Operator, Over, Rank, RegularJoin, Repeat, Sessions,
     Unnest, VersionedJoin, WindowJoin, Windows,
 };
+pub use crate::sort::Sort;
 use crate::window::Timeline;
 pub use millstream_abi::Combination;
 use millstream_types::text::zone::Zone;
@@ -38,6 +40,8 @@ pub struct QueryPlan {
     pub aggregations: Vec<Aggregation>,
     /// Operators whose rows are partitioned by key.
     pub operators: Vec<KeyedOperator>,
+    /// Bounded inputs whose rows are put in order.
+    pub sorts: Vec<Sort>,
     /// Bounded tables that pipelines look rows up in.
     pub lookups: Vec<LookupTable>,
     /// Fused chains; every input comes before the pipelines that read its output.
@@ -47,6 +51,29 @@ pub struct QueryPlan {
 }
 
 impl QueryPlan {
+    /// Whether rows wait in a sort for the end of their input on their way to a sink. What is sorted for a lookup table alone is there
+    /// before the rows that look it up.
+    pub fn sorts_output(&self) -> bool {
+        let mut left: Vec<PipelineInput> = (0..self.sorts.len()).map(PipelineInput::Sort).collect();
+        let mut seen = left.clone();
+        while let Some(input) = left.pop() {
+            for pipeline in self.pipelines.iter().filter(|pipeline| pipeline.input == input) {
+                let next = match pipeline.end {
+                    PipelineEnd::Sink(_) => return true,
+                    PipelineEnd::Build { .. } => continue,
+                    PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
+                    PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
+                    PipelineEnd::Sort { sort } => PipelineInput::Sort(sort),
+                };
+                if !seen.contains(&next) {
+                    seen.push(next);
+                    left.push(next);
+                }
+            }
+        }
+        false
+    }
+
     /// What rows do to the components of an aggregation; every pipeline into it does the same.
     pub(crate) fn updates_of(&self, index: usize) -> &[ComponentUpdate] {
         let updates = self.pipelines.iter().find_map(|pipeline| match &pipeline.end {
@@ -182,6 +209,8 @@ pub enum PipelineInput {
     Aggregation(usize),
     /// A keyed operator; columns as in [`KeyedOperator::output`].
     Operator(usize),
+    /// A sort; columns as in [`Sort::schema`].
+    Sort(usize),
 }
 
 /// The end of a pipeline.
@@ -211,6 +240,11 @@ pub enum PipelineEnd {
         operator: usize,
         /// Which of its inputs.
         port: usize,
+    },
+    /// Rows are put in order: all columns, as in [`Sort::schema`].
+    Sort {
+        /// Index into [`QueryPlan::sorts`].
+        sort: usize,
     },
     /// Rows become those of a lookup table: all columns, as in [`LookupTable::schema`].
     Build {
@@ -247,6 +281,8 @@ pub struct SinkPlan {
     pub table: Option<Arc<Table>>,
     /// Columns that arrive.
     pub schema: Schema,
+    /// Rows that are left out before the first one.
+    pub skip: u64,
     /// Stop the query after this many rows.
     pub limit: Option<u64>,
 }

@@ -51,6 +51,7 @@ fn origins(rel: &Rel) -> Result<Origins, Diagnostic> {
             refuse("PARTITION BY", partition, &columns)?;
             refuse("ORDER BY", order.iter().map(|key| &key.expr), &columns)?;
         }
+        Rel::Sort { keys, .. } => refuse("ORDER BY", keys.iter().map(|key| &key.expr), &columns)?,
         Rel::Over { time, partition, .. } => {
             refuse("the time of OVER", time, &columns)?;
             refuse("PARTITION BY", partition, &columns)?;

@@ -244,7 +244,7 @@ fn projections_that_would_grow_without_bound_stay() {
 
 #[test]
 fn limits_below_the_top_are_refused() {
-    let inner = Rel::Limit { input: Box::new(scan()), count: 1 };
+    let inner = Rel::Limit { input: Box::new(scan()), offset: 0, count: Some(1) };
     let insert = Insert { target: Target::Result, query: Rel::Filter { input: Box::new(inner), predicate: is_bid() } };
     assert_eq!(physical::plan(&[insert], Zone::UTC).expect_err("LIMIT in a subquery").code, code::UNSUPPORTED);
 }

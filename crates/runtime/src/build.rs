@@ -20,6 +20,7 @@ use crate::schedule::scheduler::Scheduler;
 use crate::schedule::timers::Timers;
 use crate::schedule::topology::Topology;
 use crate::sink::SinkStation;
+use crate::sort::SortStation;
 use crate::source::SourceRuntime;
 use crate::source::event_time::EventTime;
 use crate::source::phases::{Phases, phases_of_lookups};
@@ -94,7 +95,7 @@ pub(crate) fn build(
         Feed::Station(_) => None,
     };
     let groups = streams.iter().map(group).collect();
-    let has_state = !plan.aggregations.is_empty() || !plan.operators.is_empty();
+    let has_state = !(plan.aggregations.is_empty() && plan.operators.is_empty() && plan.sorts.is_empty());
     let host = Arc::new(Host {
         spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
         flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
@@ -118,6 +119,7 @@ pub(crate) fn build(
     let lookup_parts = lookups.into_iter().zip(phases_of_lookups).zip(&tables);
     let mut all = stations.windows(&pipelines, topology.nodes(), &facts)?;
     all.extend(stations.keyed(operators)?);
+    all.extend(stations.sorts());
     all.extend(stations.lookups(lookup_parts.map(|((code, phase), table)| (code, phase, table)))?);
     all.extend(stations.sinks(sinks));
     if let Some(restored) = &restored {
@@ -149,21 +151,27 @@ fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<Loo
         number,
         code,
         flat_maps: planned.operators.iter().filter_map(flat_map).collect(),
-        // A row that is exchanged has the watermark in its place.
-        reads_watermark: planned.reads_watermark() || matches!(planned.end, PipelineEnd::Exchange { .. }),
-        numbers_rows: matches!(planned.end, PipelineEnd::Aggregate { .. } | PipelineEnd::Exchange { .. }),
+        // A row that is exchanged or sorted has the watermark in its place.
+        reads_watermark: planned.reads_watermark()
+            || matches!(planned.end, PipelineEnd::Exchange { .. } | PipelineEnd::Sort { .. }),
+        numbers_rows: matches!(
+            planned.end,
+            PipelineEnd::Aggregate { .. } | PipelineEnd::Exchange { .. } | PipelineEnd::Sort { .. }
+        ),
         place: before as u16,
         input: if let PipelineEnd::Exchange { port, .. } = planned.end { port } else { 0 },
     }
 }
 
-/// The stations of a plan: its aggregations, keyed operators, lookup tables, sinks.
+/// The stations of a plan: its aggregations, keyed operators, sorts, lookup tables, sinks.
 fn station_of(plan: &QueryPlan, end: &PipelineEnd) -> StationId {
     let operators = plan.aggregations.len();
-    let lookups = operators + plan.operators.len();
+    let sorts = operators + plan.operators.len();
+    let lookups = sorts + plan.sorts.len();
     StationId::new(match *end {
         PipelineEnd::Aggregate { aggregation, .. } => aggregation,
         PipelineEnd::Exchange { operator, .. } => operators + operator,
+        PipelineEnd::Sort { sort } => sorts + sort,
         PipelineEnd::Build { lookup } => lookups + lookup,
         PipelineEnd::Sink(sink) => lookups + plan.lookups.len() + sink,
     })
@@ -178,7 +186,10 @@ fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize)
         let message = format!("the parts of a run do not fit its plan: {given:?} instead of {wanted:?}");
         return Err(Diagnostic::bug(message));
     }
-    let parts = plan.pipelines.len().max(plan.sources.len() + plan.aggregations.len() + plan.operators.len());
+    let parts = plan
+        .pipelines
+        .len()
+        .max(plan.sources.len() + plan.aggregations.len() + plan.operators.len() + plan.sorts.len());
     match parts < MOST_PARTS {
         true => Ok(()),
         false => Err(Diagnostic::new(code::UNSUPPORTED, format!("a statement of {parts} parts is too large"))
@@ -198,7 +209,8 @@ struct Streams<'a> {
 
 impl<'a> Streams<'a> {
     fn new(plan: &'a QueryPlan, restored: Option<&'a Restored<'a>>, is_checkpointed: bool) -> Streams<'a> {
-        let stations = plan.aggregations.len() + plan.operators.len() + plan.lookups.len() + plan.sinks.len();
+        let outputs = plan.aggregations.len() + plan.operators.len() + plan.sorts.len();
+        let stations = outputs + plan.lookups.len() + plan.sinks.len();
         Streams { plan, restored, is_checkpointed, streams: Vec::new(), ports: vec![0; stations] }
     }
 
@@ -210,6 +222,8 @@ impl<'a> Streams<'a> {
             PipelineInput::Source(s) => (kept.map(|kept| kept.sources[s].number), s),
             PipelineInput::Aggregation(a) => (kept.map(|kept| kept.aggregations[a].number), sources + a),
             PipelineInput::Operator(o) => (kept.map(|kept| kept.operators[o].number), sources + aggregations + o),
+            // No checkpoint has rows of a sort: any number serves that is not one of the others.
+            PipelineInput::Sort(s) => (None, MOST_PARTS - 1 - s),
         };
         // A plan has fewer: `check_sizes`.
         kept.unwrap_or(place as u16)
@@ -230,10 +244,11 @@ impl<'a> Streams<'a> {
         id
     }
 
-    /// Adds the outputs of aggregations and keyed operators, which are the first stations.
+    /// Adds the outputs of aggregations, keyed operators and sorts, which are the first stations.
     fn outputs(&mut self) -> Vec<Arc<Stream>> {
         let aggregations = (0..self.plan.aggregations.len()).map(PipelineInput::Aggregation);
         let inputs = aggregations.chain((0..self.plan.operators.len()).map(PipelineInput::Operator));
+        let inputs = inputs.chain((0..self.plan.sorts.len()).map(PipelineInput::Sort));
         let output = |(station, input)| {
             let feed = Feed::Station(StationId::new(station));
             let stream = self.stream(input, 0, feed, Sequencer::new(None, 0, None));
@@ -324,7 +339,7 @@ struct Stations<'a> {
     host: &'a Arc<Host>,
     /// Channels that end in each.
     ports: &'a [usize],
-    /// Of aggregations, then of keyed operators.
+    /// Of aggregations, then of keyed operators and sorts.
     outputs: &'a [Arc<Stream>],
     restored: Option<&'a Restored<'a>>,
 }
@@ -361,6 +376,15 @@ impl Stations<'_> {
         self.plan.operators.iter().zip(codes).enumerate().map(operator).collect()
     }
 
+    fn sorts(&self) -> impl Iterator<Item = Arc<dyn Station>> {
+        self.plan.sorts.iter().enumerate().map(|(number, planned)| {
+            let id = station_of(self.plan, &PipelineEnd::Sort { sort: number });
+            let links = (self.host, &self.outputs[id.index()]);
+            let stats = &self.host.stats.operators[self.plan.operators.len() + number];
+            Arc::new(SortStation::new(id, planned, links, self.ports[id.index()], stats)) as Arc<dyn Station>
+        })
+    }
+
     fn lookups<'t>(&self, parts: impl Iterator<Item = (PipelineCode, usize, &'t Arc<LookupTable>)>) -> BuiltStations {
         let lookup = |(number, (code, phase, table)): (usize, (PipelineCode, usize, &Arc<LookupTable>))| {
             let id = station_of(self.plan, &PipelineEnd::Build { lookup: number });
@@ -379,7 +403,8 @@ impl Stations<'_> {
             let lanes = self.ports[id.index()];
             let kept = self.restored.map(|restored| restored.manifest().sinks[number].number);
             let state = SinkState { number: kept.unwrap_or(number), table, token: None };
-            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, planned.limit)) as Arc<dyn Station>
+            let rows = (planned.skip, planned.limit);
+            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, rows)) as Arc<dyn Station>
         };
         sinks.into_iter().enumerate().map(station).collect()
     }
@@ -432,14 +457,16 @@ fn watermark_groups(plan: &QueryPlan) -> Vec<Option<usize>> {
         PipelineInput::Source(source) => source,
         PipelineInput::Aggregation(aggregation) => sources + aggregation,
         PipelineInput::Operator(operator) => sources + aggregations + operator,
+        PipelineInput::Sort(sort) => sources + aggregations + plan.operators.len() + sort,
     };
-    // Of each source, aggregation and keyed operator.
-    let mut groups: Vec<usize> = (0..sources + aggregations + plan.operators.len()).collect();
+    // Of each source, aggregation, keyed operator and sort.
+    let mut groups: Vec<usize> = (0..sources + aggregations + plan.operators.len() + plan.sorts.len()).collect();
     for pipeline in &plan.pipelines {
         let end = match pipeline.end {
             PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
             PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
-            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => continue,
+            // What a sort puts out does not depend on watermarks.
+            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } | PipelineEnd::Sort { .. } => continue,
         };
         let (from, into) = (groups[place(pipeline.input)], groups[place(end)]);
         groups.iter_mut().filter(|group| **group == from).for_each(|group| *group = into);

@@ -46,6 +46,7 @@ mod row_errors;
 mod run;
 mod schedule;
 mod sink;
+mod sort;
 mod source;
 mod station;
 mod stats;

@@ -126,9 +126,12 @@ fn follow_clock(query: &Query, now: Instant) -> Option<Instant> {
 }
 
 /// Whether checkpoints are taken while the query runs. One with a LIMIT has none but the last: it may end at any moment,
-/// whatever is on its way.
+/// whatever is on its way. Nor has one with a sort, which keeps nothing, unless the sort is part of a lookup table: then it has ended
+/// when the first checkpoint is taken, and is made again after a recovery.
 fn takes_checkpoints(query: &Query) -> bool {
-    query.host().checkpointing.is_some() && query.plan().sinks.iter().all(|sink| sink.limit.is_none())
+    let plan = query.plan();
+    let takes_all = plan.sinks.iter().all(|sink| sink.limit.is_none() && sink.skip == 0);
+    query.host().checkpointing.is_some() && takes_all && !plan.sorts_output()
 }
 
 /// Begins a checkpoint when it is time or someone has asked for one; when to look again.
@@ -145,9 +148,15 @@ fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Dia
     Ok(next)
 }
 
-/// Stops the sources: readers end their splits, and those that are stuck in their connector have it done for them.
+/// Stops the sources: readers end their splits, and those that are stuck in their connector have it done for them. What is held until
+/// all rows have come is given up.
 fn stop(query: &Query) {
     query.stop_readers();
+    for station in query.stations() {
+        if station.stop() {
+            query.cut_short();
+        }
+    }
     for (source, runtime) in query.sources().iter().enumerate() {
         for split in 0..runtime.splits.len() {
             end_split(query, SplitId { source, split }, End::Stopped);

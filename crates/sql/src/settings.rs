@@ -6,11 +6,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuntimeMode {
     /// Every input may be endless.
-    #[default]
     Streaming,
     /// Every input is bounded.
     Batch,
     /// An input is bounded if all tables that it reads are.
+    #[default]
     Automatic,
 }
 

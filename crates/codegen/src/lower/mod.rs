@@ -74,7 +74,7 @@ pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<LoweredPipeline,
     let mut operators = pipeline.operators.iter();
     let mut source = match pipeline.input {
         PipelineInput::Source(source) => plan.sources.get(source).map_or(&[][..], |s| &s.columns),
-        PipelineInput::Aggregation(_) | PipelineInput::Operator(_) => &[][..],
+        PipelineInput::Aggregation(_) | PipelineInput::Operator(_) | PipelineInput::Sort(_) => &[][..],
     };
     loop {
         let mut lowering = Lowering::new(&schema).in_place(std::mem::take(&mut source));
@@ -201,7 +201,7 @@ impl<'a> Lowering<'a> {
                 self.aggregate(name, &plan.aggregations[*aggregation], time.as_ref(), keys, updates)
             }
             PipelineEnd::Exchange { operator, port } => self.exchange(name, &plan.operators[*operator], *port),
-            PipelineEnd::Build { .. } => self.emit(name),
+            PipelineEnd::Build { .. } | PipelineEnd::Sort { .. } => self.emit(name),
         }
     }
 

@@ -75,10 +75,10 @@ const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 settings! {
     "table.local-time-zone" = "UTC", time_zone(run.settings.time_zone),
         "The time zone of TIMESTAMP_LTZ in text, casts, date functions and windows. (Flink's default is the machine's zone.)";
-    "execution.runtime-mode" = "streaming", one_of(bind.runtime_mode, &[
+    "execution.runtime-mode" = "automatic", one_of(bind.runtime_mode, &[
         ("streaming", RuntimeMode::Streaming), ("batch", RuntimeMode::Batch), ("automatic", RuntimeMode::Automatic)]),
-        "Whether a bounded input is one window, so that GROUP BY without a window is allowed: never, always (every input counts as bounded), \
-         or if all tables that it reads are bounded. Sessions of Python begin with `automatic`.";
+        "Whether a bounded input is one window, so that GROUP BY without a window is allowed: if all tables that it reads are bounded \
+         (`automatic`), always (`batch`: every input counts as bounded), or never (`streaming`). (Flink's default is `streaming`.)";
     "table.exec.state.ttl" = "0 ms", duration(bind.state_ttl),
         "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
          Windows and interval joins drop theirs as watermarks pass.";
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!((settings.values.run.buffer_rows, settings.values.tier), (0, None));
         assert_eq!(
             (settings.values.bind.runtime_mode, settings.values.run.error_policy),
-            (RuntimeMode::Streaming, ErrorPolicy::Fail)
+            (RuntimeMode::Automatic, ErrorPolicy::Fail)
         );
         settings.set("execution.runtime-mode", "BATCH").unwrap();
         settings.set("pipeline.tier", "interpret").unwrap();

@@ -12,6 +12,7 @@
 //! - `packed`: tables of packed records in memory;
 //! - `shapes`: which queries resume from each other's state;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
+//! - `sorting`: ORDER BY beyond memory, and in jobs;
 //! - `sums`: in how far sums of DOUBLE depend on the order of rows;
 //! - `dependencies`: who may depend on whom, and the licences;
 //! - `structure`: which modules need each other in a circle, and how long files are.
@@ -32,6 +33,7 @@ mod properties;
 mod recovered;
 mod shapes;
 mod skipping;
+mod sorting;
 #[path = "../support/stopping.rs"]
 mod stopping;
 mod structure;

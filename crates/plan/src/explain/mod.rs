@@ -13,6 +13,7 @@ use crate::operators::rank::{direction, function_text, range_text};
 use crate::operators::regular_join::regular_text;
 use crate::operators::{aggregate, filter, project};
 use crate::pipeline::*;
+use crate::sort::{rows_text, sort_text};
 use millstream_types::{DataType, Schema, Value, counted};
 pub use shown::Shown;
 use shown::{condition, list, names};
@@ -110,7 +111,15 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
                 writeln!(out, "{pad}Common {}", common.len() - 1)
             }
         },
-        Rel::Limit { count, .. } => writeln!(out, "{pad}Limit {count}"),
+        Rel::Limit { offset, count, .. } => writeln!(out, "{pad}Limit{}", rows_text(*offset, *count)),
+        Rel::Sort { input, keys, offset, count } => {
+            let schema = input.schema();
+            let keys: Vec<String> = keys
+                .iter()
+                .map(|k| Shown(&k.expr, &schema).to_string() + direction(k.descending, k.nulls_first))
+                .collect();
+            writeln!(out, "{pad}Sort [{}]{}", keys.join(", "), rows_text(*offset, *count))
+        }
         Rel::Aggregate { input, window, keys, aggregates } => {
             let schema = input.schema();
             let time = window.time.as_ref().map(|t| Shown(t, &schema).to_string()).unwrap_or_default();
@@ -158,6 +167,8 @@ pub enum Part {
     Aggregation(usize),
     /// A keyed operator.
     Operator(usize),
+    /// A sort.
+    Sort(usize),
     /// A pipeline.
     Pipeline(usize),
     /// A filter of a pipeline.
@@ -201,6 +212,10 @@ pub fn annotated_pipelines(
     for (i, operator) in plan.operators.iter().enumerate() {
         let _ = writeln!(out, "operator {i}: {}", operator_text(operator));
         note(Part::Operator(i), &mut out);
+    }
+    for (i, sort) in plan.sorts.iter().enumerate() {
+        let _ = writeln!(out, "sort {i}: {}", sort_text(sort));
+        note(Part::Sort(i), &mut out);
     }
     for (i, lookup) in plan.lookups.iter().enumerate() {
         let _ = writeln!(out, "lookup {i}: {}", lookup.text());
@@ -259,6 +274,7 @@ fn input_text(input: PipelineInput) -> String {
         PipelineInput::Source(i) => format!("source {i}"),
         PipelineInput::Aggregation(i) => format!("trigger of aggregation {i}"),
         PipelineInput::Operator(i) => format!("operator {i}"),
+        PipelineInput::Sort(i) => format!("sort {i}"),
     }
 }
 
@@ -310,5 +326,6 @@ fn end_text(end: &PipelineEnd, schema: &Schema, plan: &QueryPlan) -> String {
             format!("exchange by [{}] into operator {operator}{side}", names(schema, keys))
         }
         PipelineEnd::Build { lookup } => format!("build lookup {lookup}"),
+        PipelineEnd::Sort { sort } => format!("rows into sort {sort}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Keyed operators: how rows come to them, and ranks and OVER aggregates.
+//! Keyed operators: how rows come to them, and ranks and OVER aggregates; sorts.
 
 use super::Planner;
 use super::branch::Branch;
@@ -6,10 +6,10 @@ use super::expressions::columns_of;
 use super::payload::Payload;
 use crate::aggregate::Components;
 use crate::expr::Expr;
-use crate::logical::Rel;
+use crate::logical::{JoinStrategy, Rel, SortKey};
 use crate::pipeline::*;
 use crate::window::Timeline;
-use millstream_types::{DataType, Diagnostic, Field};
+use millstream_types::{DataType, Diagnostic, Field, Schema};
 
 impl Planner {
     /// Adds an operator of these inputs.
@@ -103,4 +103,52 @@ impl Planner {
         let kind = KeyedKind::Over(Over { frame: *frame, aggregates });
         self.keyed(input, kind, Timeline::Own, &payload, payload.key_fields(), columns)
     }
+
+    /// The branch of sorted rows.
+    pub(super) fn sort(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
+        let Rel::Sort { input, keys, offset, count } = rel else { return Err(Diagnostic::bug("not a sort")) };
+        let schema = input.schema();
+        let mut payload = Payload::new(columns_of(&schema), [], None);
+        let column = |payload: &mut Payload<'_>, k: &SortKey| SortColumn {
+            column: payload.add(&k.expr),
+            descending: k.descending,
+            nulls_first: k.nulls_first,
+        };
+        let mut order: Vec<SortColumn> = keys.iter().map(|key| column(&mut payload, key)).collect();
+        if is_unordered(input) {
+            // Rows of a regular join have no places that are the same in every run, but they have values.
+            order.extend(ascending(&schema));
+        }
+        if payload.columns().is_empty() {
+            // Nobody reads a column: rows are still counted.
+            payload.add(&Expr::boolean(true));
+        }
+        let (branches, sort) = (self.branches(input)?, self.sorts.len());
+        self.sorts.push(Sort { schema: payload.schema(), order, offset: *offset, count: *count });
+        for mut branch in branches {
+            branch.settle();
+            branch.project(payload.columns().iter());
+            self.end(branch, |columns| (Some(columns), PipelineEnd::Sort { sort }));
+        }
+        Ok(Branch::new(PipelineInput::Sort(sort), columns_of(&schema)))
+    }
+}
+
+/// All columns that can be compared.
+fn ascending(schema: &Schema) -> impl Iterator<Item = SortColumn> {
+    let comparable = schema.fields.iter().enumerate().filter(|(_, field)| !field.data_type.is_nested());
+    comparable.map(|(column, _)| SortColumn { column, descending: false, nulls_first: true })
+}
+
+/// Whether the places of rows differ from run to run: they come from a regular join, without an operator in between that orders them.
+fn is_unordered(rel: &Rel) -> bool {
+    let mut left = vec![rel];
+    while let Some(rel) = left.pop() {
+        match rel {
+            Rel::Join { strategy: JoinStrategy::Regular { .. }, .. } => return true,
+            Rel::Aggregate { .. } | Rel::Sort { .. } => {}
+            other => left.extend(other.inputs()),
+        }
+    }
+    false
 }

@@ -91,7 +91,7 @@ impl Planner {
         if let Some((_, sink)) = self.late_sinks.iter().find(|(table, _)| table == into) {
             return *sink;
         }
-        self.sinks.push(SinkPlan { table: Some(into.clone()), schema: into.written(), limit: None });
+        self.sinks.push(SinkPlan { table: Some(into.clone()), schema: into.written(), skip: 0, limit: None });
         self.late_sinks.push((into.clone(), self.sinks.len() - 1));
         self.sinks.len() - 1
     }

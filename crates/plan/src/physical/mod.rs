@@ -12,6 +12,7 @@
 //! | HOP, CUMULATE | a flat map, unless an aggregation above takes the windows over |
 //! | lookup join | a [`LookupTable`] and a flat map |
 //! | other joins, ranks, OVER | a [`KeyedOperator`] |
+//! | ORDER BY, LIMIT in a subquery | a [`Sort`] |
 //! | UNNEST | a flat map |
 
 mod aggregate;
@@ -65,6 +66,7 @@ struct Planner {
     sources: Vec<SourceBuilder>,
     aggregations: Vec<Aggregation>,
     operators: Vec<KeyedOperator>,
+    sorts: Vec<Sort>,
     lookups: Vec<LookupTable>,
     /// Relations that have state, with the branch that begins at it, so that two queries over one view share it. Only
     /// those of the same depth are the same.
@@ -86,9 +88,9 @@ struct Planner {
 
 impl Planner {
     fn insert(&mut self, insert: &Insert, zone: Zone) -> Result<(), Diagnostic> {
-        let (query, limit) = match &insert.query {
-            Rel::Limit { input, count } => (&**input, Some(*count)),
-            other => (other, None),
+        let (query, skip, limit) = match &insert.query {
+            Rel::Limit { input, offset, count } => (&**input, *offset, *count),
+            other => (other, 0, None),
         };
         let (table, schema) = match &insert.target {
             Target::Table(table) => (Some(table.clone()), table.written()),
@@ -99,7 +101,7 @@ impl Planner {
         let needed = vec![true; query.schema().fields.len()];
         let query = prune::prune(query, &needed);
         let sink = self.sinks.len();
-        self.sinks.push(SinkPlan { table, schema, limit });
+        self.sinks.push(SinkPlan { table, schema, skip, limit });
         for branch in self.branches(&query)? {
             self.end(branch, |columns| (Some(columns), PipelineEnd::Sink(sink)));
         }
@@ -147,6 +149,7 @@ impl Planner {
             Rel::Over { .. } => self.keyed_once(rel, Planner::over),
             Rel::Join { strategy: crate::logical::JoinStrategy::Lookup, .. } => self.lookup_join(rel),
             Rel::Join { .. } => self.keyed_once(rel, Planner::join),
+            Rel::Sort { .. } => self.keyed_once(rel, Planner::sort),
             Rel::Limit { .. } => Err(Diagnostic::new(code::UNSUPPORTED, "LIMIT within a subquery is not supported")
                 .advise("put LIMIT at the end of the whole SELECT")),
         }
@@ -303,6 +306,7 @@ impl Planner {
                 PipelineInput::Source(i) => sources[i].output_schema(),
                 PipelineInput::Aggregation(i) => self.aggregations[i].output_schema(),
                 PipelineInput::Operator(i) => self.operators[i].output.clone(),
+                PipelineInput::Sort(i) => self.sorts[i].schema.clone(),
             };
             let time_column = pipeline.schema.fields.len().wrapping_sub(1);
             pipeline.rewrite_input(&mut |e| {
@@ -314,6 +318,7 @@ impl Planner {
             sources,
             aggregations: self.aggregations,
             operators: self.operators,
+            sorts: self.sorts,
             lookups: self.lookups,
             pipelines,
             sinks: self.sinks,

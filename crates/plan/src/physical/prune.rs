@@ -32,6 +32,7 @@ fn within(rel: Rel, needed: &[bool], changed: &mut Changed) -> Rel {
         Rel::Join { .. } => prune_join(rel, needed, changed),
         Rel::Filter { .. }
         | Rel::Limit { .. }
+        | Rel::Sort { .. }
         | Rel::Union { .. }
         | Rel::Windowed { .. }
         | Rel::Rank { .. }

@@ -9,6 +9,7 @@ mod layout;
 
 use crate::explain::{Part, operator_text, source_text, steps};
 use crate::pipeline::*;
+use crate::sort::sort_text;
 use layout::{Layout, Point, Size, layout};
 use millstream_types::counted;
 use std::collections::BTreeSet;
@@ -36,12 +37,14 @@ enum Kind {
     Pipeline,
     Aggregation,
     Operator,
+    Sort,
     Lookup,
     Sink,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [Kind::Source, Kind::Pipeline, Kind::Aggregation, Kind::Operator, Kind::Lookup, Kind::Sink];
+    const ALL: [Kind; 7] =
+        [Kind::Source, Kind::Pipeline, Kind::Aggregation, Kind::Operator, Kind::Sort, Kind::Lookup, Kind::Sink];
 
     fn name(self) -> &'static str {
         match self {
@@ -49,6 +52,7 @@ impl Kind {
             Kind::Pipeline => "pipeline",
             Kind::Aggregation => "aggregation",
             Kind::Operator => "operator",
+            Kind::Sort => "sort",
             Kind::Lookup => "lookup",
             Kind::Sink => "sink",
         }
@@ -61,6 +65,7 @@ impl Kind {
             Kind::Pipeline => "#8C8C8C",
             Kind::Aggregation => "#E69F00",
             Kind::Operator => "#CC79A7",
+            Kind::Sort => "#56B4E9",
             Kind::Lookup => "#009E73",
             Kind::Sink => "#D55E00",
         }
@@ -72,6 +77,7 @@ impl Kind {
             Kind::Pipeline => plan.pipelines.len(),
             Kind::Aggregation => plan.aggregations.len(),
             Kind::Operator => plan.operators.len(),
+            Kind::Sort => plan.sorts.len(),
             Kind::Lookup => plan.lookups.len(),
             Kind::Sink => plan.sinks.len(),
         }
@@ -145,6 +151,7 @@ fn edges(plan: &QueryPlan) -> Vec<(Node, Node)> {
             PipelineInput::Source(i) => (Kind::Source, i),
             PipelineInput::Aggregation(i) => (Kind::Aggregation, i),
             PipelineInput::Operator(i) => (Kind::Operator, i),
+            PipelineInput::Sort(i) => (Kind::Sort, i),
         };
         edges.push((from, node));
         let looked_up = |operator: &Operator| match operator {
@@ -159,6 +166,7 @@ fn edges(plan: &QueryPlan) -> Vec<(Node, Node)> {
             PipelineEnd::Aggregate { aggregation, .. } => (Kind::Aggregation, aggregation),
             PipelineEnd::Exchange { operator, .. } => (Kind::Operator, operator),
             PipelineEnd::Build { lookup } => (Kind::Lookup, lookup),
+            PipelineEnd::Sort { sort } => (Kind::Sort, sort),
         };
         edges.push((node, to));
     }
@@ -214,6 +222,7 @@ fn items(
             part(aggregation.text(&merge(aggregation), plan.updates_of(i)), Part::Aggregation(i))
         }
         Kind::Operator => part(operator_text(&plan.operators[i]), Part::Operator(i)),
+        Kind::Sort => part(sort_text(&plan.sorts[i]), Part::Sort(i)),
         Kind::Lookup => vec![step(plan.lookups[i].text())],
         Kind::Pipeline => {
             let mut items = Vec::new();
@@ -227,7 +236,13 @@ fn items(
         Kind::Sink => {
             let sink = &plan.sinks[i];
             let name = sink.table.as_ref().map_or("result".into(), |table| format!("table {}", table.name));
-            vec![step(sink.limit.map_or(name.clone(), |limit| format!("{name}, the first {}", counted(limit, "row"))))]
+            let behind = if sink.skip > 0 { format!(" behind {}", sink.skip) } else { String::new() };
+            let rows = match sink.limit {
+                Some(limit) => format!("{name}, the first {}{behind}", counted(limit, "row")),
+                None if sink.skip > 0 => format!("{name}, rows{behind}"),
+                None => name,
+            };
+            vec![step(rows)]
         }
     }
 }
@@ -389,7 +404,7 @@ mod tests {
             operators: vec![Operator::Filter(is_text.clone())],
             end: PipelineEnd::Sink(i),
         };
-        let sink = SinkPlan { table: None, schema: schema.clone(), limit: Some(3) };
+        let sink = SinkPlan { table: None, schema: schema.clone(), skip: 0, limit: Some(3) };
         QueryPlan {
             sources: vec![source; pipelines],
             pipelines: (0..pipelines).map(pipeline).collect(),

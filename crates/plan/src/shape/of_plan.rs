@@ -18,6 +18,7 @@ impl PlanShape {
             plan,
             aggregations: plan.aggregations.iter().map(Aggregation::state).collect(),
             inputs: vec![Vec::new(); plan.operators.len()],
+            sorts: vec![Vec::new(); plan.sorts.len()],
             lookups: vec![Vec::new(); plan.lookups.len()],
             sinks: vec![Vec::new(); plan.sinks.len()],
             written: vec![Vec::new(); plan.sinks.len()],
@@ -56,6 +57,8 @@ struct Walk<'a> {
     aggregations: Vec<StateShape>,
     /// What comes to each keyed operator.
     inputs: Vec<Vec<InputShape>>,
+    /// What comes to each sort.
+    sorts: Vec<Vec<InputShape>>,
     /// What each lookup table is made of.
     lookups: Vec<Vec<Digest>>,
     sinks: Vec<Vec<Meaning>>,
@@ -88,6 +91,10 @@ impl Walk<'_> {
                 input.take_columns(&schema, &columns);
                 self.written[*sink].push(of_input(&input));
                 add(&mut self.sinks[*sink], input.from, |from| from.is.clone());
+            }
+            PipelineEnd::Sort { sort } => {
+                input.take_columns(&schema, &columns);
+                add(&mut self.sorts[*sort], input, sorted_by);
             }
             PipelineEnd::Build { lookup } => {
                 input.take_columns(&schema, &columns);
@@ -145,8 +152,22 @@ impl Walk<'_> {
                 };
                 output(&self.operator(operator), (first, kind.shows_keys()), outputs, &mut schema)
             }
+            PipelineInput::Sort(sort) => output(&self.sort(sort), (schema.fields.len(), false), &[], &mut schema),
         };
         Rows { schema, columns, input }
+    }
+
+    /// A sort as if it kept something. It does not: a query has no checkpoint while its rows are on their way through one.
+    fn sort(&self, sort: usize) -> StateShape {
+        let (inputs, sort) = (self.sorts[sort].clone(), &self.plan.sorts[sort]);
+        let count = sort.count.map_or_else(|| "all".to_string(), |count| count.to_string());
+        StateShape {
+            operator: "sort".into(),
+            parameters: [("offset".to_string(), sort.offset.to_string()), ("rows".to_string(), count)].into(),
+            order: sort.order.iter().map(sort_text).collect(),
+            inputs,
+            ..StateShape::default()
+        }
     }
 
     /// What a keyed operator keeps, with the inputs that have been seen. Their columns have the names of what comes in.

@@ -17,7 +17,7 @@
 //!
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
-mod batch;
+pub(crate) mod batch;
 mod count;
 mod cut;
 mod encoding;
@@ -28,7 +28,7 @@ mod inbox;
 mod interval_join;
 mod kept;
 mod operators;
-mod order;
+pub(crate) mod order;
 mod output;
 mod over;
 mod over_order;

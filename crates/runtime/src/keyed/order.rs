@@ -35,15 +35,25 @@ impl SortKeys {
 
     /// Compares two rows.
     pub(crate) fn compare(&self, a: u32, b: u32) -> Ordering {
-        let by_number = self.numbers[a as usize].cmp(&self.numbers[b as usize]);
-        match &self.strings {
-            Some((column, descending)) if by_number.is_eq() => {
+        self.compare_with(a as usize, self, b as usize)
+    }
+
+    /// Compares a row with one of other rows, whose keys are of the same column.
+    pub(crate) fn compare_with(&self, row: usize, other: &SortKeys, other_row: usize) -> Ordering {
+        let by_number = self.numbers[row].cmp(&other.numbers[other_row]);
+        match (&self.strings, &other.strings) {
+            (Some((column, descending)), Some((other, _))) if by_number.is_eq() => {
                 // Two NULLs are equal; a NULL and a string have different numbers.
-                let order = bytes(column, a as usize).cmp(bytes(column, b as usize));
+                let order = bytes(column, row).cmp(bytes(other, other_row));
                 if *descending { order.reverse() } else { order }
             }
             _ => by_number,
         }
+    }
+
+    /// Bytes of memory, without those of the column.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.numbers)
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Lanes {
     unflushed: Option<Instant>,
     /// Whether to flush before the sink is left.
     pub(super) flush_wanted: bool,
+    /// Rows to leave out before the first one.
+    pub(super) skip: u64,
     /// Rows until the limit.
     pub(super) remaining: Option<u64>,
     pub(super) done: bool,
@@ -75,7 +77,7 @@ struct TaskOutput {
 
 impl Lanes {
     /// Empty lanes of a sink.
-    pub(super) fn new(sink: Box<dyn Sink>, lanes: usize, limit: Option<u64>) -> Lanes {
+    pub(super) fn new(sink: Box<dyn Sink>, lanes: usize, (skip, limit): (u64, Option<u64>)) -> Lanes {
         Lanes {
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             open_lanes: lanes,
@@ -85,6 +87,7 @@ impl Lanes {
             sink: Some(sink),
             unflushed: None,
             flush_wanted: false,
+            skip,
             remaining: limit,
             done: false,
         }

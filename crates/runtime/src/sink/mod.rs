@@ -10,7 +10,7 @@
 //! Under cuts a sink writes all pieces of one generation before the first of the next (`lanes`). Then the sink is told
 //! ([`Sink::cut`]), if the cut is a checkpoint.
 //!
-//! With a `LIMIT` pieces stay columns until their turn, because only then it is known which rows are the first.
+//! With a `LIMIT` or `OFFSET` pieces stay columns until their turn, because only then it is known which rows are the first.
 
 mod lanes;
 
@@ -66,7 +66,7 @@ impl SinkStation {
         host: &Arc<Host>,
         sink: Box<dyn Sink>,
         lanes: usize,
-        limit: Option<u64>,
+        (skip, limit): (u64, Option<u64>),
     ) -> SinkStation {
         SinkStation {
             number,
@@ -74,9 +74,9 @@ impl SinkStation {
             host: Arc::clone(host),
             stats: Arc::clone(&host.stats.sinks[number]),
             encoder: sink.encoder(),
-            limited: limit.is_some(),
+            limited: limit.is_some() || skip > 0,
             done: AtomicBool::new(false),
-            lanes: Mutex::new(Lanes::new(sink, lanes, limit)),
+            lanes: Mutex::new(Lanes::new(sink, lanes, (skip, limit))),
             written: Condvar::new(),
         }
     }
@@ -208,7 +208,8 @@ impl SinkStation {
             let pieces = std::mem::take(&mut lanes.ready);
             // A task that makes much of one buffer may write for longer than the interval.
             let is_due = lanes.flush_due(self.flush_interval()).is_some_and(|due| due <= Instant::now());
-            let (mut remaining, flush) = (lanes.remaining, std::mem::take(&mut lanes.flush_wanted) || is_due);
+            let (mut skip, mut remaining, flush) =
+                (lanes.skip, lanes.remaining, std::mem::take(&mut lanes.flush_wanted) || is_due);
             let Some(mut writer) = lanes.sink.take() else { return Ok(()) };
             drop(lanes);
             let (mut written, started) = (0, Instant::now());
@@ -217,7 +218,7 @@ impl SinkStation {
             let mut result = pieces.into_iter().try_for_each(|ready| {
                 match ready {
                     Ready::SinkPiece(piece) => {
-                        written += self.write_piece(&mut *writer, piece, &mut remaining)?;
+                        written += self.write_piece(&mut *writer, piece, (&mut skip, &mut remaining))?;
                         self.written.notify_all();
                     }
                     Ready::Cut(generation) => {
@@ -235,7 +236,7 @@ impl SinkStation {
             let mut lanes = self.lanes.lock();
             lanes.sink = Some(writer);
             self.written.notify_all();
-            lanes.remaining = remaining;
+            (lanes.skip, lanes.remaining) = (skip, remaining);
             let is_awaited = lanes.awaited.take_if(|awaited| reached >= Some(*awaited)).is_some();
             let was_due = lanes.flush_due(self.flush_interval());
             lanes.note_written(flush, written, Instant::now());
@@ -250,23 +251,26 @@ impl SinkStation {
         }
     }
 
-    /// Writes a piece and returns its rows.
+    /// Writes a piece, as far as its rows are neither to be skipped nor beyond those that remain, and returns its rows.
     fn write_piece(
         &self,
         sink: &mut dyn Sink,
         piece: SinkPiece,
-        remaining: &mut Option<u64>,
+        (skip, remaining): (&mut u64, &mut Option<u64>),
     ) -> Result<u64, Diagnostic> {
         let encoded = match piece.content {
             PieceContent::Encoded(encoded) => encoded,
             PieceContent::Columns(columns, rows) => {
-                let rows = remaining.map_or(rows, |r| rows.min(usize::try_from(r).unwrap_or(usize::MAX)));
+                let at_most = |rows: usize, most: u64| rows.min(usize::try_from(most).unwrap_or(usize::MAX));
+                let skipped = at_most(rows, *skip);
+                *skip -= skipped as u64;
+                let rows = remaining.map_or(rows - skipped, |most| at_most(rows - skipped, most));
                 if rows == 0 {
                     return Ok(0);
                 }
                 *remaining = remaining.map(|r| r - rows as u64);
-                let first = sliced(&columns, 0, rows);
-                self.encoder.encode(&first, rows)?
+                let wanted = sliced(&columns, skipped, rows);
+                self.encoder.encode(&wanted, rows)?
             }
         };
         let rows = match &encoded {

@@ -96,6 +96,7 @@ fn phase_of(plan: &QueryPlan, ends: &dyn Fn(&PipelineEnd) -> bool) -> usize {
         PipelineInput::Aggregation(a) => {
             phase_of(plan, &|end| matches!(end, PipelineEnd::Aggregate { aggregation, .. } if *aggregation == a))
         }
+        PipelineInput::Sort(s) => phase_of(plan, &|end| matches!(end, PipelineEnd::Sort { sort } if *sort == s)),
         PipelineInput::Operator(o) => {
             phase_of(plan, &|end| matches!(end, PipelineEnd::Exchange { operator, .. } if *operator == o))
         }

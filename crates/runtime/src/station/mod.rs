@@ -104,6 +104,11 @@ pub(crate) trait Station: Send + Sync {
         Ok(Consequences::default())
     }
 
+    /// The query is to end before its input does: rows that are held until all have come are given up; whether there are any.
+    fn stop(&self) -> bool {
+        false
+    }
+
     /// All rows have come, and no thread is at work any more: what belongs to the last checkpoint of the job.
     fn last_part(&self, _checkpoint: u64) -> Result<Option<Part>, Diagnostic> {
         Ok(None)

@@ -61,6 +61,7 @@ pub struct QueryStats {
     pub(crate) sources: Vec<SourceStats>,
     pub(crate) pipelines: Vec<PipelineStats>,
     pub(crate) aggregations: Vec<Arc<TriggerStats>>,
+    /// Of keyed operators, then of sorts.
     pub(crate) operators: Vec<Arc<TriggerStats>>,
     pub(crate) sinks: Vec<Arc<SinkStats>>,
     pub(crate) hardware: HardwareTotals,
@@ -142,7 +143,7 @@ pub(crate) struct PipelineStats {
     watermarks: OnceLock<Vec<Watermark>>,
 }
 
-/// Counters of a windowed aggregation or a keyed operator, which the station has.
+/// Counters of a windowed aggregation, a keyed operator or a sort, which the station has.
 #[derive(Debug)]
 pub(crate) struct TriggerStats {
     name: String,
@@ -291,14 +292,15 @@ impl WorkerStats {
 impl QueryStats {
     /// Zeroes for a plan.
     pub fn new(plan: &QueryPlan) -> QueryStats {
-        let triggers = |what: &str, count: usize, unit: fn(u64) -> Begun| {
+        let triggers = |what: &str, count: usize, unit: fn(u64) -> Begun| -> Vec<Arc<TriggerStats>> {
             (0..count).map(|i| TriggerStats::new(format!("{what} {i}"), unit)).collect()
         };
+        let keyed = triggers("operator", plan.operators.len(), Begun::Jobs);
         QueryStats {
             sources: plan.sources.iter().enumerate().map(|(i, s)| SourceStats::new(i, s)).collect(),
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: triggers("aggregation", plan.aggregations.len(), Begun::Windows),
-            operators: triggers("operator", plan.operators.len(), Begun::Jobs),
+            operators: [keyed, triggers("sort", plan.sorts.len(), Begun::Jobs)].concat(),
             sinks: plan.sinks.iter().enumerate().map(|(i, s)| Arc::new(SinkStats::new(i, s))).collect(),
             ..QueryStats::default()
         }
@@ -306,7 +308,8 @@ impl QueryStats {
 
     /// Whether they were made for this plan.
     pub(crate) fn check(&self, plan: &QueryPlan) -> Result<(), Diagnostic> {
-        let wanted = [plan.sources.len(), plan.pipelines.len(), plan.aggregations.len(), plan.operators.len()];
+        let operators = plan.operators.len() + plan.sorts.len();
+        let wanted = [plan.sources.len(), plan.pipelines.len(), plan.aggregations.len(), operators];
         let given = [self.sources.len(), self.pipelines.len(), self.aggregations.len(), self.operators.len()];
         match given == wanted && self.workers.get().is_none() {
             true => Ok(()),

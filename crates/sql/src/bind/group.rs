@@ -8,6 +8,7 @@
 
 use super::aggregate_list::{AggregateList, GroupWindow};
 use super::expression::Binder;
+use super::extent::Extent;
 use super::group_keys::SelectedItems;
 use super::group_window;
 use super::grouping_sets::{KeySet, sets};
@@ -149,7 +150,7 @@ impl Grouping {
         input: Relation,
         list: &AggregateList,
         expressions: Vec<Expr>,
-        is_one_window: bool,
+        extent: Extent,
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
         let scope = Scope::of(input.columns.clone());
@@ -161,7 +162,7 @@ impl Grouping {
         }
         if let [set] = self.sets.as_slice() {
             let roles = self.roles(&scope, set)?;
-            return roles.aggregate(input, &scope, list, expressions, is_one_window, place);
+            return roles.aggregate(input, &scope, list, expressions, extent, place);
         }
         let late = |e: &Expr| match e.kind {
             ExprKind::Column(VALUE_MARK..) => Some("a subquery as a value"),
@@ -172,7 +173,7 @@ impl Grouping {
         for set in &self.sets {
             let roles = self.roles(&scope, set)?;
             let (relation, outputs) =
-                roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_one_window, place)?;
+                roles.aggregate(input.clone(), &scope, list, expressions.clone(), extent, place)?;
             for expr in &outputs {
                 let mut found = None;
                 expr.walk(&mut |e| found = found.or(late(e).map(|what| (what, e.span))));
@@ -280,11 +281,11 @@ impl KeyRoles {
         scope: &Scope,
         list: &AggregateList,
         expressions: Vec<Expr>,
-        is_one_window: bool,
+        extent: Extent,
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
-        if self.window.is_none() && !is_one_window {
-            return Err(self.needs_window(scope, place));
+        if self.window.is_none() && extent != Extent::Whole {
+            return Err(self.needs_window(scope, extent, place));
         }
         if self.window.as_ref().is_some_and(|(windows, _)| windows.counts_rows()) && !are_counted(&input.rel) {
             let advice = "aggregate the table function itself: FILTER (WHERE …) of an aggregate leaves rows out";
@@ -368,7 +369,7 @@ impl KeyRoles {
     }
 
     /// Why a grouping cannot run on a stream.
-    fn needs_window(&self, scope: &Scope, place: Span) -> Diagnostic {
+    fn needs_window(&self, scope: &Scope, extent: Extent, place: Span) -> Diagnostic {
         let missing = self.roles.iter().find_map(|(key, _)| match scope.attribute(key) {
             Attribute::WindowStart(_) => Some("window_end"),
             Attribute::WindowEnd(_) => Some("window_start"),
@@ -385,10 +386,12 @@ impl KeyRoles {
                 true => format!("select {missing} too: GROUP BY ALL groups by what is selected"),
                 false => format!("add {missing} to GROUP BY"),
             }),
-            None => error(code::NEEDS_UPDATES, place, "on a stream, groups without a window never end").advise(
-                "use a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … GROUP BY \
-                 window_start, window_end; or SET 'execution.runtime-mode' = 'automatic' for a bounded input",
-            ),
+            None => {
+                let window = "use a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … GROUP BY \
+                              window_start, window_end";
+                error(code::NEEDS_UPDATES, place, "on a stream, groups without a window never end")
+                    .advise(format!("{window}; or {}", extent.advice()))
+            }
         }
     }
 }

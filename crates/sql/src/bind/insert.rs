@@ -75,7 +75,9 @@ pub(super) fn overwritten(table: &Table, target: &[ast::Ident]) -> Result<Arc<Ta
 /// LIMIT stays on top, where it counts the rows of the whole insert.
 pub(super) fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel {
     match rel {
-        Rel::Limit { input, count } => Rel::Limit { input: Box::new(Rel::Project { input, columns }), count },
+        Rel::Limit { input, offset, count } => {
+            Rel::Limit { input: Box::new(Rel::Project { input, columns }), offset, count }
+        }
         other => Rel::Project { input: Box::new(other), columns },
     }
 }

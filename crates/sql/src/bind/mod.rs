@@ -6,7 +6,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `query` | WITH, UNION ALL, VALUES, LIMIT |
+//! | `query` | WITH, UNION ALL, VALUES |
+//! | `order_by` | ORDER BY, LIMIT, OFFSET |
 //! | `select`, `select_list`, `from` | one SELECT, clause by clause |
 //! | `group`, `group_keys`, `grouping_sets`, `aggregate`, `aggregate_order` | GROUP BY and aggregate functions |
 //! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
@@ -14,6 +15,7 @@
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
 //! | `late_rows` | where late rows go |
 //! | `insert` | INSERT INTO |
+//! | `extent` | what is known of the end of an input |
 //! | `relation`, `scope` | bound relations; names, and the roles of columns in time |
 //! | `expression`, `call`, `arguments`, `literal`, `operators` | scalar expressions |
 //! | [`coercion`] | how types combine |
@@ -28,6 +30,7 @@ mod arguments;
 mod call;
 pub mod coercion;
 mod expression;
+mod extent;
 mod from;
 pub use from::file_stem;
 mod group;
@@ -40,6 +43,7 @@ mod late_rows;
 mod literal;
 mod markers;
 mod operators;
+mod order_by;
 mod over;
 mod over_list;
 mod over_shift;

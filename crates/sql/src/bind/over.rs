@@ -15,10 +15,11 @@ use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
 use super::markers::OVER_MARK;
+use super::order_by::{comparable, direction};
 use super::over_list::{OverCall, OverFunction, OverList};
 use super::over_shift::Shift;
 use super::over_whole::{self, Sorted, end_of_input};
-use super::place::{error, from_parser, span_of, type_name, unsupported};
+use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::Relation;
 use super::scope::{Attribute, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
@@ -303,25 +304,10 @@ impl Binder<'_> {
 
     /// NULL is the smallest value unless the query says where it goes.
     pub(super) fn sort_key(&mut self, key: &ast::OrderByExpr) -> Result<SortKey, Diagnostic> {
-        let descending = match &key.options.sort {
-            None | Some(ast::OrderBySort::Asc) => false,
-            Some(ast::OrderBySort::Desc) => true,
-            Some(ast::OrderBySort::Using(_)) => {
-                return Err(error(code::SYNTAX, span_of(&key.expr), "Flink SQL has no ORDER BY … USING")
-                    .advise("write ASC or DESC"));
-            }
-        };
+        let (descending, nulls_first) = direction(key)?;
         let expr = comparable(self.bind(&key.expr)?, "ORDER BY")?;
-        Ok(SortKey { expr, descending, nulls_first: key.options.nulls_first.unwrap_or(!descending) })
+        Ok(SortKey { expr, descending, nulls_first })
     }
-}
-
-fn comparable(expr: Expr, clause: &str) -> Result<Expr, Diagnostic> {
-    if expr.data_type.is_nested() || expr.data_type == DataType::Null {
-        let message = format!("{clause} of {} is not possible", type_name(&expr.data_type));
-        return Err(error(code::TYPE_MISMATCH, expr.span, message).advise("use single fields"));
-    }
-    Ok(expr)
 }
 
 /// The specification of OVER, with what it takes from the WINDOW clause.

@@ -1,18 +1,20 @@
-//! Queries: WITH, set operations, VALUES, LIMIT.
+//! Queries: WITH, set operations, VALUES.
 
 use super::aggregate_list::AggregateList;
 use super::coercion::{common_type, convert};
 use super::expression::Binder;
+use super::extent::Extent;
 use super::group::Grouping;
+use super::order_by::{Slice, Standing, in_order, order_of, ordered};
 use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::{Relation, rename, union_all};
 use super::scope::{Column, Scope};
 use crate::catalog::{Catalog, CatalogEntry, View};
 use crate::settings::{BindSettings, RuntimeMode};
 use millstream_plan::common::Common;
-use millstream_plan::expr::{ExprKind, Span};
+use millstream_plan::expr::Span;
 use millstream_plan::logical::Rel;
-use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code, counted};
+use millstream_types::{DataType, Diagnostic, Field, Schema, code, counted};
 use sqlparser::ast;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -153,9 +155,18 @@ impl<'a> QueryBinder<'a> {
             || rel.tables().iter().all(|table| self.catalog.is_bounded(table))
     }
 
+    /// What is known of the end of a relation.
+    pub fn extent(&self, rel: &Rel) -> Extent {
+        match (self.is_bounded(rel), self.settings.runtime_mode) {
+            (true, RuntimeMode::Streaming) => Extent::Streamed,
+            (true, RuntimeMode::Batch | RuntimeMode::Automatic) => Extent::Whole,
+            (false, _) => Extent::Endless,
+        }
+    }
+
     /// Whether all rows of a relation are one window.
     pub fn is_one_window(&self, rel: &Rel) -> bool {
-        self.settings.runtime_mode != RuntimeMode::Streaming && self.is_bounded(rel)
+        self.extent(rel) == Extent::Whole
     }
 
     /// The columns and SQL functions that expressions can use.
@@ -191,27 +202,23 @@ impl<'a> QueryBinder<'a> {
         Err(too_large(format!("the query has more than {MAX_OPERATORS} operators"), span))
     }
 
-    /// Binds a query; LIMIT only at the top of the statement.
+    /// Binds a query: one at the top of the statement, or another.
     pub fn query(&mut self, query: &ast::Query, is_top: bool) -> Result<Relation, Diagnostic> {
+        self.query_at(query, if is_top { Standing::Top } else { Standing::Within })
+    }
+
+    fn query_at(&mut self, query: &ast::Query, standing: Standing) -> Result<Relation, Diagnostic> {
         let outer = self.common.len();
-        let bound = self.query_within(query, is_top);
+        let bound = self.query_within(query, standing);
         self.common.truncate(outer);
         bound
     }
 
-    fn query_within(&mut self, query: &ast::Query, is_top: bool) -> Result<Relation, Diagnostic> {
+    fn query_within(&mut self, query: &ast::Query, standing: Standing) -> Result<Relation, Diagnostic> {
         if let Some(with) = &query.with {
             self.with(with)?;
         }
-        let limit = limit_of(query)?;
-        if let (Some((_, span)), false) = (limit, is_top) {
-            let advice = "put LIMIT at the end of the whole statement";
-            return Err(unsupported("LIMIT within a subquery or a view", span, advice));
-        }
-        if let Some(order_by) = &query.order_by {
-            let advice = "remove ORDER BY; rows are written in the order in which they are final";
-            return Err(unsupported("ORDER BY", span_of(order_by), advice));
-        }
+        let (slice, order) = (Slice::of(query)?, order_of(query)?);
         let other = [
             ("FOR UPDATE", !query.locks.is_empty()),
             ("FOR XML / JSON", query.for_clause.is_some()),
@@ -222,13 +229,23 @@ impl<'a> QueryBinder<'a> {
         if let Some((clause, _)) = other.iter().find(|(_, present)| *present) {
             return Err(error(code::SYNTAX, span_of(query), format!("Flink SQL has no {clause}")));
         }
-        let bound = self.body(&query.body, is_top && limit.is_none())?;
-        Ok(match limit {
-            Some((count, _)) => {
-                Relation { rel: Rel::Limit { input: Box::new(bound.rel), count }, columns: bound.columns }
+        let bound = match &*query.body {
+            ast::SetExpr::Select(select) => {
+                self.count(1, span_of(&*query.body))?;
+                self.ordered_select(select, order)?
             }
-            None => bound,
-        })
+            body => {
+                let inner = match (slice, order) {
+                    (None, []) => standing,
+                    (Some(_), []) => Standing::Sliced,
+                    _ => Standing::Within,
+                };
+                let relation = self.body(body, inner)?;
+                ordered(order, relation)?
+            }
+        };
+        let extent = self.extent(&bound.relation.rel);
+        in_order(bound, slice, order, standing, extent)
     }
 
     fn with(&mut self, with: &ast::With) -> Result<(), Diagnostic> {
@@ -244,11 +261,11 @@ impl<'a> QueryBinder<'a> {
         Ok(())
     }
 
-    fn body(&mut self, body: &ast::SetExpr, is_top: bool) -> Result<Relation, Diagnostic> {
+    fn body(&mut self, body: &ast::SetExpr, standing: Standing) -> Result<Relation, Diagnostic> {
         self.count(1, span_of(body))?;
         match body {
             ast::SetExpr::Select(select) => self.select(select),
-            ast::SetExpr::Query(query) => self.query(query, is_top),
+            ast::SetExpr::Query(query) => self.query_at(query, standing),
             ast::SetExpr::Values(values) => self.values(values, span_of(body)),
             ast::SetExpr::SetOperation { op, set_quantifier, .. } => self.set_operation(body, *op, *set_quantifier),
             other => Err(unsupported("this kind of query", span_of(other), "write SELECT … FROM …")),
@@ -281,8 +298,9 @@ impl<'a> QueryBinder<'a> {
             first = left;
         }
         let parts = std::iter::once(first).chain(parts.into_iter().rev());
-        let relations =
-            self.stacked(1, span, |binder| parts.map(|part| binder.body(part, false)).collect::<Result<Vec<_>, _>>())?;
+        let relations = self.stacked(1, span, |binder| {
+            parts.map(|part| binder.body(part, Standing::Within)).collect::<Result<Vec<_>, _>>()
+        })?;
         let union = union_all(relations, span)?;
         if distinct { self.distinct(union, span) } else { Ok(union) }
     }
@@ -311,11 +329,11 @@ impl<'a> QueryBinder<'a> {
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
-        let is_one_window = self.is_one_window(&input.rel);
+        let extent = self.extent(&input.rel);
         let (aggregated, expressions) = grouping
-            .aggregate(input, &AggregateList::default(), expressions, is_one_window, span)
+            .aggregate(input, &AggregateList::default(), expressions, extent, span)
             .map_err(|e| match e.code {
-                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(span),
+                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(extent, span),
                 _ => e,
             })?;
         Ok(aggregated.select(expressions.into_iter().zip(names)))
@@ -362,40 +380,7 @@ fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
     }
 }
 
-fn distinct_needs_window(span: Span) -> Diagnostic {
-    error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end").advise(
-        "select window_start and window_end of a window too, or SET 'execution.runtime-mode' = 'automatic' for a bounded input",
-    )
-}
-
-/// The number of LIMIT or FETCH FIRST, and its place.
-fn limit_of(query: &ast::Query) -> Result<Option<(u64, Span)>, Diagnostic> {
-    let expr = match (&query.limit_clause, &query.fetch) {
-        (None, None) => return Ok(None),
-        (Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }), None) => {
-            if let Some(offset) = offset {
-                return Err(unsupported("OFFSET", span_of(&offset.value), "filter with WHERE instead"));
-            }
-            if let Some(by) = limit_by.first() {
-                return Err(error(code::SYNTAX, span_of(by), "Flink SQL has no LIMIT … BY"));
-            }
-            match limit {
-                Some(limit) => limit,
-                None => return Ok(None),
-            }
-        }
-        (Some(ast::LimitClause::OffsetCommaLimit { offset, .. }), None) => {
-            return Err(unsupported("OFFSET", span_of(offset), "write LIMIT n"));
-        }
-        (None, Some(fetch)) if !fetch.with_ties && !fetch.percent => match &fetch.quantity {
-            Some(quantity) => quantity,
-            None => return Ok(Some((1, span_of(query)))),
-        },
-        _ => return Err(unsupported("this form of FETCH", span_of(query), "write LIMIT n")),
-    };
-    let span = span_of(expr);
-    match Binder::scalar(&Scope::default(), "LIMIT").bind(expr)?.kind {
-        ExprKind::Literal(Value::Int(n)) if n >= 0 => Ok(Some((n as u64, span))),
-        _ => Err(error(code::TYPE_MISMATCH, span, "LIMIT needs a constant whole number").advise("write LIMIT 10")),
-    }
+fn distinct_needs_window(extent: Extent, span: Span) -> Diagnostic {
+    error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end")
+        .advise(format!("select window_start and window_end of a window too, or {}", extent.advice()))
 }

@@ -6,6 +6,7 @@ use super::group::Grouping;
 use super::group_keys::SelectedItems;
 use super::grouping_sets::has_sets;
 use super::join::{Tree, Values, are_aggregated, written};
+use super::order_by::{Ordered, keys_of_select};
 use super::over;
 use super::over_list::OverList;
 use super::place::{error, from_parser, span_of};
@@ -22,6 +23,15 @@ use sqlparser::ast;
 impl QueryBinder<'_> {
     /// Binds a SELECT.
     pub(super) fn select(&mut self, select: &ast::Select) -> Result<Relation, Diagnostic> {
+        Ok(self.ordered_select(select, &[])?.relation)
+    }
+
+    /// Binds a SELECT and what its rows are ordered by.
+    pub(super) fn ordered_select(
+        &mut self,
+        select: &ast::Select,
+        order: &[ast::OrderByExpr],
+    ) -> Result<Ordered, Diagnostic> {
         check_clauses(select)?;
         let tree = self.from(&select.from)?;
         let has_from = tree.is_some();
@@ -47,17 +57,18 @@ impl QueryBinder<'_> {
             ..AggregateList::default()
         };
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
-        let items = select_list(&mut binder, &select.projection)?;
+        let mut items = select_list(&mut binder, &select.projection)?;
+        let (visible, distinct) = (items.len(), distinct_of(select)?);
+        let keys = keys_of_select(order, &mut items, distinct.is_some(), &mut binder)?;
         binder.clause = "HAVING";
         let having = select.having.as_ref().map(|h| binder.condition(h, "HAVING")).transpose()?;
-        let qualify = select.qualify.as_ref().map(|q| qualify(&scope, &mut list, &items, q)).transpose()?;
+        let qualify = select.qualify.as_ref().map(|q| qualify(&scope, &mut list, &items[..visible], q)).transpose()?;
         input.columns = as_they_are.unwrap_or(scope.columns);
         input.columns.truncate(width);
         let is_aggregate = grouping.explicit || having.is_some() || !list.is_empty();
         if !is_aggregate || are_aggregated(&list, grouping.keys()) {
             input = values.join(input);
         }
-        let distinct = distinct_of(select)?;
         let output = if is_aggregate {
             let place = group_place(select);
             self.aggregate(input, grouping, list, Output { items, having, qualify, values }, place)?
@@ -67,10 +78,11 @@ impl QueryBinder<'_> {
         } else {
             constant_row(items)
         };
-        match distinct {
-            Some(span) => self.distinct(output, span),
-            None => Ok(output),
-        }
+        let relation = match distinct {
+            Some(span) => self.distinct(output, span)?,
+            None => output,
+        };
+        Ok(Ordered { relation, keys, visible })
     }
 
     fn aggregate(
@@ -87,8 +99,8 @@ impl QueryBinder<'_> {
         expressions.extend(overs.expressions());
         expressions.extend(output.qualify);
         expressions.extend(output.having);
-        let is_one_window = self.is_one_window(&input.rel);
-        let (groups, expressions) = grouping.aggregate(input, &list, expressions, is_one_window, place)?;
+        let extent = self.extent(&input.rel);
+        let (groups, expressions) = grouping.aggregate(input, &list, expressions, extent, place)?;
         let (mut relation, mut expressions) = output.values.join_groups(groups, expressions);
         if has_having && let Some(predicate) = expressions.pop() {
             relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };

@@ -19,7 +19,7 @@ fn columns_that_are_not_listed_become_null() {
     let session = tables();
     let insert = session.bind("INSERT INTO sink (price, k) SELECT 1.5, nn FROM t LIMIT 3").expect("it binds");
     assert_eq!(super::schema_of(&insert.query), "k BIGINT NOT NULL, name VARCHAR(3), price DECIMAL(10, 2) NOT NULL");
-    assert!(matches!(insert.query, millstream_plan::logical::Rel::Limit { count: 3, .. }));
+    assert!(matches!(insert.query, millstream_plan::logical::Rel::Limit { count: Some(3), .. }));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod functions;
 mod inserts;
 mod interval_joins;
 mod joins;
+mod order_by;
 mod over;
 mod queries;
 mod select_lists;
@@ -83,6 +84,11 @@ impl Session {
 
     fn batch(mut self) -> Session {
         self.settings.runtime_mode = RuntimeMode::Batch;
+        self
+    }
+
+    fn streaming(mut self) -> Session {
+        self.settings.runtime_mode = RuntimeMode::Streaming;
         self
     }
 

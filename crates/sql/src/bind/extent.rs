@@ -1,0 +1,22 @@
+//! What is known of the end of an input: what needs all rows is refused where there is none.
+
+/// Whether all rows of a relation can be looked at together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// They are one window.
+    Whole,
+    /// It has an end, but is to be treated as a stream.
+    Streamed,
+    /// It has no end that is known.
+    Endless,
+}
+
+impl Extent {
+    /// How a relation comes to be one window.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Extent::Whole | Extent::Streamed => "SET 'execution.runtime-mode' = 'automatic', as the input is bounded",
+            Extent::Endless => "SET 'execution.runtime-mode' = 'batch', if the input has an end",
+        }
+    }
+}
