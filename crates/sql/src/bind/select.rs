@@ -2,6 +2,7 @@
 
 use super::aggregate_list::AggregateList;
 use super::expression::Binder;
+use super::extent::Extent;
 use super::group::Grouping;
 use super::grouping_sets::has_sets;
 use super::join::Tree;
@@ -63,7 +64,8 @@ impl QueryBinder<'_> {
             let place = group_place(select);
             self.aggregate(input, grouping, list, items, having, place)?
         } else if has_from || select.selection.is_some() || !list.overs.is_empty() {
-            over_and_project(input, list.overs, items)?
+            let extent = self.extent(&input.rel);
+            over_and_project(input, list.overs, items, extent)?
         } else {
             constant_row(items)
         };
@@ -94,7 +96,7 @@ impl QueryBinder<'_> {
             relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
         }
         overs.replace_expressions(expressions.split_off(names.len()));
-        over_and_project(relation, overs, expressions.into_iter().zip(names).collect())
+        over_and_project(relation, overs, expressions.into_iter().zip(names).collect(), extent)
     }
 }
 
@@ -113,9 +115,14 @@ fn constant_row(items: Vec<Item>) -> Relation {
 }
 
 /// The select list over its input with the columns of OVER.
-fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
+fn over_and_project(
+    input: Relation,
+    overs: OverList,
+    items: Vec<Item>,
+    extent: Extent,
+) -> Result<Relation, Diagnostic> {
     let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
-    let (relation, expressions) = over::apply(overs, input, expressions)?;
+    let (relation, expressions) = over::apply(overs, input, expressions, extent)?;
     Ok(relation.select(expressions.into_iter().zip(names)))
 }
 
