@@ -1,6 +1,8 @@
 //! Windows and the slices they are made of (design section 5).
 
+use crate::expr::{Expr, ExprKind};
 use millstream_types::text::zone::Zone;
+use millstream_types::{DataType, Value};
 
 /// How time is cut into slices: `[offset + k·size, offset + (k+1)·size)` for every integer `k`. Milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -179,6 +181,20 @@ impl Timeline {
             Timeline::Local(zone) => zone.reaches_local_at(time),
         }
     }
+}
+
+/// The time of all rows of a bounded input that are looked at together: no row has one like it, so nothing of them comes
+/// before the end of the input. Times that are up to 35,000 years later are possible.
+pub const END_OF_INPUT_MS: i64 = i64::MAX - (1 << 50);
+
+/// [`END_OF_INPUT_MS`] as the time of a window.
+pub fn end_of_input() -> Expr {
+    Expr::literal(Value::Int(END_OF_INPUT_MS), DataType::Timestamp(3))
+}
+
+/// Whether a time is that of [`end_of_input`].
+pub fn is_end_of_input(time: &Expr) -> bool {
+    time.kind == ExprKind::Literal(Value::Int(END_OF_INPUT_MS))
 }
 
 /// Which windows a row belongs to.

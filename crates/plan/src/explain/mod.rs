@@ -14,6 +14,7 @@ use crate::operators::regular_join::regular_text;
 use crate::operators::{aggregate, filter, project};
 use crate::pipeline::*;
 use crate::sort::{rows_text, sort_text};
+use crate::window::is_end_of_input;
 use millstream_types::{DataType, Schema, Value, counted};
 pub use shown::Shown;
 use shown::{condition, list, names};
@@ -92,7 +93,11 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
         }
         Rel::Over { input, partition, frame, aggregates, time } => {
             let schema = input.schema();
-            let time = time.as_ref().map_or("arrival".to_string(), |t| Shown(t, &schema).to_string());
+            let time = match time {
+                None => "arrival".to_string(),
+                Some(time) if is_end_of_input(time) => "none".into(),
+                Some(time) => Shown(time, &schema).to_string(),
+            };
             let (partition, frame) = (list(partition, &schema), frame_text(*frame));
             writeln!(out, "{pad}Over [{}] partition={partition} order={time} {frame}", calls_text(aggregates, &schema))
         }

@@ -8,7 +8,7 @@ use crate::aggregate::Components;
 use crate::expr::Expr;
 use crate::logical::{JoinStrategy, Rel, SortKey};
 use crate::pipeline::*;
-use crate::window::Timeline;
+use crate::window::{Timeline, is_end_of_input};
 use millstream_types::{DataType, Diagnostic, Field, Schema};
 
 impl Planner {
@@ -51,8 +51,9 @@ impl Planner {
         payload: &Payload<'_>,
         not_null: &[usize],
     ) -> Result<(), Diagnostic> {
-        let is_timed = !matches!(self.operators[operator].kind, KeyedKind::RegularJoin(_));
         let time = payload.time.map(|(time, _)| time);
+        let is_timed =
+            !matches!(self.operators[operator].kind, KeyedKind::RegularJoin(_)) && !time.is_some_and(is_end_of_input);
         for mut branch in self.branches(input)? {
             branch.settle();
             if is_timed {

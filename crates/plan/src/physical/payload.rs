@@ -6,6 +6,7 @@ use crate::aggregate::Components;
 use crate::expr::{Expr, ExprKind};
 use crate::operators::project::schema_of;
 use crate::pipeline::*;
+use crate::window::is_end_of_input;
 use millstream_types::{Field, Schema};
 
 /// What rows bring to a keyed operator: expressions over the columns of the relation below, each once.
@@ -60,7 +61,8 @@ impl<'a> Payload<'a> {
     /// The input that takes it.
     pub(super) fn input(&self, kind: &KeyedKind) -> KeyedInput {
         let time = self.time.map(|(_, position)| position);
-        let reach_ms = time.and_then(|_| kind.keyed().reach_ms());
+        // What waits for the end of the input is never late.
+        let reach_ms = self.time.filter(|(time, _)| !is_end_of_input(time)).and_then(|_| kind.keyed().reach_ms());
         KeyedInput { schema: self.schema(), keys: self.keys.clone(), time, reach_ms }
     }
 

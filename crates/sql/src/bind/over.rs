@@ -9,136 +9,231 @@
 //! | an aggregate, ordered by a time attribute | [`Rel::Over`] |
 //! | ROW_NUMBER, RANK, DENSE_RANK, partitioned by `window_start, window_end` | [`Rel::Rank`] |
 //! | ROW_NUMBER ordered by a time attribute, without a window | [`Rel::Over`] that counts rows |
-//! | over a bounded input, in any other order | [`Rel::Rank`] of the whole input, see [`super::over_whole`] |
+//! | LEAD, NTILE, and frames of ROWS of a bounded input in any order | see [`super::over_whole`] |
+//! | ranks of a bounded input without a window | [`Rel::Rank`] of the whole input |
+//! | an aggregate of a bounded input, without an order | [`Rel::Over`] whose rows are all of one time |
+//! | the same with a frame of RANGE | [`Rel::Rank`], then [`Rel::Over`] by the rank |
 
 use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
+use super::extent::Extent;
 use super::markers::OVER_MARK;
+use super::operators::{add_interval, arithmetic};
 use super::order_by::{comparable, direction};
 use super::over_list::{OverCall, OverFunction, OverList};
 use super::over_shift::Shift;
-use super::over_whole::{self, Sorted, end_of_input};
+use super::over_whole::{self, Sorted};
 use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::Relation;
 use super::scope::{Attribute, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
 use crate::functions::find_aggregate;
 use crate::user_function::UserFunction;
-use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::aggregate::AggregateCall;
+use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
-use millstream_plan::window::{Timeline, WindowAssigner};
+use millstream_plan::window::{Timeline, WindowAssigner, end_of_input, is_end_of_input};
 use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
 /// Functions of Flink that stand with OVER and are not there yet.
-const MISSING: &[&str] = &["CUME_DIST", "NTH_VALUE", "PERCENT_RANK"];
+const MISSING: &[&str] = &["CUME_DIST", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK"];
 
-/// The relation with a column for each call, and `expressions` with these columns instead of the markers. Of an input that is one window
-/// all rows can be waited for.
+/// The relation with a column for each call, and `expressions` with these columns instead of the markers.
 pub(super) fn apply(
     list: OverList,
     input: Relation,
     expressions: Vec<Expr>,
-    is_one_window: bool,
+    extent: Extent,
 ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
     if list.calls.is_empty() {
         return Ok((input, expressions));
     }
     let scope = Scope::of(input.columns.clone());
-    let operator = |call| operator_of(call, &scope, is_one_window);
-    let operators = list.calls.iter().map(operator).collect::<Result<Vec<_>, _>>()?;
+    let operators = list.calls.iter().map(|call| operator_of(call, &scope, extent)).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
     for (i, operator) in operators.iter().enumerate() {
-        let Operator::Over { time, partition, frame } = operator else { continue };
-        if operators[..i].contains(operator) {
+        if let Operator::Over { time, partition, frame } = operator
+            && !operator.waits_for_end()
+            && !operators[..i].contains(operator)
+        {
+            let aggregates = members(&list, &operators, i, relation.columns.len(), &mut columns);
+            relation = over(relation, time.clone(), partition.clone(), *frame, aggregates);
+        }
+    }
+    for (i, operator) in operators.iter().enumerate() {
+        if let Operator::Rank { time, partition, order, function } = operator
+            && !operator.waits_for_end()
+        {
+            columns[i] = relation.columns.len();
+            relation = rank(relation, time.clone(), partition.clone(), order.clone(), *function);
+            let rowtimes = relation.columns.iter_mut().filter(|column| column.attribute == Attribute::Rowtime);
+            rowtimes.for_each(|column| column.attribute = Attribute::None);
+        }
+    }
+    let sorted = |operator: &Operator| match operator {
+        Operator::Sorted(sorted) => Some(sorted.clone()),
+        _ => None,
+    };
+    let needs: Vec<Option<Sorted>> = operators.iter().map(sorted).collect();
+    relation = over_whole::apply(relation, &list.calls, &needs, &mut columns);
+    for (i, operator) in operators.iter().enumerate().filter(|(_, operator)| operator.waits_for_end()) {
+        if !matches!(operator, Operator::Rank { .. }) && operators[..i].contains(operator) {
             continue;
         }
-        let (first, mut aggregates) = (relation.columns.len(), vec![]);
-        for member in (i..operators.len()).filter(|&j| operators[j] == *operator) {
-            columns[member] = first + aggregates.len();
-            aggregates.push((list.calls[member].aggregate(), format!("over{}", columns[member])));
-        }
-        let (input, time, partition) = (Box::new(relation.rel), time.clone(), partition.clone());
-        let rel = Rel::Over { input, time, partition, frame: *frame, aggregates };
-        relation = Relation::with_added(rel, relation.columns);
+        relation = match operator {
+            Operator::Rank { time, partition, order, function } => {
+                columns[i] = relation.columns.len();
+                rank(relation, time.clone(), partition.clone(), order.clone(), *function)
+            }
+            Operator::Over { time, partition, frame } => {
+                let aggregates = members(&list, &operators, i, relation.columns.len(), &mut columns);
+                over(relation, time.clone(), partition.clone(), *frame, aggregates)
+            }
+            Operator::Ordered { partition, order, frame } => {
+                let number = relation.columns.len();
+                // Rows that are equal in the order are of one time.
+                relation = rank(relation, end_of_input(), partition.clone(), order.clone(), RankFunction::DenseRank);
+                let aggregates = members(&list, &operators, i, relation.columns.len(), &mut columns);
+                over(relation, Some(place_in_order(number)?), partition.clone(), *frame, aggregates)
+            }
+            // Above.
+            Operator::Sorted(_) => relation,
+        };
+        // Rows come at the end of the input, behind all of their times.
+        relation.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
     }
-    // Rows that wait for the end of the input come behind all windows.
-    let (mut ranks, mut needs, mut last) = (vec![], vec![None; operators.len()], vec![]);
-    for (i, operator) in operators.into_iter().enumerate() {
-        match operator {
-            Operator::Rank { ref time, .. } if *time == end_of_input() => last.push((i, operator)),
-            Operator::Rank { .. } => ranks.push((i, operator)),
-            Operator::Sorted(sorted) => needs[i] = Some(sorted),
-            Operator::Over { .. } => {}
-        }
-    }
-    relation = ranked(relation, ranks, &mut columns);
-    relation = over_whole::apply(relation, &list.calls, &needs, &mut columns);
-    relation = ranked(relation, last, &mut columns);
     let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
     Ok((relation, expressions.into_iter().map(replace).collect()))
 }
 
-/// The relation with a column for each of these ranks.
-fn ranked(mut relation: Relation, ranks: Vec<(usize, Operator)>, columns: &mut [usize]) -> Relation {
-    for (i, operator) in ranks {
-        let Operator::Rank { time, partition, order, function } = operator else { continue };
-        columns[i] = relation.columns.len();
-        let (input, timeline, range) = (Box::new(relation.rel), Timeline::Own, (1, u64::MAX));
-        let rel = Rel::Rank { input, time, timeline, partition, order, function, range };
-        relation = Relation::with_added(rel, relation.columns);
-        let rowtimes = relation.columns.iter_mut().filter(|column| column.attribute == Attribute::Rowtime);
-        rowtimes.for_each(|column| column.attribute = Attribute::None);
+/// The aggregates that one operator computes, from column `first` on: those of all calls of the operator of call `i`.
+fn members(
+    list: &OverList,
+    operators: &[Operator],
+    i: usize,
+    first: usize,
+    columns: &mut [usize],
+) -> Vec<(AggregateCall, String)> {
+    let mut aggregates = vec![];
+    for member in (i..operators.len()).filter(|&j| operators[j] == operators[i]) {
+        columns[member] = first + aggregates.len();
+        aggregates.push((list.calls[member].aggregate(), format!("over{}", columns[member])));
     }
-    relation
+    aggregates
+}
+
+fn over(
+    input: Relation,
+    time: Option<Expr>,
+    partition: Vec<Expr>,
+    frame: Frame,
+    aggregates: Vec<(AggregateCall, String)>,
+) -> Relation {
+    let Relation { rel, columns } = input;
+    Relation::with_added(Rel::Over { input: Box::new(rel), time, partition, frame, aggregates }, columns)
+}
+
+fn rank(input: Relation, time: Expr, partition: Vec<Expr>, order: Vec<SortKey>, function: RankFunction) -> Relation {
+    let Relation { rel, columns } = input;
+    let (timeline, range) = (Timeline::Own, (1, u64::MAX));
+    let rel = Rel::Rank { input: Box::new(rel), time, timeline, partition, order, function, range };
+    Relation::with_added(rel, columns)
+}
+
+/// A time for a row of which a column has the number: behind all times of rows, a millisecond for each number.
+fn place_in_order(column: usize) -> Result<Expr, Diagnostic> {
+    let number = Expr::column(column, DataType::BigInt, false);
+    let millisecond = Expr::literal(Value::Int(1), DataType::IntervalMilli);
+    let behind = arithmetic(ArithmeticOp::Multiply, millisecond, number, Span::default())?;
+    add_interval(end_of_input(), behind, Span::default())
 }
 
 /// The operator that computes a call, without places so that equal ones are found.
 #[derive(Debug, Clone, PartialEq)]
 enum Operator {
-    Over { time: Option<Expr>, partition: Vec<Expr>, frame: Frame },
-    Rank { time: Expr, partition: Vec<Expr>, order: Vec<SortKey>, function: RankFunction },
+    Over {
+        time: Option<Expr>,
+        partition: Vec<Expr>,
+        frame: Frame,
+    },
+    Rank {
+        time: Expr,
+        partition: Vec<Expr>,
+        order: Vec<SortKey>,
+        function: RankFunction,
+    },
+    /// An aggregate of a bounded input in another order than that of time, for which equal rows count together.
+    Ordered {
+        partition: Vec<Expr>,
+        order: Vec<SortKey>,
+        frame: Frame,
+    },
+    /// What counts rows of a bounded input one by one, or depends on later ones.
     Sorted(Sorted),
 }
 
-fn operator_of(call: &OverCall, scope: &Scope, is_one_window: bool) -> Result<Operator, Diagnostic> {
+impl Operator {
+    /// Whether nothing comes out before the end of the input.
+    fn waits_for_end(&self) -> bool {
+        match self {
+            Operator::Over { time, .. } => time.as_ref().is_some_and(is_end_of_input),
+            Operator::Rank { time, .. } => is_end_of_input(time),
+            Operator::Ordered { .. } => true,
+            Operator::Sorted(_) => false,
+        }
+    }
+}
+
+fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operator, Diagnostic> {
     if let Some(whole) = &call.whole {
-        if is_one_window {
+        if extent == Extent::Whole {
             return Sorted::of(call).map(Operator::Sorted);
         }
         let message = format!("{} depends on later rows, which are not there yet on a stream", whole.name);
-        return Err(error(code::NEEDS_UPDATES, call.place, message).advise(
-            "SET 'execution.runtime-mode' = 'automatic' for a bounded input, or use LAG in the order of time",
-        ));
+        let advice = format!("use LAG in the order of time; or {}", extent.advice());
+        return Err(error(code::NEEDS_UPDATES, call.place, message).advise(advice));
     }
     let partition: Vec<Expr> = call.partition.iter().cloned().map(Expr::unplaced).collect();
-    let is_by_time = matches!(call.order.as_slice(), [key] if !key.descending && scope.attribute(&key.expr).is_time());
+    let order = || call.order.iter().map(|k| SortKey { expr: k.expr.clone().unplaced(), ..k.clone() }).collect();
     let OverFunction::Rank(function) = call.function else {
-        return match is_one_window && !is_by_time {
-            true => Sorted::of(call).map(Operator::Sorted),
-            false => running(call, scope, partition, call.frame),
+        let is_by_time =
+            matches!(call.order.as_slice(), [key] if !key.descending && scope.attribute(&key.expr).is_time());
+        return match (call.order.as_slice(), call.frame) {
+            _ if extent != Extent::Whole || is_by_time => running(call, scope, partition, call.frame),
+            ([], Frame::Range(None)) => Ok(Operator::Over { time: Some(end_of_input()), partition, frame: call.frame }),
+            // Several of one order are sorted once.
+            ([_, ..], Frame::Rows(_)) => Sorted::of(call).map(Operator::Sorted),
+            ([_, ..], Frame::Range(None | Some(0))) => {
+                Ok(Operator::Ordered { partition, order: order(), frame: call.frame })
+            }
+            _ => running(call, scope, partition, call.frame),
         };
     };
     if call.order.is_empty() {
         return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER")
             .advise("write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)"));
     }
-    let order = call.order.iter().map(|k| SortKey { expr: k.expr.clone().unplaced(), ..k.clone() }).collect();
-    let Some(windows) = windows_of(call, scope)? else {
-        if function == RankFunction::RowNumber && is_by_time {
+    let windows = match windows_of(call, scope) {
+        // Columns of a window are then values like any other.
+        Err(_) if extent == Extent::Whole => None,
+        windows => windows?,
+    };
+    let Some(windows) = windows else {
+        let is_running = function == RankFunction::RowNumber
+            && matches!(call.order.as_slice(), [key] if !key.descending && scope.attribute(&key.expr).is_time());
+        if is_running {
             return running(call, scope, partition, Frame::Rows(None));
         }
-        if is_one_window {
-            return Ok(Operator::Rank { time: end_of_input(), partition, order, function });
+        if extent == Extent::Whole {
+            return Ok(Operator::Rank { time: end_of_input(), partition, order: order(), function });
         }
+        let advice = "PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute)";
         return Err(error(code::NEEDS_UPDATES, call.place, "ranks outside of a window would change with every row")
-            .advise(
-                "PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute); or SET \
-             'execution.runtime-mode' = 'automatic' for a bounded input",
-            ));
+            .advise(format!("{advice}; or {}", extent.advice())));
     };
     if let WindowAssigner::Count { .. } = windows.assigner {
         let advice = "rank rows of time windows, or aggregate the count window";
@@ -147,7 +242,7 @@ fn operator_of(call: &OverCall, scope: &Scope, is_one_window: bool) -> Result<Op
     let Some(time) = window_time(scope, &windows) else {
         return Err(Diagnostic::bug("the window's end is among the columns"));
     };
-    Ok(Operator::Rank { time, partition, order, function })
+    Ok(Operator::Rank { time, partition, order: order(), function })
 }
 
 /// The windows that PARTITION BY names by their start and end.

@@ -5,22 +5,13 @@
 //! rows are numbered again, by the first number downwards: so rows of equal order stay opposite, too.
 
 use super::over_list::{OverCall, OverFunction};
-use super::place::{error, unsupported};
+use super::place::error;
 use super::relation::Relation;
 use super::scope::Attribute;
-use millstream_plan::aggregate::AggregateFunction;
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
-use millstream_plan::window::Timeline;
-use millstream_types::{DataType, Diagnostic, Value, code};
-
-/// What computes a call, in milliseconds the time of rows that are complete when their input has ended: later than any other.
-const END_MS: i64 = i64::MAX / 4;
-
-/// The time of rows that come when the input has ended.
-pub(super) fn end_of_input() -> Expr {
-    Expr::literal(Value::Int(END_MS), DataType::Timestamp(3))
-}
+use millstream_plan::window::{Timeline, end_of_input};
+use millstream_types::{DataType, Diagnostic, code};
 
 /// The order that a call needs, without places, and what it computes in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,21 +27,13 @@ impl Sorted {
     /// What a call over a bounded input needs.
     pub fn of(call: &OverCall) -> Result<Sorted, Diagnostic> {
         if call.order.is_empty() {
-            return Err(error(code::INVALID_WINDOW, call.place, "OVER needs ORDER BY")
-                .advise("write ORDER BY within OVER; for an aggregate of all rows, join a GROUP BY"));
+            return Err(
+                error(code::INVALID_WINDOW, call.place, "OVER needs ORDER BY").advise("write ORDER BY within OVER")
+            );
         }
-        let frame = match (&call.function, call.frame) {
-            (OverFunction::Rank(_), _) => None,
-            (OverFunction::Aggregate(_), Frame::Rows(rows)) => Some(Frame::Rows(rows)),
-            // Rows of equal order make no difference.
-            (OverFunction::Aggregate(a), Frame::Range(None)) if a.function == AggregateFunction::FirstValue => {
-                Some(Frame::Rows(None))
-            }
-            _ => {
-                let advice =
-                    "write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW: of equal rows one counts after the other";
-                return Err(unsupported("a frame of RANGE in another order than that of time", call.place, advice));
-            }
+        let frame = match call.function {
+            OverFunction::Rank(_) => None,
+            OverFunction::Aggregate(_) => Some(call.frame),
         };
         let plain = |key: &SortKey| SortKey { expr: key.expr.clone().unplaced(), ..key.clone() };
         Ok(Sorted {

@@ -2,6 +2,7 @@
 
 use super::aggregate_list::AggregateList;
 use super::expression::Binder;
+use super::extent::Extent;
 use super::group::Grouping;
 use super::group_keys::SelectedItems;
 use super::grouping_sets::has_sets;
@@ -73,8 +74,8 @@ impl QueryBinder<'_> {
             let place = group_place(select);
             self.aggregate(input, grouping, list, Output { items, having, qualify, values }, place)?
         } else if has_from || select.selection.is_some() || !list.overs.is_empty() || !values.is_empty() {
-            let is_one_window = self.is_one_window(&input.rel);
-            over_and_project(input, list.overs, items, qualify, is_one_window)?
+            let extent = self.extent(&input.rel);
+            over_and_project(input, list.overs, items, qualify, extent)?
         } else {
             constant_row(items)
         };
@@ -107,8 +108,7 @@ impl QueryBinder<'_> {
         }
         let qualify = if has_qualify { expressions.pop() } else { None };
         overs.replace_expressions(expressions.split_off(names.len()));
-        let is_one_window = self.is_one_window(&relation.rel);
-        over_and_project(relation, overs, expressions.into_iter().zip(names).collect(), qualify, is_one_window)
+        over_and_project(relation, overs, expressions.into_iter().zip(names).collect(), qualify, extent)
     }
 }
 
@@ -152,11 +152,11 @@ fn over_and_project(
     overs: OverList,
     items: Vec<Item>,
     qualify: Option<Expr>,
-    is_one_window: bool,
+    extent: Extent,
 ) -> Result<Relation, Diagnostic> {
     let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
     expressions.extend(qualify);
-    let (mut relation, mut expressions) = over::apply(overs, input, expressions, is_one_window)?;
+    let (mut relation, mut expressions) = over::apply(overs, input, expressions, extent)?;
     let predicate = expressions.split_off(names.len()).pop();
     if let Some(predicate) = predicate.and_then(|predicate| rank::absorb(&mut relation.rel, predicate)) {
         relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };

@@ -216,3 +216,30 @@ fn bounded_input_is_put_in_any_order() {
         ("SELECT LAG(a) OVER (ORDER BY ts) FROM t", "MS2007 1:8+3 LAG of ARRAY is not supported yet", "single fields"),
     ]);
 }
+
+#[test]
+fn what_has_an_end_needs_no_order_of_time() {
+    let session = Session::new(
+        "CREATE TABLE f (k INT, n INT) WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'json')",
+    );
+    let has = |sql: &str, parts: &[&str]| {
+        let plan = session.plan(sql);
+        parts.iter().for_each(|part| assert!(plan.contains(part), "{part} is not in\n{plan}"));
+    };
+    has("SELECT SUM(n) OVER (PARTITION BY k) FROM f", &["partition=[k] order=none all times before\n  Scan f"]);
+    has(
+        "SELECT RANK() OVER (PARTITION BY k ORDER BY n DESC) AS r FROM f",
+        &["Rank RANK 1 to 18446744073709551615 partition=[k] order=[n DESC]\n    Scan f"],
+    );
+    has(
+        "SELECT * FROM (SELECT k, ROW_NUMBER() OVER (ORDER BY n) AS r FROM f) WHERE r < 3",
+        &["Rank ROW_NUMBER 1 to 2 partition=[] order=[n]"],
+    );
+    let ordered = "Rank DENSE_RANK 1 to 18446744073709551615 partition=[k] order=[n]";
+    has("SELECT SUM(n) OVER (PARTITION BY k ORDER BY n) FROM f", &[ordered, "Over [SUM(n)", "all times before"]);
+    let rows = "SELECT SUM(n) OVER (ORDER BY n ROWS 2 PRECEDING) FROM f";
+    has(rows, &["Rank ROW_NUMBER", "2 rows before"]);
+    let (error, advice) = session.streaming().error("SELECT RANK() OVER (ORDER BY n) FROM f");
+    assert_eq!(error, "MS2008 1:8+4 ranks outside of a window would change with every row");
+    assert!(advice.ends_with("'automatic', as the input is bounded"), "{advice}");
+}
