@@ -129,3 +129,54 @@ fn what_says_nothing_is_an_error() {
         assert!(error.to_string().contains(why), "{name} {content:?}: {error}");
     }
 }
+
+/// The types that hold all values of one of DuckDB's.
+fn holds(duckdb: &str, ours: &str) -> bool {
+    if let Some(element) = duckdb.strip_suffix("[]") {
+        return ours
+            .strip_prefix("ARRAY<")
+            .and_then(|ours| ours.strip_suffix('>'))
+            .is_some_and(|ours| holds(element, ours));
+    }
+    match duckdb {
+        "UTINYINT" => ours == "SMALLINT",
+        "HUGEINT" => ours == "DECIMAL(38, 0)",
+        "VARCHAR" => matches!(ours, "STRING" | "TIMESTAMP(3)" | "TIMESTAMP(6)"),
+        "UUID" | "JSON" | "\"NULL\"" => ours == "STRING",
+        "BLOB" => ours == "BYTES",
+        "INTEGER" => ours == "INT",
+        "TIME" => ours.starts_with("TIME("),
+        "TIMESTAMP" => ours.starts_with("TIMESTAMP("),
+        "TIMESTAMP WITH TIME ZONE" => ours.starts_with("TIMESTAMP_LTZ("),
+        nested if nested.starts_with("STRUCT(") => ours.starts_with("ROW<"),
+        nested if nested.starts_with("MAP(") => ours.starts_with("MAP<"),
+        same => same.replace(' ', "") == ours.replace(' ', ""),
+    }
+}
+
+/// `tests/inference` has files in the shapes of real software, and the types that DuckDB 2.0.1 finds in them.
+#[test]
+fn types_are_those_of_duckdb_or_better() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/inference"));
+    let recorded = std::fs::read_to_string(folder.join("types.json")).unwrap();
+    let recorded: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&recorded).unwrap();
+    assert!(recorded.len() >= 30);
+    for (file, columns) in recorded {
+        let inferred = infer("t", &file_options(folder.join(&file).to_str().unwrap()).unwrap()).unwrap();
+        let columns = columns.as_array().unwrap();
+        assert_eq!(inferred.columns.len(), columns.len(), "{file}");
+        for (field, column) in inferred.columns.iter().zip(columns) {
+            let (name, duckdb) = (column["column"].as_str().unwrap(), column["duckdb"].as_str().unwrap());
+            assert_eq!(
+                (&*field.name, &*field.data_type.to_string()),
+                (name, column["millstream"].as_str().unwrap()),
+                "{file}"
+            );
+            assert!(
+                holds(duckdb, &field.data_type.to_string()),
+                "{file}: {name} is {} here, {duckdb} there",
+                field.data_type
+            );
+        }
+    }
+}
