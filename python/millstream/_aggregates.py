@@ -57,7 +57,8 @@ class _Stateful:
 
     def __init__(self, aggregate: Any, arrow: Arrow | None) -> None:
         self.create, self.merge, self.finish = aggregate.create, aggregate.merge, aggregate.finish
-        self._accumulate, self._arrow = aggregate.accumulate, arrow
+        self._accumulate = aggregate.accumulate
+        self._arrow: Arrow | None = arrow
 
     def accumulate(self, state: Any, *arguments: Any) -> Any:
         if self._arrow is None:

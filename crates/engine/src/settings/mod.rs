@@ -300,6 +300,8 @@ impl Settings {
     /// Sets `key` to `value`; fails for an unknown key or an unusable value.
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), Diagnostic> {
         let value = value.trim();
+        // As Flink 1 has it.
+        let key = if key == "restart-strategy" { "restart-strategy.type" } else { key };
         let read = match SETTINGS.iter().find(|setting| setting.key == key) {
             Some(setting) => (setting.read)(&mut self.values, value),
             None => flink::read(key, value).ok_or_else(|| unknown(key))?,
@@ -413,11 +415,12 @@ mod tests {
     #[test]
     fn flink_keys_are_accepted_and_unknown_ones_are_not() {
         let mut settings = Settings::new(Options::new());
-        for key in
-            ["table.exec.mini-batch.enabled", "sql-client.execution.result-mode", "table.dml-sync", "restart-strategy"]
-        {
+        for key in ["table.exec.mini-batch.enabled", "sql-client.execution.result-mode", "table.dml-sync"] {
             settings.set(key, "whatever").unwrap();
         }
+        settings.set("restart-strategy", "fixed-delay").unwrap();
+        assert_eq!(settings.values.restart.kind, RestartKind::FixedDelay);
+        assert_eq!(settings.set("restart-strategy", "whatever").unwrap_err().code, code::INVALID_OPTION);
         settings.set("table.sql-dialect", "DEFAULT").unwrap();
         let refused = [
             ("table.exec.emit.early-fire.enabled", "once, when they are complete"),
