@@ -151,20 +151,24 @@ pub(crate) fn str_to_time(s: &str, precision: i32, lenient: bool) -> Cast<i32> {
 
 /// String to TIMESTAMP(precision).
 pub(crate) fn str_to_timestamp(s: &str, precision: i32, lenient: bool) -> Cast<i64> {
-    let value = text::cast_timestamp(s, small(precision), text::TextZone::None);
-    if value.is_none() && !lenient && text::parse_timestamp_ltz(s, small(precision)).is_some() {
-        let text = shorten(s, SHOWN);
-        return Err(Failure::cast(format!(
-            "'{text}' is not a TIMESTAMP: it has a zone, so cast it to TIMESTAMP_LTZ({precision})"
-        )));
-    }
-    read(value, lenient, s, &format!("TIMESTAMP({precision})"))
+    let value = text::cast_timestamp(s, small(precision), None);
+    read(value, lenient, s, &format!("TIMESTAMP({precision})")).map_err(|failure| with_pattern(failure, s))
 }
 
-/// String to TIMESTAMP_LTZ(precision), in the session's zone unless the text has one.
+/// String to TIMESTAMP_LTZ(precision), in the session's zone.
 pub(crate) fn str_to_timestamp_ltz(context: &mut FunctionContext, s: &str, precision: i32, lenient: bool) -> Cast<i64> {
-    let value = text::cast_timestamp(s, small(precision), text::TextZone::Session(session_zone(context)));
-    read(value, lenient, s, &format!("TIMESTAMP_LTZ({precision})"))
+    let value = text::cast_timestamp(s, small(precision), Some(session_zone(context)));
+    read(value, lenient, s, &format!("TIMESTAMP_LTZ({precision})")).map_err(|failure| with_pattern(failure, s))
+}
+
+/// Names the function for a text that data formats would read: CAST takes the form of SQL only, as in Flink.
+fn with_pattern(failure: Failure, s: &str) -> Failure {
+    let call = match s {
+        _ if text::parse_timestamp_ltz(s, 3).is_some() => "TO_TIMESTAMP_LTZ(x, 'yyyy-MM-dd''T''HH:mm:ss[.SSS]XXX')",
+        _ if text::parse_timestamp(s, 3).is_some() => "TO_TIMESTAMP(x, 'yyyy-MM-dd''T''HH:mm:ss[.SSS]')",
+        _ => return failure,
+    };
+    Failure { message: format!("{}; CAST takes the form of SQL: write {call}", failure.message), ..failure }
 }
 
 /// Cuts a string to `length` code points; with `pad`, spaces bring it to that length. Shorter strings are not copied.

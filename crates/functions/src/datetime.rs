@@ -41,7 +41,7 @@ use millstream_types::text::calendar::{
     Civil, DateTimeUnit, MILLIS_PER_DAY, SECONDS_PER_DAY, add_months, civil_from_days, day_of_year, days_from_civil,
     iso_week, months_between, weekday,
 };
-use millstream_types::text::{TextZone, cast_date, cast_timestamp, zone::Zone};
+use millstream_types::text::{cast_date, cast_timestamp, zone::Zone};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -120,9 +120,9 @@ pub(crate) fn to_date_format(context: &mut FunctionContext, s: &str, format: &st
     Ok(millis.and_then(|millis| i32::try_from(millis.div_euclid(MILLIS_PER_DAY)).ok()))
 }
 
-/// `TO_TIMESTAMP(s)`: NULL when it is not a timestamp; in UTC, so one with a zone is converted.
+/// `TO_TIMESTAMP(s)`: NULL when it is not a timestamp.
 pub(crate) fn to_timestamp(s: &str) -> Option<i64> {
-    cast_timestamp(s, 3, TextZone::Utc)
+    cast_timestamp(s, 3, None)
 }
 
 /// `TO_TIMESTAMP(s, format)`: NULL when it has neither the format nor the default one.
@@ -131,14 +131,14 @@ pub(crate) fn to_timestamp_format(
     s: &str,
     format: &str,
 ) -> Result<Option<i64>, Failure> {
-    Ok(formatted(context, s, format)?.or_else(|| cast_timestamp(s.trim(), 3, TextZone::Utc)))
-}
-
-/// The milliseconds of a text with this format.
-fn formatted(context: &mut FunctionContext, s: &str, format: &str) -> Result<Option<i64>, Failure> {
     let parsed = pattern(context, format, Dialect::Formatter)?.parse(s, 0);
-    Ok(parsed
-        .and_then(|parsed| parsed.local_seconds.checked_mul(1_000)?.checked_add(i64::from(parsed.nanos) / 1_000_000)))
+    Ok(match parsed {
+        Some(parsed) => parsed
+            .local_seconds
+            .checked_mul(1_000)
+            .and_then(|millis| millis.checked_add(i64::from(parsed.nanos) / 1_000_000)),
+        None => cast_timestamp(s.trim(), 3, None),
+    })
 }
 
 fn ltz(millis: Option<i64>, precision: i32) -> Result<Option<i64>, Failure> {
@@ -177,9 +177,8 @@ pub(crate) fn to_timestamp_ltz_str(
     zone: &str,
 ) -> Result<Option<i64>, Failure> {
     let zone = known_zone(zone)?;
-    let local = formatted(context, s, format)?;
-    let instant = local.map(|local| zone.local_to_utc(local, millstream_types::TimeUnit::Milli));
-    Ok(instant.or_else(|| cast_timestamp(s.trim(), 3, TextZone::Session(zone))))
+    let local = to_timestamp_format(context, s, format)?;
+    Ok(local.map(|local| zone.local_to_utc(local, millstream_types::TimeUnit::Milli)))
 }
 
 fn known_zone(name: &str) -> Result<Zone, Failure> {

@@ -93,7 +93,7 @@ fn what_flink_has_and_millstream_has_not_is_named() {
         ("ADD JAR '/x.jar'", "ADD JAR"),
         ("SELECT /*+ BROADCAST(t) */ * FROM t", "hint"),
         ("SELECT * FROM t /*+ OPTIONS('a' = 'b') */", "hint"),
-        ("CREATE TABLE p (d STRING) PARTITIONED BY (d) WITH ('connector' = 'blackhole')", "PARTITIONED BY"),
+        ("CREATE TABLE p (d STRING) DISTRIBUTED BY (d) WITH ('connector' = 'blackhole')", "DISTRIBUTED BY"),
         ("SELECT * FROM (SELECT id FROM endless LIMIT 2) AS x", "LIMIT within a subquery"),
         ("SELECT id IN (SELECT id FROM k) FROM t", "IN (subquery)"),
     ];

@@ -18,7 +18,7 @@ fn string(s: Str) -> String {
 }
 
 fn millis(text: &str) -> i64 {
-    cast_timestamp(text, 3, TextZone::None).unwrap()
+    cast_timestamp(text, 3, None).unwrap()
 }
 
 fn code(name: &str) -> i32 {

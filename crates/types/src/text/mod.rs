@@ -24,7 +24,7 @@ pub use number::{
     parse_integer, write_boolean, write_decimal, write_f32, write_f64, write_integer,
 };
 pub use temporal::{
-    EpochUnit, TextZone, TimestampStyle, cast_date, cast_time, cast_timestamp, parse_date, parse_epoch, parse_time,
+    EpochUnit, TimestampStyle, cast_date, cast_time, cast_timestamp, parse_date, parse_epoch, parse_time,
     parse_timestamp, parse_timestamp_ltz, rescale_timestamp, unit_of_precision, write_date, write_interval_millis,
     write_interval_months, write_time, write_time_cast, write_time_trimmed, write_timestamp, write_timestamp_ltz,
     write_timestamp_trimmed,
