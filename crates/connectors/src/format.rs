@@ -2,7 +2,7 @@
 //!
 //! Each format describes itself as a [`Format`]; which there are says [`crate::formats`].
 
-use crate::infer::Sample;
+use crate::infer::{FormatInput, not_known};
 use crate::messages::{MessageDecoder, MessageEncoder};
 use crate::option_table::OptionInfo;
 use crate::records::{Framer, TextFramer};
@@ -70,7 +70,7 @@ pub(crate) struct Format {
     /// How its records come and go one by one, if they do.
     pub messages: Option<MessageFormat>,
     /// Which columns its records have, if they or what stands before them say so.
-    pub infer: Option<fn(&Sample<'_>) -> Result<Inferred, Diagnostic>>,
+    pub infer: Option<fn(&FormatInput<'_>) -> Result<Inferred, Diagnostic>>,
 }
 
 impl Format {
@@ -85,6 +85,14 @@ impl Format {
         messages: None,
         infer: None,
     };
+}
+
+impl Format {
+    /// The columns that the format finds in its input.
+    pub(crate) fn columns(&self, input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
+        let message = || not_known(format!("the format '{}' does not say which columns a table has", self.name));
+        self.infer.ok_or_else(message)?(input)
+    }
 }
 
 /// A stream of records that follow each other, text or packed columns; `framing` tells them apart.

@@ -49,9 +49,10 @@ mod values;
 pub use blackhole::discarding_sink;
 pub use fit::fit;
 pub use frames::{Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, open_reader, open_splits};
-pub use infer::{file_options, infer as infer_columns};
 pub use python::python_module;
-pub use registry::{check_table_options, is_bounded, open_sink, open_source, options_reference_markdown};
+pub use registry::{
+    check_table_options, infer_columns, is_bounded, open_sink, open_source, options_reference_markdown,
+};
 pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
@@ -67,7 +68,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-pub use filesystem::stdout_error;
+pub use filesystem::{file_options, stdout_error};
 
 /// A column that a query wants from a source.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,12 +5,13 @@
 use crate::declaration::Connector;
 use crate::format::Format;
 use crate::formats::FORMATS;
+use crate::infer::not_known;
 use crate::option_table::{check_options, known_names, markdown, option_fault, option_list};
 use crate::rate_limit::RateLimitedSource;
 use crate::{
     Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, postgres, print, socket,
 };
-use millstream_types::{Code, Diagnostic, Options, code};
+use millstream_types::{Code, Diagnostic, Inferred, Options, code};
 
 /// Every connector, in the order of the documentation.
 pub(crate) const CONNECTORS: &[Connector] = &[
@@ -75,6 +76,17 @@ pub fn is_bounded(options: &Options) -> bool {
     connector(options, "").is_ok_and(|c| c.source.is_some() && (c.is_bounded)(options))
 }
 
+/// The columns of the table of a name with these options, which its definition does not have.
+///
+/// Fails when its connector or format does not say which they are, and when its input cannot be read.
+pub fn infer_columns(table: &str, options: &Options) -> Result<Inferred, Diagnostic> {
+    let connector = connector(options, table)?;
+    let infer = connector.infer.ok_or_else(|| {
+        not_known(format!("the connector '{}' does not say which columns table '{table}' has", connector.name))
+    })?;
+    infer(options)
+}
+
 /// Names of all connectors.
 fn connector_names() -> impl Iterator<Item = &'static str> {
     CONNECTORS.iter().map(|connector| connector.name)
@@ -104,7 +116,7 @@ pub fn options_reference_markdown() -> String {
     out
 }
 
-pub(crate) fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagnostic> {
+fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagnostic> {
     let name = options.get("connector").ok_or_else(|| {
         let names = connector_names().collect::<Vec<_>>().join(", ");
         let advice = format!("add 'connector' = '…' to WITH (…); known connectors: {names}");

@@ -164,7 +164,10 @@ pub(crate) fn str_to_timestamp_ltz(context: &mut FunctionContext, s: &str, preci
 /// Names the function for a text that data formats would read: CAST takes the form of SQL only, as in Flink.
 fn with_pattern(failure: Failure, s: &str) -> Failure {
     let call = match s {
-        _ if text::parse_timestamp_ltz(s, 3).is_some() => "TO_TIMESTAMP_LTZ(x, 'yyyy-MM-dd''T''HH:mm:ss[.SSS]XXX')",
+        // Of other zones patterns pass over the offset, as in Flink.
+        _ if s.ends_with('Z') && text::parse_timestamp_ltz(s, 3).is_some() => {
+            "TO_TIMESTAMP_LTZ(x, 'yyyy-MM-dd''T''HH:mm:ss[.SSS]X')"
+        }
         _ if text::parse_timestamp(s, 3).is_some() => "TO_TIMESTAMP(x, 'yyyy-MM-dd''T''HH:mm:ss[.SSS]')",
         _ => return failure,
     };

@@ -14,11 +14,11 @@ pub(crate) use server::Server;
 /// The queries and inserts of the process that run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched {
-    jobs: Arc<Mutex<Vec<Job>>>,
+    jobs: Arc<Mutex<Vec<WatchedJob>>>,
 }
 
 #[derive(Debug, Clone)]
-struct Job {
+struct WatchedJob {
     name: String,
     monitor: Arc<RunMonitor>,
     restarts: u64,
@@ -47,13 +47,13 @@ impl JobSnapshot {
 impl Watched {
     /// Takes the place of what ran before.
     pub(crate) fn set(&self, jobs: impl IntoIterator<Item = (String, Arc<RunMonitor>, u64)>) {
-        let jobs = jobs.into_iter().map(|(name, monitor, restarts)| Job { name, monitor, restarts }).collect();
+        let jobs = jobs.into_iter().map(|(name, monitor, restarts)| WatchedJob { name, monitor, restarts }).collect();
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
     }
 
     fn snapshots(&self) -> Vec<JobSnapshot> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let snapshot = |job: Job| {
+        let snapshot = |job: WatchedJob| {
             let stats = job.monitor.stats().map(|stats| stats.snapshot());
             JobSnapshot { name: job.name, stats, restarts: job.restarts }
         };

@@ -9,9 +9,8 @@ mod framer;
 #[cfg(test)]
 mod tests;
 
-use crate::filesystem;
 use crate::format::{Format, StreamFormat};
-use crate::infer::{Sample, columns_of, event_time, not_known};
+use crate::infer::{FormatInput, columns_of, event_time, not_known};
 use crate::records::Framer;
 use millstream_types::{Diagnostic, Inferred};
 use std::sync::Arc;
@@ -36,9 +35,9 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 /// The columns of the first stream.
-fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
-    let file = sample.first()?;
-    let mut reader = filesystem::reader(file, Box::new(framer::ArrowFramer::new(Arc::new(file.info.clone()))));
+fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
+    let file = input.first()?;
+    let mut reader = (input.open)(0, Box::new(framer::ArrowFramer::new(Arc::new(file.info.clone()))));
     let chunk = reader.next()?.map(|chunk| chunk.content::<framer::ArrowChunk>()).transpose()?;
     let batch = chunk.as_ref().and_then(|chunk| chunk.batches.first());
     let batch = batch.ok_or_else(|| not_known("there is no record batch yet that says which columns the table has"))?;

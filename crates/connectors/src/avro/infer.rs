@@ -2,17 +2,17 @@
 
 use super::registry::Registry;
 use super::{CREDENTIALS, SUBJECT};
-use crate::infer::{Sample, not_known};
+use crate::infer::{FormatInput, not_known};
 use millstream_types::{DataType, Diagnostic, Field, Inferred};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The columns of the newest schema of the table's subject.
-pub(super) fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
-    CREDENTIALS.only(sample.options)?;
-    let subject = sample.options.require(SUBJECT.key)?;
-    let schema = Registry::open(sample.options)?.latest(subject)?;
+pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
+    CREDENTIALS.only(input.options)?;
+    let subject = input.options.require(SUBJECT.key)?;
+    let schema = Registry::open(input.options)?.latest(subject)?;
     let columns = schema.and_then(|text| columns(&text));
     let columns = columns.map_err(|why| not_known(format!("the schema of '{subject}' says no columns: {why}")))?;
     Ok(Inferred::of_columns(columns))

@@ -1,10 +1,11 @@
 //! Which columns CSV has: delimiter, header, names and types, found in the first records.
 
 use super::{COMMENTS, DELIMITER, HEADER, NULL_LITERAL, QUOTE, WITHOUT_QUOTES, character};
-use crate::infer::{Enough, Kind, RECORDS, Sample, Scalars, event_time, not_known};
+use crate::infer::{Enough, FormatInput, RECORDS, ScalarKind, Scalars, event_time, not_known};
+use crate::text_chunk::Framing;
 use crate::times;
 use millstream_types::text::TimestampStyle;
-use millstream_types::{DataType, Diagnostic, Field, Inferred};
+use millstream_types::{DataType, Diagnostic, Field, Inferred, code};
 use std::collections::HashSet;
 
 /// What may stand between fields, the likeliest first.
@@ -29,15 +30,15 @@ struct Marks {
 }
 
 /// The columns of the first records.
-pub(super) fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
-    let options = sample.options;
+pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
+    let options = input.options;
     let quote =
         if WITHOUT_QUOTES.boolean(options)? { None } else { Some(character(options, QUOTE.key)?.unwrap_or(b'"')) };
     let escape = character(options, super::ESCAPE.key)?;
     let given = character(options, DELIMITER.key)?;
     let mut text = Vec::new();
     // One file says it: the header of the next one would be a record.
-    sample.each_text(|piece| {
+    input.each_text(|piece| {
         text.extend_from_slice(&piece.text);
         Ok(if piece.is_last { Enough::Yes } else { Enough::No })
     })?;
@@ -94,14 +95,14 @@ pub(super) fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
 
 /// A quoted field may be a time or a number as well: many programs quote all.
 fn count_in(scalars: &mut Scalars, cell: &Cell) {
-    match Kind::of_text(&cell.text) {
-        Kind::Integer => match cell.text.parse() {
+    match ScalarKind::of_text(&cell.text) {
+        ScalarKind::Integer => match cell.text.parse() {
             Ok(value) => scalars.add_integer(value),
-            Err(_) => scalars.add(Kind::Text),
+            Err(_) => scalars.add(ScalarKind::Text),
         },
-        Kind::Fraction => match cell.text.parse() {
+        ScalarKind::Fraction => match cell.text.parse() {
             Ok(value) => scalars.add_fraction(value),
-            Err(_) => scalars.add(Kind::Text),
+            Err(_) => scalars.add(ScalarKind::Text),
         },
         kind => scalars.add(kind),
     }
@@ -141,7 +142,7 @@ fn is_header(records: &[Vec<Cell>], type_of_rest: impl Fn(usize) -> DataType) ->
     let Some(first) = records.first() else { return false };
     let mut seen = HashSet::new();
     let are_names = first.iter().all(|cell| {
-        let is_text = matches!(Kind::of_text(&cell.text), Kind::Text);
+        let is_text = matches!(ScalarKind::of_text(&cell.text), ScalarKind::Text);
         is_text && !cell.text.trim().is_empty() && seen.insert(cell.text.trim())
     });
     if are_names {
@@ -150,9 +151,31 @@ fn is_header(records: &[Vec<Cell>], type_of_rest: impl Fn(usize) -> DataType) ->
     // A column without a name, as that of the row numbers that pandas writes.
     let types: Vec<DataType> = (0..first.len()).map(type_of_rest).collect();
     let differs = |cell: &Cell, data_type: &DataType| {
-        !data_type.is_string() && !cell.text.is_empty() && matches!(Kind::of_text(&cell.text), Kind::Text)
+        !data_type.is_string() && !cell.text.is_empty() && matches!(ScalarKind::of_text(&cell.text), ScalarKind::Text)
     };
     records.len() > 1 && first.iter().zip(&types).any(|(cell, data_type)| differs(cell, data_type))
+}
+
+/// Fails if a header has a column's name at another place than the table: columns go by place.
+pub(super) fn check_header(header: &[u8], framing: &Framing, columns: &[String]) -> Result<(), Diagnostic> {
+    let Framing { delimiter, quote, escape, .. } = *framing;
+    let Some((cells, _)) = record(header, 0, Marks { delimiter, quote, escape, comment: None }) else { return Ok(()) };
+    let names: Vec<&str> = cells.iter().map(|cell| cell.text.trim()).collect();
+    let is_elsewhere = |(i, name): (usize, &&str)| {
+        let is_unique = names.iter().filter(|other| other == &name).count() == 1;
+        is_unique && columns.get(i).is_none_or(|column| column != name) && columns.iter().any(|column| column == name)
+    };
+    match names.iter().enumerate().find(|(i, name)| is_elsewhere((*i, name))) {
+        None => Ok(()),
+        Some((i, name)) => {
+            let message = format!("the header has `{name}` as column {}, where the table has another", i + 1);
+            let advice = format!(
+                "columns of CSV go by their place: list those of the table as the header does: {}",
+                names.join(", ")
+            );
+            Err(Diagnostic::new(code::MALFORMED_RECORD, message).advise(advice))
+        }
+    }
 }
 
 /// The names in a header, without those that occur twice or are empty.

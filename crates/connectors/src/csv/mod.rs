@@ -7,15 +7,18 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-use crate::format::{Format, MessageFormat, record_output, record_stream};
+use crate::SourceRequest;
+use crate::format::{Format, MessageFormat, StreamFormat, record_output};
 use crate::messages::TextMessageEncoder;
 use crate::option_table::option_list;
+use crate::records::{Framer, HeaderCheck, TextFramer};
 use crate::text_chunk::Framing;
 use crate::times;
 use decode::CsvDecoder;
 use encode::CsvEncoder;
 use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Options};
+use std::sync::Arc;
 
 /// The format's entry in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
@@ -24,7 +27,7 @@ pub(crate) const FORMAT: Format = Format {
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
     options: OPTIONS,
     extension: Some("csv"),
-    stream: |request| record_stream(Dialect::of(&request.options)?.framing, CsvDecoder::new(request)?),
+    stream,
     stream_output: |request| record_output(CsvEncoder::new(request)?, encode::header(request)?),
     messages: Some(MessageFormat {
         decoder: |request| Ok(Box::new(CsvDecoder::new(request)?)),
@@ -36,6 +39,16 @@ pub(crate) const FORMAT: Format = Format {
     }),
     infer: Some(infer::infer),
 };
+
+/// Records of files and connections, whose headers, if they have any, do not contradict the columns.
+fn stream(request: &SourceRequest) -> Result<Option<StreamFormat>, Diagnostic> {
+    let dialect = Dialect::of(&request.options)?;
+    let framing = dialect.framing;
+    let columns: Vec<String> = request.schema.fields.iter().map(|field| field.name.clone()).collect();
+    let check: HeaderCheck = Arc::new(move |header| infer::check_header(header, &framing, &columns));
+    let framer = move |info| Box::new(TextFramer::new(info, framing).checking(check.clone())) as Box<dyn Framer>;
+    Ok(Some(StreamFormat { framer: Box::new(framer), decoder: Arc::new(CsvDecoder::new(request)?) }))
+}
 
 option_list! {
     OPTIONS;
@@ -51,7 +64,7 @@ option_list! {
     "csv.write-bigdecimal-in-scientific-notation": Bool, "true", "Accepted; decimals are always written as plain numbers.";
     "csv.timestamp-format.standard": Choice(&["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"]), "SQL",
         "As `json.timestamp-format.standard` (not in Flink).";
-    HEADER = "csv.header": Bool, "false", "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).";
+    HEADER = "csv.header": Bool, "false", "The first record of each file is a header (not in Flink): a source skips it, after a look whether its names stand where the table's do; a sink writes it.";
 }
 
 /// How a table's CSV is written.

@@ -3,7 +3,7 @@
 use super::discover::{InputFile, discover};
 use super::partition;
 use crate::format::Format;
-use crate::infer::{self, Kind, Sample, Scalars};
+use crate::infer::{self, FormatInput, InferredFile, ScalarKind, Scalars};
 use crate::option_table::option_fault;
 use crate::records::TextFramer;
 use crate::text_chunk::{Framing, TextChunk};
@@ -19,15 +19,20 @@ pub(super) fn infer(options: &Options) -> Result<Inferred, Diagnostic> {
         return Err(infer::not_known(message));
     }
     let files = discover(path)?;
-    let mut inferred = infer::of_format(format, &Sample { options, files: &files })?;
+    let sample: Vec<InferredFile> =
+        files.iter().map(|file| InferredFile { path: file.path.clone(), info: file.info.clone() }).collect();
+    let open = |number: usize, framer| super::reader(&files[number], framer);
+    let mut inferred = format.columns(&FormatInput { options, files: &sample, open: &open })?;
     inferred.partitions = partitions(&files);
     // What stands in the path and in the records is in both.
     inferred.columns.retain(|column| inferred.partitions.iter().all(|partition| partition.name != column.name));
     Ok(inferred)
 }
 
-/// The options of the table that the rows of these files are.
-pub(crate) fn file_options(path: &str) -> Result<Options, Diagnostic> {
+/// The options of the table that the rows of a file, a directory or a glob are: connector, path and format.
+///
+/// Fails when there is no such file, and when its format is none that is known.
+pub fn file_options(path: &str) -> Result<Options, Diagnostic> {
     if path == "-" {
         let advice = "save it as a file; or create a table with columns, with 'path' = '-'";
         let message = "standard input is read once, so it cannot be looked at before";
@@ -71,7 +76,7 @@ fn partitions(files: &[InputFile]) -> Vec<Field> {
         let mut scalars = Scalars::default();
         for file in files {
             if let Some(value) = partition::value(&file.info.path, name)? {
-                scalars.add(Kind::of_text(&value));
+                scalars.add(ScalarKind::of_text(&value));
             }
         }
         Some(Field::new(name, scalars.data_type(), true))

@@ -22,9 +22,9 @@ use crate::option_table::option_list;
 use crate::{Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::Diagnostic;
 
-pub(crate) use discover::{InputFile, input_changed, read_error};
+pub(crate) use discover::{input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
-pub(crate) use infer::file_options;
+pub use infer::file_options;
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
 pub(crate) use read::reader;
 pub(crate) use source::RecordsOfStreams;

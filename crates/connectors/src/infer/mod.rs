@@ -1,22 +1,21 @@
 //! What a table is made of whose definition names no columns: read from the head of its input, or from the schema that comes with it.
 //!
-//! A connector that can say so has [`crate::declaration::Connector::infer`], a format [`crate::format::Format::infer`].
+//! A connector that can say so has a function `infer`, and so has a format, which is given a [`FormatInput`].
 
 mod event_time;
 mod scalars;
 #[cfg(test)]
 mod tests;
 
-use crate::format::Format;
 use crate::records::Framer;
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
-use crate::{SplitReader, filesystem, records, registry};
-use millstream_types::{DataType, Diagnostic, Field, Inferred, Options, Place, code};
-use std::path::Path;
+use crate::{SplitReader, records};
+use millstream_types::{DataType, Diagnostic, Field, Options, Place, code};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use event_time::event_time;
-pub(crate) use scalars::{Kind, Scalars};
+pub(crate) use scalars::{ScalarKind, Scalars};
 
 /// Records that are looked at.
 pub(crate) const RECORDS: usize = 10_000;
@@ -25,33 +24,24 @@ const BYTES: usize = 8 << 20;
 /// Bytes of text that are looked at in one go.
 const PIECE: usize = 1 << 20;
 
-/// The columns of a table with these options.
-///
-/// Fails when its connector or format does not say which they are, and when its input cannot be read.
-pub fn infer(table: &str, options: &Options) -> Result<Inferred, Diagnostic> {
-    let connector = registry::connector(options, table)?;
-    let infer = connector.infer.ok_or_else(|| {
-        not_known(format!("the connector '{}' does not say which columns table '{table}' has", connector.name))
-    })?;
-    infer(options)
-}
-
-/// The options of the table that the rows of a file, a directory or a glob are: connector, path and format.
-///
-/// Fails when there is no such file, and when its format is none that is known.
-pub fn file_options(path: &str) -> Result<Options, Diagnostic> {
-    filesystem::file_options(path)
-}
-
 /// The error for a table whose columns cannot be found out.
 pub(crate) fn not_known(message: impl Into<String>) -> Diagnostic {
     Diagnostic::new(code::INVALID_TABLE, message).advise("list the columns in parentheses after the name of the table")
 }
 
 /// The input of a format that is to say which columns it has.
-pub(crate) struct Sample<'a> {
+pub(crate) struct FormatInput<'a> {
     pub options: &'a Options,
-    pub files: &'a [filesystem::InputFile],
+    pub files: &'a [InferredFile],
+    /// Opens a reader of the file of a number.
+    pub open: &'a dyn Fn(usize, Box<dyn Framer>) -> Box<dyn SplitReader>,
+}
+
+/// A file that is looked at.
+pub(crate) struct InferredFile {
+    /// `None` for standard input.
+    pub path: Option<PathBuf>,
+    pub info: FileInfo,
 }
 
 /// A piece of text: whole records, as far as line feeds end them.
@@ -62,17 +52,17 @@ pub(crate) struct TextPiece {
     pub is_last: bool,
 }
 
-impl Sample<'_> {
+impl FormatInput<'_> {
     /// Calls `each` with pieces of text from the start of the files, until it has seen enough or has been given 8 MB.
     pub(crate) fn each_text(
         &self,
         mut each: impl FnMut(TextPiece) -> Result<Enough, Diagnostic>,
     ) -> Result<(), Diagnostic> {
         let mut left = BYTES;
-        for file in self.files {
+        for (number, file) in self.files.iter().enumerate() {
             let info = Arc::new(file.info.clone());
             let framer: Box<dyn Framer> = Box::new(records::TextFramer::new(info.clone(), Framing::default()));
-            let mut reader = filesystem::reader(file, framer);
+            let mut reader = (self.open)(number, framer);
             reader.aim(PIECE);
             let mut next = text_of(&mut *reader)?;
             while let Some(text) = next {
@@ -89,7 +79,7 @@ impl Sample<'_> {
     }
 
     /// The first file.
-    pub(crate) fn first(&self) -> Result<&filesystem::InputFile, Diagnostic> {
+    pub(crate) fn first(&self) -> Result<&InferredFile, Diagnostic> {
         self.files.first().ok_or_else(|| not_known("there is no file yet that says which columns the table has"))
     }
 }
@@ -157,12 +147,4 @@ fn with_nulls(data_type: &DataType) -> DataType {
         DataType::Map(key, value) => DataType::Map(key.clone(), Arc::new(with_nulls(value))),
         other => other.clone(),
     }
-}
-
-/// The columns that a format finds.
-pub(crate) fn of_format(format: &Format, sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
-    let infer = format
-        .infer
-        .ok_or_else(|| not_known(format!("the format '{}' does not say which columns a table has", format.name)))?;
-    infer(sample)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScalarKind {
     Boolean,
     /// Within 64 bits.
     Integer,
@@ -24,29 +24,29 @@ pub(crate) enum Kind {
     Text,
 }
 
-impl Kind {
+impl ScalarKind {
     /// Of a text that may be a date or a time.
-    pub(crate) fn of_time(text: &str) -> Kind {
+    pub(crate) fn of_time(text: &str) -> ScalarKind {
         if !(8..=64).contains(&text.len()) || !text.as_bytes()[0].is_ascii_digit() {
-            return Kind::Text;
+            return ScalarKind::Text;
         }
         if parse_date(text).is_some() {
-            return Kind::Date;
+            return ScalarKind::Date;
         }
         if let Some(micros) = parse_timestamp(text, 6) {
-            return Kind::Local(digits(text), micros);
+            return ScalarKind::Local(digits(text), micros);
         }
         if let Some(micros) = parse_timestamp_ltz(text, 6) {
-            return Kind::Instant(digits(text), micros);
+            return ScalarKind::Instant(digits(text), micros);
         }
         let is_time = text.as_bytes()[2] == b':' && text.as_bytes()[5] == b':' && parse_time(text).is_some();
-        if is_time { Kind::Time(digits(text).min(3)) } else { Kind::Text }
+        if is_time { ScalarKind::Time(digits(text).min(3)) } else { ScalarKind::Text }
     }
 
     /// Of a text that may be any scalar, as CSV has them.
-    pub(crate) fn of_text(text: &str) -> Kind {
+    pub(crate) fn of_text(text: &str) -> ScalarKind {
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
-            return Kind::Boolean;
+            return ScalarKind::Boolean;
         }
         let unsigned = text.strip_prefix('-').unwrap_or(text);
         // Zeros in front are those of a code, such as a postcode, which a number would lose.
@@ -55,16 +55,16 @@ impl Kind {
         if is_number {
             if unsigned.bytes().all(|b| b.is_ascii_digit()) {
                 return match parse_integer(text, i64::MIN, i64::MAX) {
-                    Some(_) => Kind::Integer,
-                    None if unsigned.len() <= 38 => Kind::Long,
-                    None => Kind::Text,
+                    Some(_) => ScalarKind::Integer,
+                    None if unsigned.len() <= 38 => ScalarKind::Long,
+                    None => ScalarKind::Text,
                 };
             }
             if parse_f64(text).is_some_and(f64::is_finite) && !text.ends_with(['f', 'F', 'd', 'D']) {
-                return Kind::Fraction;
+                return ScalarKind::Fraction;
             }
         }
-        Kind::of_time(text)
+        ScalarKind::of_time(text)
     }
 }
 
@@ -101,26 +101,26 @@ const TEXT: u16 = 256;
 
 impl Scalars {
     /// Counts a value in.
-    pub(crate) fn add(&mut self, kind: Kind) {
+    pub(crate) fn add(&mut self, kind: ScalarKind) {
         let bit = match kind {
-            Kind::Boolean => BOOLEAN,
-            Kind::Integer => INTEGER,
-            Kind::Long => LONG,
-            Kind::Fraction => FRACTION,
-            Kind::Date => DATE,
-            Kind::Time(digits) => {
+            ScalarKind::Boolean => BOOLEAN,
+            ScalarKind::Integer => INTEGER,
+            ScalarKind::Long => LONG,
+            ScalarKind::Fraction => FRACTION,
+            ScalarKind::Date => DATE,
+            ScalarKind::Time(digits) => {
                 self.digits = self.digits.max(digits);
                 TIME
             }
-            Kind::Local(digits, micros) => {
+            ScalarKind::Local(digits, micros) => {
                 self.moment(digits, micros);
                 LOCAL
             }
-            Kind::Instant(digits, micros) => {
+            ScalarKind::Instant(digits, micros) => {
                 self.moment(digits, micros);
                 INSTANT
             }
-            Kind::Text => TEXT,
+            ScalarKind::Text => TEXT,
         };
         self.kinds |= bit;
     }
@@ -134,13 +134,13 @@ impl Scalars {
 
     /// Counts an integer in.
     pub(crate) fn add_integer(&mut self, value: i64) {
-        self.add(Kind::Integer);
+        self.add(ScalarKind::Integer);
         self.number(value as f64);
     }
 
     /// Counts a number with a fraction in.
     pub(crate) fn add_fraction(&mut self, value: f64) {
-        self.add(Kind::Fraction);
+        self.add(ScalarKind::Fraction);
         self.number(value);
     }
 
@@ -193,7 +193,7 @@ mod tests {
 
     fn type_of(texts: &[&str]) -> String {
         let mut scalars = Scalars::default();
-        texts.iter().for_each(|text| scalars.add(Kind::of_text(text)));
+        texts.iter().for_each(|text| scalars.add(ScalarKind::of_text(text)));
         scalars.data_type().to_string()
     }
 
@@ -230,7 +230,7 @@ mod tests {
     fn times_say_how_late_they_are() {
         let mut scalars = Scalars::default();
         for text in ["2026-01-01T10:00:10Z", "2026-01-01T10:00:00Z", "2026-01-01T10:01:00Z", "2026-01-01T10:00:57Z"] {
-            scalars.add(Kind::of_time(text));
+            scalars.add(ScalarKind::of_time(text));
         }
         assert_eq!(scalars.delay(), Duration::from_secs(10));
     }

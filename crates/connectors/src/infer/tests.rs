@@ -1,6 +1,7 @@
 //! What is found in files as software writes them.
 
-use super::*;
+use crate::{file_options, infer_columns as infer};
+use std::path::Path;
 
 /// `name TYPE` of each column, the options that were found, and the event time.
 fn found(name: &str, content: &[u8], given: &[(&str, &str)]) -> (String, String, Option<String>) {

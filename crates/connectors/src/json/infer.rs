@@ -1,6 +1,6 @@
 //! Which columns JSON records have.
 
-use crate::infer::{Enough, Kind, RECORDS, Sample, Scalars, event_time, not_known, unreadable};
+use crate::infer::{Enough, FormatInput, RECORDS, ScalarKind, Scalars, event_time, not_known, unreadable};
 use crate::times;
 use millstream_types::text::TimestampStyle;
 use millstream_types::{DataType, Diagnostic, Field, Inferred};
@@ -15,12 +15,12 @@ const MOST_FIELDS: usize = 200;
 const DEEPEST: usize = 16;
 
 /// The columns of the first records.
-pub(super) fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
-    let style = times::timestamp_style(sample.options, "json")?;
-    let ignores_errors = sample.options.boolean("json.ignore-parse-errors", false)?;
-    let mut all = Values::default();
+pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
+    let style = times::timestamp_style(input.options, "json")?;
+    let ignores_errors = input.options.boolean("json.ignore-parse-errors", false)?;
+    let mut all = SeenValues::default();
     let mut records = 0;
-    sample.each_text(|piece| {
+    input.each_text(|piece| {
         for (line, text) in piece.text.split(|byte| *byte == b'\n').enumerate() {
             let text = text.trim_ascii();
             let number = line as u64 + 1;
@@ -55,7 +55,7 @@ pub(super) fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
     }
     let columns: Vec<Field> =
         fields.each().map(|(name, values)| Field::new(name, values.data_type(0, style), true)).collect();
-    let values: Vec<&Values> = fields.each().map(|(_, values)| values).collect();
+    let values: Vec<&SeenValues> = fields.each().map(|(_, values)| values).collect();
     let is_always_there = |i: usize| values[i].count == records && values[i].nulls == 0;
     let event_time = event_time(&columns, |i| is_always_there(i).then(|| values[i].scalars.delay()));
     Ok(Inferred { event_time, ..Inferred::of_columns(columns) })
@@ -69,28 +69,28 @@ fn without_place(error: &serde_json::Error) -> String {
 
 /// What is known of the values at one place of the records.
 #[derive(Debug, Default)]
-struct Values {
+struct SeenValues {
     count: usize,
     nulls: usize,
     scalars: Scalars,
     object: Option<Fields>,
-    list: Option<Box<Values>>,
+    list: Option<Box<SeenValues>>,
 }
 
 /// The fields of objects, in the order in which they were first seen.
 #[derive(Debug, Default)]
 struct Fields {
     names: Vec<String>,
-    values: HashMap<String, Values>,
+    values: HashMap<String, SeenValues>,
 }
 
 impl Fields {
-    fn each(&self) -> impl Iterator<Item = (&str, &Values)> {
+    fn each(&self) -> impl Iterator<Item = (&str, &SeenValues)> {
         self.names.iter().filter_map(|name| Some((name.as_str(), self.values.get(name)?)))
     }
 }
 
-impl Values {
+impl SeenValues {
     fn data_type(&self, level: usize, style: TimestampStyle) -> DataType {
         let is_scalar = !self.scalars.is_empty();
         match (&self.object, &self.list) {
@@ -126,7 +126,7 @@ impl Values {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Values {
+impl<'de> DeserializeSeed<'de> for &mut SeenValues {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -135,7 +135,7 @@ impl<'de> DeserializeSeed<'de> for &mut Values {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Values {
+impl<'de> Visitor<'de> for &mut SeenValues {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,7 +143,7 @@ impl<'de> Visitor<'de> for &mut Values {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.scalars.add(Kind::Boolean);
+        self.scalars.add(ScalarKind::Boolean);
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl<'de> Visitor<'de> for &mut Values {
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
         match i64::try_from(value) {
             Ok(value) => self.scalars.add_integer(value),
-            Err(_) => self.scalars.add(Kind::Long),
+            Err(_) => self.scalars.add(ScalarKind::Long),
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for &mut Values {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.scalars.add(Kind::of_time(text));
+        self.scalars.add(ScalarKind::of_time(text));
         Ok(())
     }
 
@@ -186,11 +186,11 @@ impl<'de> Visitor<'de> for &mut Values {
         while let Some(name) = members.next_key::<std::borrow::Cow<'_, str>>()? {
             if !object.values.contains_key(name.as_ref()) {
                 object.names.push(name.to_string());
-                object.values.insert(name.to_string(), Values::default());
+                object.values.insert(name.to_string(), SeenValues::default());
             }
             match object.values.get_mut(name.as_ref()) {
                 Some(values) => members.next_value_seed(values)?,
-                None => members.next_value_seed(&mut Values::default())?,
+                None => members.next_value_seed(&mut SeenValues::default())?,
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::options::VALUE_FIELDS;
 use crate::format::{Format, MessageFormat};
 use crate::formats::FORMATS;
-use crate::infer::{Sample, not_known, of_format};
+use crate::infer::{FormatInput, not_known};
 use crate::option_table::{both_given, option_fault};
 use millstream_types::{Diagnostic, Field, Inferred, Options, Schema, code};
 
@@ -130,7 +130,8 @@ pub(super) fn infer(options: &Options) -> Result<Inferred, Diagnostic> {
             "records of the format '{name}' in a topic do not say which columns the table has"
         )));
     }
-    of_format(value.format, &Sample { options: &own_options(options, &value), files: &[] })
+    let open = |_, _| unreachable!("there are no files");
+    value.format.columns(&FormatInput { options: &own_options(options, &value), files: &[], open: &open })
 }
 
 /// The options of a table as the format of a part knows them.

@@ -4,7 +4,7 @@ use super::late_materialisation::{policy, selection};
 use crate::declaration::ReadySource;
 use crate::filesystem::{Extent, FileWitness, check_metadata, input_changed, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
-use crate::infer::{Sample, columns_of, event_time, not_known};
+use crate::infer::{FormatInput, columns_of, event_time, not_known};
 use crate::option_table::option_fault;
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
@@ -164,8 +164,8 @@ fn load(path: &Path, info: &FileInfo) -> Result<(SharedFile, Metadata, ArrowRead
 }
 
 /// The columns of the first file.
-pub(super) fn infer(sample: &Sample<'_>) -> Result<Inferred, Diagnostic> {
-    let file = sample.first()?;
+pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
+    let file = input.first()?;
     let path = file.path.as_deref().ok_or_else(|| not_known("a Parquet file cannot be read from standard input"))?;
     let (_, _, metadata) = load(path, &file.info)?;
     let columns = columns_of(metadata.schema())?;

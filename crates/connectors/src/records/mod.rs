@@ -7,7 +7,7 @@
 mod block;
 mod text;
 
-pub(crate) use text::TextFramer;
+pub(crate) use text::{HeaderCheck, TextFramer};
 
 use crate::{CHUNK_BYTES, Chunk, Position};
 use arrow_buffer::Buffer;

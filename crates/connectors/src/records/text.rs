@@ -26,12 +26,29 @@ pub(crate) struct TextFramer {
     at_start: bool,
     offset: u64,
     line: u64,
+    check_header: Option<HeaderCheck>,
 }
+
+/// Looks at the header of a stream.
+pub(crate) type HeaderCheck = Arc<dyn Fn(&[u8]) -> Result<(), Diagnostic> + Send + Sync>;
 
 impl TextFramer {
     /// A framer at the start of a stream.
     pub(crate) fn new(info: Arc<FileInfo>, framing: Framing) -> TextFramer {
-        TextFramer { info, framing, scanner: FrameScanner::default(), at_start: true, offset: 0, line: 1 }
+        TextFramer {
+            info,
+            framing,
+            scanner: FrameScanner::default(),
+            at_start: true,
+            offset: 0,
+            line: 1,
+            check_header: None,
+        }
+    }
+
+    /// Has headers looked at.
+    pub(crate) fn checking(self, check: HeaderCheck) -> TextFramer {
+        TextFramer { check_header: Some(check), ..self }
     }
 
     fn place(&self, line: Option<u64>) -> Place {
@@ -60,7 +77,10 @@ impl TextFramer {
         }
         if self.framing.header {
             let mut rest = self.records(data);
-            rest.split_front(1);
+            let header = rest.split_front(1);
+            if let Some(check) = &self.check_header {
+                check(&header.data).map_err(|error| error.at(self.place(Some(self.line))))?;
+            }
             self.offset = rest.offset;
             self.line = rest.line;
             data = rest.data;

@@ -167,6 +167,10 @@ pub(crate) fn execute(session: &mut Session, sql: &str) -> Result<Collected, Dia
 fn session(case: &Case, configuration: &Configuration) -> Session {
     let mut session = configuration.session();
     session.set("table.local-time-zone", case.note("zone").unwrap_or("UTC")).unwrap();
+    if case.is_query && case.expected.is_none() {
+        // Flink was asked about streams.
+        session.set("execution.runtime-mode", "streaming").unwrap();
+    }
     session
 }
 
