@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 /// Tables that the statements below name.
 const TABLES: &str = "CREATE TABLE t (id INT, name STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
-     WITH ('connector' = 'datagen', 'number-of-rows' = '5'); CREATE TABLE k (id INT) WITH ('connector' = 'blackhole');";
+     WITH ('connector' = 'datagen', 'number-of-rows' = '5'); CREATE TABLE k (id INT) WITH ('connector' = 'blackhole'); \
+     CREATE TABLE endless (id INT) WITH ('connector' = 'datagen');";
 
 fn fail(script: &str) -> Diagnostic {
     Session::new(SessionConfig::default()).query(script).expect_err(script)
@@ -59,7 +60,9 @@ fn broken_statements_have_line_and_column() {
         ("SELECT id FROM t WHERE name", code::TYPE_MISMATCH, 1, 24),
         ("SELECT id + name FROM t", code::TYPE_MISMATCH, 1, 8),
         ("SELECT SUBSTRING(name) FROM t", code::TYPE_MISMATCH, 1, 18),
-        ("SELECT COUNT(*) FROM t", code::NEEDS_UPDATES, 1, 8),
+        ("SELECT COUNT(*) FROM endless", code::NEEDS_UPDATES, 1, 8),
+        ("SELECT id FROM endless ORDER BY id", code::NEEDS_UPDATES, 1, 33),
+        ("SELECT id FROM t ORDER BY 2", code::UNKNOWN_COLUMN, 1, 27),
         ("SELECT id FROM t WHERE SUM(id) > 1", code::NOT_GROUPED, 1, 24),
         ("SELECT DATE 'abc'", code::INVALID_LITERAL, 1, 13),
         ("SELECT CAST('x' AS INT)", code::INVALID_CAST, 1, 13),
@@ -91,7 +94,7 @@ fn what_flink_has_and_millstream_has_not_is_named() {
         ("SELECT /*+ BROADCAST(t) */ * FROM t", "hint"),
         ("SELECT * FROM t /*+ OPTIONS('a' = 'b') */", "hint"),
         ("CREATE TABLE p (d STRING) PARTITIONED BY (d) WITH ('connector' = 'blackhole')", "PARTITIONED BY"),
-        ("SELECT * FROM t ORDER BY id", "ORDER BY"),
+        ("SELECT * FROM (SELECT id FROM endless LIMIT 2) AS x", "LIMIT within a subquery"),
         ("SELECT id IN (SELECT id FROM k) FROM t", "IN (subquery)"),
     ];
     for (sql, feature) in unsupported {
