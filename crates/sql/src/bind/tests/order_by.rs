@@ -23,7 +23,7 @@ fn keys_are_columns_of_the_result_or_further_ones() {
     assert_eq!(
         session.plan("SELECT k FROM t GROUP BY k ORDER BY SUM(n), t.k LIMIT 3"),
         "Project [k]\n  Sort [order1, k] 3\n    Project [k, aggregate0 AS order1]\n      \
-         Aggregate window=WHOLE keys=[k] aggregates=[SUM(n) AS aggregate0]\n        Scan t\n"
+         Aggregate window=whole input keys=[k] aggregates=[SUM(n) AS aggregate0]\n        Scan t\n"
     );
     // A name of the result hides one of the input.
     assert_eq!(

@@ -226,7 +226,7 @@ fn what_has_an_end_needs_no_order_of_time() {
         let plan = session.plan(sql);
         parts.iter().for_each(|part| assert!(plan.contains(part), "{part} is not in\n{plan}"));
     };
-    has("SELECT SUM(n) OVER (PARTITION BY k) FROM f", &["partition=[k] order=none all times before\n  Scan f"]);
+    has("SELECT SUM(n) OVER (PARTITION BY k) FROM f", &["partition=[k] order=none all times before\n    Scan f"]);
     has(
         "SELECT RANK() OVER (PARTITION BY k ORDER BY n DESC) AS r FROM f",
         &["Rank RANK 1 to 18446744073709551615 partition=[k] order=[n DESC]\n    Scan f"],
