@@ -100,8 +100,8 @@ class Csv(Format):
         (``csv.write-bigdecimal-in-scientific-notation``, default ``true``)
     :param timestamp_format_standard: As ``json.timestamp-format.standard`` (not in Flink) (``csv.timestamp-format.standard``, default
         ``SQL``)
-    :param header: The first record of each file is a header: a source skips it, a sink writes it (not in Flink) (``csv.header``, default
-        ``false``)
+    :param header: The first record of each file is a header (not in Flink): a source skips it, after a look whether its names stand
+        where the table's do; a sink writes it (``csv.header``, default ``false``)
     """
 
     _name: ClassVar[str] = "csv"
