@@ -28,7 +28,7 @@ pub(crate) struct Connector {
     /// The rows per second that the connector's own options ask for.
     pub own_rate: Option<OwnRate>,
     /// Which columns a table with these options has, if its input says so.
-    pub infer: Option<fn(&Options) -> Result<Inferred, Diagnostic>>,
+    pub infer: Option<InferTable>,
 }
 
 impl Connector {
@@ -75,6 +75,9 @@ impl Source for ReadySource {
 
 /// Opens a table for reading.
 pub(crate) type OpenSource = fn(&SourceRequest) -> Result<Box<dyn Source>, Diagnostic>;
+
+/// Says which columns a table with these options has.
+pub(crate) type InferTable = fn(&Options) -> Result<Inferred, Diagnostic>;
 
 /// Opens a table for writing.
 pub(crate) type OpenSink = fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>;

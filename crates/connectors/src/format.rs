@@ -19,6 +19,9 @@ pub(crate) struct StreamFormat {
     pub decoder: Arc<dyn StreamDecoder>,
 }
 
+/// Says which columns the records of a format have.
+pub(crate) type InferFormat = fn(&FormatInput<'_>) -> Result<Inferred, Diagnostic>;
+
 /// Makes the framer of the stream with this name.
 pub(crate) type MakeFramer = Box<dyn Fn(Arc<FileInfo>) -> Box<dyn Framer> + Send>;
 
@@ -70,7 +73,7 @@ pub(crate) struct Format {
     /// How its records come and go one by one, if they do.
     pub messages: Option<MessageFormat>,
     /// Which columns its records have, if they or what stands before them say so.
-    pub infer: Option<fn(&FormatInput<'_>) -> Result<Inferred, Diagnostic>>,
+    pub infer: Option<InferFormat>,
 }
 
 impl Format {

@@ -222,8 +222,7 @@ fn record(text: &[u8], mut at: usize, marks: Marks) -> Option<(Vec<Cell>, usize)
         at += usize::from(is_quoted);
         let mut cell = Vec::new();
         let mut is_open = is_quoted;
-        loop {
-            let Some(&byte) = text.get(at) else { break };
+        while let Some(&byte) = text.get(at) {
             if is_open && marks.quote == Some(byte) {
                 if text.get(at + 1).copied() == marks.quote {
                     cell.push(byte);
