@@ -186,8 +186,13 @@ def test_a_registered_table_can_have_event_time(con: ms.Session) -> None:
         con.register("other", rows, time="price")
     con.register("bid", rows.head(2))
     assert windows.fetchall() == [(at[0], 3, 7), (at[1], 1, 3), (at[2], 1, 5)]
+    # What is bounded has windows without event time.
+    unordered = "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end"
+    assert con.sql(unordered).fetchall() == [(at[0], 2)]
+    con.execute("SET 'execution.runtime-mode' = 'streaming'")
     with pytest.raises(ms.Error, match="is not a time attribute"):
-        con.sql("SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))")
+        con.sql(unordered)
+    con.execute("RESET 'execution.runtime-mode'")
     con.register("bid", rows, time="ts", delay="5s")
     with pytest.raises(ValueError, match="duration"):
         con.register("other", rows, time="ts", delay="soon")
