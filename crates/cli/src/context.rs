@@ -135,8 +135,7 @@ impl Context {
 
     /// Runs inserts concurrently, and again after outages, as the restart strategy says.
     fn run_together(&mut self, inserts: Vec<Insert>) -> Result<(), Failure> {
-        let has_state = self.control.is_some() || self.session.has_state_directory();
-        let mut restarts = self.session.restart_strategy().restarts(has_state);
+        let mut restarts = self.session.restart_strategy().restarts(self.session.has_state_directory());
         let mut inserts = inserts;
         loop {
             let statements: Vec<(ParsedStatement, Text)> =

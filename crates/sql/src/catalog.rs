@@ -9,6 +9,8 @@
 
 mod define;
 mod files;
+pub use files::file_stem;
+pub(crate) use files::is_path;
 
 use crate::ddl::{TableDefinition, ViewDefinition, span_of};
 use crate::diagnostics::{error_at, nearest};
@@ -156,7 +158,7 @@ impl Catalog {
     /// A name in single quotes is the path of a file.
     pub fn lookup(&self, name: &[Ident]) -> Result<CatalogEntry, Diagnostic> {
         if let [path] = name
-            && path.quote_style == Some('\'')
+            && is_path(path)
         {
             return self.file_table(path);
         }
@@ -166,7 +168,7 @@ impl Catalog {
 
     /// The table of this name; a view is an error, for INSERT INTO.
     pub fn lookup_table(&self, name: &[Ident]) -> Result<Arc<Table>, Diagnostic> {
-        if name.iter().any(|part| part.quote_style == Some('\'')) {
+        if name.iter().any(is_path) {
             return Err(files::not_writable(name));
         }
         match self.lookup(name)? {

@@ -34,8 +34,8 @@ pub mod settings;
 pub mod statement;
 pub mod user_function;
 
-pub use bind::{bind_insert, bind_insert_of, bind_query, file_stem, unknown_table};
-pub use catalog::{Catalog, CatalogEntry, Connectors};
+pub use bind::{bind_insert, bind_insert_of, bind_query, unknown_table};
+pub use catalog::{Catalog, CatalogEntry, Connectors, file_stem};
 pub use diagnostics::render;
 pub use parameter::{ParameterValue, Parameters};
 pub use script::{is_complete, substitute_variables};

@@ -1,6 +1,7 @@
 //! The columns that a schema of Avro stands for.
 
 use super::registry::Registry;
+use super::schema::full_name;
 use super::{CREDENTIALS, SUBJECT};
 use crate::infer::{FormatInput, not_known};
 use millstream_types::{DataType, Diagnostic, Field, Inferred};
@@ -70,10 +71,6 @@ fn named(name: &str, namespace: &str, names: &HashMap<String, DataType>) -> Resu
             return known.cloned().ok_or_else(|| format!("it has no type '{name}' before it is named"));
         }
     })
-}
-
-fn full_name(name: &str, namespace: &str) -> String {
-    if name.contains('.') || namespace.is_empty() { name.to_string() } else { format!("{namespace}.{name}") }
 }
 
 fn of_object(

@@ -40,27 +40,28 @@ impl Registry {
 
     /// The schema of a number; `Ok(Err(…))` if the registry has none.
     pub(super) fn schema(&self, id: u32) -> Result<Result<String, String>, Diagnostic> {
-        let (status, answer) = self.ask(&format!("/schemas/ids/{id}"), None)?;
-        match answer.get("schema").and_then(Value::as_str) {
-            Some(_) if answer.get("schemaType").is_some_and(|kind| kind != "AVRO") => {
-                Ok(Err(format!("schema {id} of the registry is not one of Avro")))
-            }
-            Some(schema) => Ok(Ok(schema.to_string())),
-            None if status == 404 => Ok(Err(format!("the registry has no schema {id}"))),
-            None => Err(self.refused(status, &answer)),
-        }
+        let not_avro = || format!("schema {id} of the registry is not one of Avro");
+        self.find(&format!("/schemas/ids/{id}"), not_avro, || format!("the registry has no schema {id}"))
     }
 
     /// The newest schema of a subject; `Ok(Err(…))` if the registry has none.
     pub(super) fn latest(&self, subject: &str) -> Result<Result<String, String>, Diagnostic> {
         let path = format!("/subjects/{}/versions/latest", utf8_percent_encode(subject, ESCAPED));
-        let (status, answer) = self.ask(&path, None)?;
+        self.find(&path, || "it is not one of Avro".into(), || "the registry has no such subject".into())
+    }
+
+    /// The schema at a path of the registry; `Ok(Err(…))` with one of the two texts if it is of another format, or not there.
+    fn find(
+        &self,
+        path: &str,
+        not_avro: impl Fn() -> String,
+        missing: impl Fn() -> String,
+    ) -> Result<Result<String, String>, Diagnostic> {
+        let (status, answer) = self.ask(path, None)?;
         match answer.get("schema").and_then(Value::as_str) {
-            Some(_) if answer.get("schemaType").is_some_and(|kind| kind != "AVRO") => {
-                Ok(Err("it is not one of Avro".to_string()))
-            }
+            Some(_) if answer.get("schemaType").is_some_and(|kind| kind != "AVRO") => Ok(Err(not_avro())),
             Some(schema) => Ok(Ok(schema.to_string())),
-            None if status == 404 => Ok(Err("the registry has no such subject".to_string())),
+            None if status == 404 => Ok(Err(missing())),
             None => Err(self.refused(status, &answer)),
         }
     }

@@ -184,7 +184,7 @@ impl Parser {
     }
 }
 
-fn full_name(name: &str, namespace: &str) -> String {
+pub(super) fn full_name(name: &str, namespace: &str) -> String {
     if name.contains('.') || namespace.is_empty() { name.to_string() } else { format!("{namespace}.{name}") }
 }
 

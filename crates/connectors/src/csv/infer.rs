@@ -4,7 +4,6 @@ use super::{COMMENTS, DELIMITER, HEADER, NULL_LITERAL, QUOTE, WITHOUT_QUOTES, ch
 use crate::infer::{Enough, FormatInput, RECORDS, ScalarKind, Scalars, event_time, not_known};
 use crate::text_chunk::Framing;
 use crate::times;
-use millstream_types::text::TimestampStyle;
 use millstream_types::{DataType, Diagnostic, Field, Inferred, code};
 use std::collections::HashSet;
 
@@ -73,7 +72,7 @@ pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
     let columns: Vec<Field> = names
         .into_iter()
         .zip(&found)
-        .map(|(name, (scalars, _))| Field::new(name, data_type(scalars, style), true))
+        .map(|(name, (scalars, _))| Field::new(name, scalars.data_type_in(style), true))
         .collect();
     let event_time = event_time(&columns, |i| {
         let (scalars, nulls) = &found[i];
@@ -105,15 +104,6 @@ fn count_in(scalars: &mut Scalars, cell: &Cell) {
             Err(_) => scalars.add(ScalarKind::Text),
         },
         kind => scalars.add(kind),
-    }
-}
-
-fn data_type(scalars: &Scalars, style: TimestampStyle) -> DataType {
-    match (scalars.data_type(), style) {
-        (DataType::BigInt | DataType::Double, TimestampStyle::Epoch(unit)) if scalars.are_moments(unit) => {
-            DataType::TimestampLtz(times::digits(unit))
-        }
-        (data_type, _) => data_type,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::text_chunk::FileInfo;
 use crate::values::ColumnBuilder;
 use crate::{ColumnRequest, Decoded, RequestOrigin, fit};
-use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray, new_null_array};
+use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray, UInt32Array, new_null_array};
 use arrow_buffer::Buffer;
 use millstream_types::text::TimestampStyle;
 use millstream_types::{DataType, Diagnostic, code};
@@ -59,12 +59,17 @@ pub(crate) fn insert(columns: &[ColumnRequest], file: &FileInfo, mut decoded: De
 
 /// The value in the name of a directory, as often as there are rows.
 fn partition(text: &str, data_type: &DataType, rows: usize) -> Result<ArrayRef, Diagnostic> {
-    let mut builder = ColumnBuilder::new(data_type, rows)?;
-    (0..rows).try_for_each(|_| builder.push_text(text, TimestampStyle::Sql)).ok_or_else(|| {
+    let mut builder = ColumnBuilder::new(data_type, 1)?;
+    if rows == 0 {
+        return builder.finish(&Buffer::from_vec(Vec::<u8>::new()));
+    }
+    builder.push_text(text, TimestampStyle::Sql).ok_or_else(|| {
         Diagnostic::new(code::WRONG_TYPE, format!("the partition '{text}' cannot be read as {data_type}"))
             .advise("declare the column of the partition as STRING")
     })?;
-    builder.finish(&Buffer::from_vec(Vec::<u8>::new()))
+    let one = builder.finish(&Buffer::from_vec(Vec::<u8>::new()))?;
+    arrow_select::take::take(&one, &UInt32Array::from_value(0, rows), None)
+        .map_err(|e| Diagnostic::bug(format!("a value that was read is not there: {e}")))
 }
 
 fn value(key: &str, file: &FileInfo, data_type: &DataType, rows: usize) -> Result<ArrayRef, Diagnostic> {

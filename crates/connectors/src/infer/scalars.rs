@@ -1,8 +1,9 @@
 //! Which type the values of a column have in common.
 
+use crate::times;
 use millstream_types::DataType;
 use millstream_types::text::{
-    EpochUnit, parse_date, parse_f64, parse_integer, parse_time, parse_timestamp, parse_timestamp_ltz,
+    EpochUnit, TimestampStyle, parse_date, parse_f64, parse_integer, parse_time, parse_timestamp, parse_timestamp_ltz,
 };
 use std::time::Duration;
 
@@ -150,7 +151,7 @@ impl Scalars {
     }
 
     /// Whether numbers of this unit since 1970 are all moments that computers have clocks for.
-    pub(crate) fn are_moments(&self, unit: EpochUnit) -> bool {
+    fn are_moments(&self, unit: EpochUnit) -> bool {
         let seconds = |number: f64| number / unit.per_second() as f64;
         self.numbers
             .is_some_and(|(least, greatest)| MOMENTS.contains(&seconds(least)) && MOMENTS.contains(&seconds(greatest)))
@@ -164,6 +165,16 @@ impl Scalars {
     /// How much older than an earlier value one is, of times.
     pub(crate) fn delay(&self) -> Duration {
         Duration::from_micros(self.delay.unsigned_abs())
+    }
+
+    /// [`data_type`](Scalars::data_type) where times may be written as numbers since 1970: numbers that are moments are times.
+    pub(crate) fn data_type_in(&self, style: TimestampStyle) -> DataType {
+        match (self.data_type(), style) {
+            (DataType::BigInt | DataType::Double, TimestampStyle::Epoch(unit)) if self.are_moments(unit) => {
+                DataType::TimestampLtz(times::digits(unit))
+            }
+            (data_type, _) => data_type,
+        }
     }
 
     /// The type of all values; STRING, which takes any, if they have nothing in common.

@@ -94,7 +94,7 @@ impl SeenValues {
     fn data_type(&self, level: usize, style: TimestampStyle) -> DataType {
         let is_scalar = !self.scalars.is_empty();
         match (&self.object, &self.list) {
-            (None, None) => self.scalar_type(style),
+            (None, None) => self.scalars.data_type_in(style),
             (Some(fields), None) if !is_scalar && level < DEEPEST => {
                 let types: Vec<(&str, DataType)> =
                     fields.each().map(|(name, values)| (name, values.data_type(level + 1, style))).collect();
@@ -112,16 +112,6 @@ impl SeenValues {
             }
             // Any value has a JSON text.
             _ => DataType::STRING,
-        }
-    }
-
-    fn scalar_type(&self, style: TimestampStyle) -> DataType {
-        match (self.scalars.data_type(), style) {
-            // Then numbers are times: those that are moments of this century.
-            (DataType::BigInt | DataType::Double, TimestampStyle::Epoch(unit)) if self.scalars.are_moments(unit) => {
-                DataType::TimestampLtz(times::digits(unit))
-            }
-            (data_type, _) => data_type,
         }
     }
 }

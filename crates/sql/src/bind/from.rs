@@ -89,8 +89,8 @@ impl QueryBinder<'_> {
             return Ok(relation);
         }
         let qualifier = |local: &str| {
-            let is_file = name.iter().any(|part| part.quote_style == Some('\''));
-            let local = if is_file { file_stem(local) } else { local };
+            let is_file = name.iter().any(catalog::is_path);
+            let local = if is_file { catalog::file_stem(local) } else { local };
             ["default_catalog".into(), "default_database".into(), local.to_owned()]
         };
         match self.named(name).map_err(|e| super::place::at(e, span))? {
@@ -110,12 +110,6 @@ impl QueryBinder<'_> {
             }
         }
     }
-}
-
-/// What a file is called: its name without directories and what follows the first point.
-pub fn file_stem(path: &str) -> &str {
-    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
-    name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(name)
 }
 
 fn qualify(relation: &mut Relation, qualifier: impl Into<Arc<[String]>>) {

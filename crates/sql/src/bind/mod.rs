@@ -32,7 +32,6 @@ pub mod coercion;
 mod expression;
 mod extent;
 mod from;
-pub use from::file_stem;
 mod group;
 mod group_keys;
 mod group_window;

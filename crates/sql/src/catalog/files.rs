@@ -21,6 +21,17 @@ pub(super) struct FileTables {
     tables: Arc<Mutex<BTreeMap<String, CatalogEntry>>>,
 }
 
+/// Whether a part of a name is the path of a file, which single quotes make it.
+pub(crate) fn is_path(part: &Ident) -> bool {
+    part.quote_style == Some('\'')
+}
+
+/// What a file is called: its name without directories and what follows the first point.
+pub fn file_stem(path: &str) -> &str {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(name)
+}
+
 impl Catalog {
     /// This catalog for another statement: files are looked at again.
     #[must_use]
