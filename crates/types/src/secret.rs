@@ -16,6 +16,7 @@ pub const MASK: &str = "******";
 const SECRET_PARTS: &[&str] = &[
     "password",
     "passwd",
+    "passphrase",
     "secret",
     "token",
     "jaas.config",
@@ -52,7 +53,10 @@ static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// Whether the value of an option is a secret.
 pub fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    SECRET_PARTS.iter().any(|part| key.contains(part)) && !NO_SECRETS.iter().any(|part| key.contains(part))
+    // A misspelt one is answered with an error, which must not show the value.
+    let is_misspelt = |word: &str| word == "pwd" || (word.starts_with("pas") && word.contains('w'));
+    let is_secret = SECRET_PARTS.iter().any(|part| key.contains(part)) || key.split(['.', '-', '_']).any(is_misspelt);
+    is_secret && !NO_SECRETS.iter().any(|part| key.contains(part))
 }
 
 /// The value of an option as it may be shown: masked if it is a secret, and without the user and password of a URL.
@@ -191,8 +195,13 @@ fn url_secrets(text: &str) -> Vec<Range<usize>> {
     let of_url = |(at, _): (usize, &str)| {
         let start = at + "://".len();
         let rest = &text[start..];
-        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '\'' | '"' | '`'));
-        let authority = &rest[..end.unwrap_or(rest.len())];
+        let rest =
+            &rest[..rest.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`')).unwrap_or(rest.len())];
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        // What stands behind a colon and is no port is a password, in which such a character should have been encoded.
+        let is_cut =
+            authority.rsplit_once(':').is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()));
+        let authority = if is_cut && !authority.contains(['@', '[']) { rest } else { authority };
         authority.rfind('@').filter(|&end| end > 0).map(|end| start..start + end)
     };
     text.match_indices("://").filter_map(of_url).collect()
@@ -247,6 +256,9 @@ mod tests {
             "avro-confluent.bearer-auth.token",
             "s3.secret-key",
             "s3.access-key",
+            "properties.sasl.pasword",
+            "passwrod",
+            "pwd",
         ];
         secret.iter().for_each(|key| assert!(is_secret(key), "{key}"));
         let plain =
@@ -264,6 +276,7 @@ mod tests {
                 "jdbc:postgresql://h/db?user=u&password=******&ssl=true",
             ),
             ("http://u:p@host:8081/x and http://host/u@x", "http://******@host:8081/x and http://host/u@x"),
+            ("http://u:p/q@r@host/x and http://h:80/a@b", "http://******@host/x and http://h:80/a@b"),
             ("username=\"u\" password=\"p q\";", "username=\"u\" password=\"******\";"),
             ("a = 1 and b == 2", "a = 1 and b == 2"),
             ("password=", "password="),

@@ -5,6 +5,7 @@ use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaConfRes;
 
 /// What a property of Java's clients becomes.
 enum Translation {
@@ -153,9 +154,12 @@ pub(super) fn default(config: &mut ClientConfig, name: &str, value: &str) {
 /// The error for settings that librdkafka does not take.
 pub(super) fn refused(error: &KafkaError) -> Diagnostic {
     match error {
-        KafkaError::ClientConfig(_, description, key, value) => {
-            let message =
-                format!("librdkafka does not take the property '{key}' with the value '{value}': {description}");
+        KafkaError::ClientConfig(kind, description, key, value) => {
+            // What a misspelt property stands for is not known: its value may be a secret.
+            let message = match kind {
+                RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN => format!("librdkafka has no property '{key}'"),
+                _ => format!("librdkafka does not take the property '{key}' with the value '{value}': {description}"),
+            };
             let advice = "see the list of properties of librdkafka (CONFIGURATION.md)";
             option_fault(code::INVALID_OPTION, &format!("properties.{key}"), message, advice)
         }

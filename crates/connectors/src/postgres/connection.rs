@@ -227,15 +227,21 @@ fn config(options: &Options) -> Result<(Config, Encryption), Diagnostic> {
     let plain = url.strip_prefix("jdbc:").unwrap_or(url);
     // The value may have a password in it, so it is not shown.
     if !plain.starts_with("postgresql://") && !plain.starts_with("postgres://") {
-        let kind = plain.split("//").next().unwrap_or_default();
-        return Err(invalid(format!("the 'url' begins with '{kind}', but only PostgreSQL can be written"))
-            .advise("give 'jdbc:postgresql://host:port/database'"));
+        let message = match plain.split_once("://") {
+            Some((kind, _)) => format!("the 'url' begins with '{kind}:', but only PostgreSQL can be written"),
+            None => "the 'url' does not begin with 'jdbc:postgresql://'".into(),
+        };
+        return Err(invalid(message).advise("give 'jdbc:postgresql://host:port/database'"));
     }
     let (plain, encryption) = Encryption::of_url(plain)?;
     let mut config: Config = plain.parse().map_err(|e: postgres::Error| {
         invalid(format!("the 'url' cannot be understood: {}", reason(&e)))
             .advise("give 'jdbc:postgresql://host:port/database', with parameters as of psql")
     })?;
+    if config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(host) if host.contains('@'))) {
+        return Err(invalid("there are two '@' in the 'url'".into())
+            .advise("in user and password write %40 for '@', %2F for '/' and %3A for ':', or give 'username' and 'password' as options"));
+    }
     if let Some(user) = options.get("username") {
         config.user(user);
     }

@@ -87,7 +87,9 @@ fn a_span_comes_back_from_its_file_as_it_was() {
 fn urls_that_cannot_be_used_say_why_without_their_secrets() {
     for (url, expected) in [
         ("jdbc:mysql://localhost/x", "begins with 'mysql:'"),
-        ("localhost:5432", "only PostgreSQL"),
+        ("localhost:5432", "does not begin with 'jdbc:postgresql://'"),
+        ("me:secret@localhost:1/shop", "does not begin with 'jdbc:postgresql://'"),
+        ("jdbc:postgresql://me:p/a@secret@localhost/x", "two '@'"),
         ("jdbc:postgresql://me:secret@localhost/x?sslmode=allow", "sslmode=allow"),
         ("jdbc:postgresql://me:secret@localhost/x?sslmode=verify-ca&sslrootcert=%2Fnot/there", "'/not/there'"),
         ("jdbc:postgresql://me:secret@localhost/x?sslcert=c", "only one of 'sslcert' and 'sslkey'"),
