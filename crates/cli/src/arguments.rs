@@ -6,11 +6,14 @@
 use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell as Shells;
+use millstream::storage::is_savepoint_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt::{self, Display};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Stream processing with Flink's SQL on one well-used machine.
 #[derive(Debug, Parser)]
@@ -49,9 +52,9 @@ pub(crate) enum Command {
     },
     /// Stop the job that runs with this --state-dir: it takes a checkpoint, from which it resumes when it is run again
     Stop {
-        /// With a checkpoint, as in any case
-        #[arg(long)]
-        savepoint: bool,
+        /// Keep that checkpoint under this name
+        #[arg(long, value_name = "NAME")]
+        savepoint: Option<String>,
     },
     /// Look at the checkpoints in a --state-dir, and look after them
     #[command(subcommand)]
@@ -86,32 +89,74 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointCommand {
-    /// Ask the running job for a checkpoint now
-    Create,
-    /// List all checkpoints, the newest of each job first
+    /// Take a checkpoint of the running job now
+    Create {
+        /// Keep it under this name, a savepoint, until it is deleted; of a job that does not run, the newest one is kept
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// List all checkpoints, the newest of each job first, and savepoints
     List,
     /// Show what a checkpoint consists of: positions, watermarks, state, sinks, plan
     Show {
-        /// Its number [default: that of the newest]
-        checkpoint: Option<u64>,
-        /// Number of the job: of the INSERT in the script, from 1 [default: the first that has the checkpoint]
+        /// Its number, or the name of a savepoint [default: the newest]
+        checkpoint: Option<Which>,
+        /// Name or number of the job [default: the first that has the checkpoint]
         #[arg(long)]
-        job: Option<usize>,
+        job: Option<String>,
     },
     /// Read everything that checkpoints consist of, and compare checksums; fails if any of them is damaged
     Verify {
-        /// The number of one [default: all]
-        checkpoint: Option<u64>,
+        /// The number of one, or the name of a savepoint [default: all]
+        checkpoint: Option<Which>,
     },
-    /// Delete checkpoints, and the files that no other one needs; not while the job runs
-    Delete {
-        /// Their numbers
-        #[arg(required = true)]
-        checkpoints: Vec<u64>,
-        /// Number of the job [default: all jobs]
+    /// Have the job resume from an earlier checkpoint when it is run again; not while it runs
+    ///
+    /// What it has written behind that checkpoint is taken back where the sink can (files), or the job is refused (Kafka, PostgreSQL).
+    Restore {
+        /// Its number, or the name of a savepoint
+        checkpoint: Which,
+        /// Name or number of the job [default: all that have the savepoint]
         #[arg(long)]
-        job: Option<usize>,
+        job: Option<String>,
     },
+    /// Delete checkpoints and savepoints, and the files that no other one needs; not while the job runs
+    Delete {
+        /// Their numbers or names
+        #[arg(required = true)]
+        checkpoints: Vec<Which>,
+        /// Name or number of the job [default: all jobs]
+        #[arg(long)]
+        job: Option<String>,
+    },
+}
+
+/// A checkpoint by its number, or a savepoint by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    Number(u64),
+    Name(String),
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Which, String> {
+        match text.parse() {
+            Ok(number) => Ok(Which::Number(number)),
+            Err(_) if is_savepoint_name(text) => Ok(Which::Name(text.into())),
+            Err(_) => Err("neither the number of a checkpoint nor the name of a savepoint".into()),
+        }
+    }
+}
+
+impl Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Which::Number(number) => write!(f, "checkpoint {number}"),
+            Which::Name(name) => write!(f, "savepoint '{name}'"),
+        }
+    }
 }
 
 /// A script to execute.
@@ -257,6 +302,8 @@ pub(crate) enum MergeArgument {
 pub(crate) enum OutputArgument {
     /// Aligned text, for people
     Text,
+    /// On a terminal the newest rows, in a table that stays where it is and shows how fast rows come in; elsewhere as text
+    Live,
     /// One object per line, as Flink's json format writes it
     Json,
     /// Comma-separated values with a header line

@@ -1,12 +1,15 @@
 //! `millstream checkpoint …` and `millstream stop`: looking at and after the state of jobs.
 
-use crate::arguments::{CheckpointCommand, Common};
+use crate::arguments::{CheckpointCommand, Common, Which};
 use crate::config::Config;
 use crate::control;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::units::{amount, timestamp};
-use millstream::storage::{Checkpoints, Damaged, Listed, Manifest, SplitState, StatePlace, store_failed};
+use millstream::storage::{
+    Checkpoints, Damaged, DirectoryLock, Listed, Manifest, PlaceLock, Savepoint, SplitState, StatePlace,
+    is_savepoint_name, store_failed,
+};
 use millstream::{Diagnostic, PlanShape, code, counted};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,26 +17,32 @@ use std::fmt::Write;
 /// A job of a state directory.
 struct Job {
     number: usize,
+    /// What its user calls it, or its number.
     name: String,
     checkpoints: Checkpoints,
 }
 
 /// `millstream stop`
-pub(crate) fn stop(common: &Common) -> Result<(), Failure> {
+pub(crate) fn stop(savepoint: Option<&str>, common: &Common) -> Result<(), Failure> {
     let place = place(common)?;
+    // Nothing is stopped for a name that cannot be given.
+    savepoint.map_or(Ok(()), |name| unused(&place, name)).map_err(|what| not_saved(&place, what))?;
     control::request(&place, "stop")?;
-    control::wait_for_end(&place)
+    control::wait_for_end(&place)?;
+    savepoint.map_or(Ok(()), |name| save_here(&place, name))
 }
 
 /// `millstream checkpoint`
 pub(crate) fn run(command: &CheckpointCommand, common: &Common) -> Result<(), Failure> {
     let place = place(common)?;
     match command {
-        CheckpointCommand::Create => control::request(&place, "checkpoint"),
+        CheckpointCommand::Create { name: None } => control::request(&place, "checkpoint"),
+        CheckpointCommand::Create { name: Some(name) } => create(&place, name),
         CheckpointCommand::List => list(&place),
-        CheckpointCommand::Show { checkpoint, job } => show(&place, *checkpoint, *job),
-        CheckpointCommand::Verify { checkpoint } => verify(&place, *checkpoint),
-        CheckpointCommand::Delete { checkpoints, job } => delete(&place, checkpoints, *job),
+        CheckpointCommand::Show { checkpoint, job } => show(&place, checkpoint.as_ref(), job.as_deref()),
+        CheckpointCommand::Verify { checkpoint } => verify(&place, checkpoint.as_ref()),
+        CheckpointCommand::Restore { checkpoint, job } => restore(&place, checkpoint, job.as_deref()),
+        CheckpointCommand::Delete { checkpoints, job } => delete(&place, checkpoints, job.as_deref()),
     }
 }
 
@@ -60,11 +69,91 @@ fn failed(place: &StatePlace, error: &std::io::Error) -> Failure {
     Failure::usage(store_failed(code::READ_FAILED, &what, error))
 }
 
-/// The jobs of a state directory in their order, or the only one that is meant.
-fn jobs(place: &StatePlace, only: Option<usize>) -> Result<Vec<Job>, Failure> {
-    let job = |number| Job { number, name: format!("job-{number}"), checkpoints: place.checkpoints(number) };
-    let numbers = place.jobs().map_err(|e| failed(place, &e))?.into_iter();
-    Ok(numbers.filter(|&number| only.is_none_or(|only| only == number)).map(job).collect())
+/// The jobs of a state directory in their order, or the only one that is meant: by its name or number.
+fn jobs(place: &StatePlace, only: Option<&str>) -> Result<Vec<Job>, Failure> {
+    let mut jobs = Vec::new();
+    for number in place.jobs().map_err(|e| failed(place, &e))? {
+        let checkpoints = place.checkpoints(number);
+        let listed = checkpoints.list().map_err(|e| failed(place, &e))?;
+        let name = listed.into_iter().find_map(|listed| listed.manifest.ok()).and_then(|manifest| manifest.name);
+        jobs.push(Job { number, name: name.unwrap_or_else(|| format!("job-{number}")), checkpoints });
+    }
+    let Some(only) = only else { return Ok(jobs) };
+    let is_meant =
+        |job: &Job| job.name == only || [job.number.to_string(), format!("job-{}", job.number)].contains(&only.into());
+    let names: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
+    jobs.retain(is_meant);
+    if jobs.is_empty() {
+        let message = format!("there is no job '{only}' in {place}");
+        let error = Diagnostic::new(code::FILE_NOT_FOUND, message).advise(format!("there is {}", names.join(", ")));
+        return Err(Failure::usage(error));
+    }
+    Ok(jobs)
+}
+
+/// Takes a state directory that no job runs with.
+fn lock(place: &StatePlace) -> Result<PlaceLock, Failure> {
+    place.lock().map_err(|e| failed(place, &e))?.map_err(|holder| {
+        let message = format!("a running job uses {place}: {holder}");
+        let advice = format!("stop it first: millstream stop --state-dir {place}");
+        Failure::usage(Diagnostic::new(code::STATE_IN_USE, message).advise(advice))
+    })
+}
+
+/// Fails if no savepoint can get this name.
+fn unused(place: &StatePlace, name: &str) -> Result<(), String> {
+    if !is_savepoint_name(name) {
+        return Err(format!("'{name}' is no name: a letter, then letters, digits, '.', '_' and '-', at most 64"));
+    }
+    let text = |e: std::io::Error| e.to_string();
+    for number in place.jobs().map_err(text)? {
+        if place.checkpoints(number).savepoints().map_err(text)?.iter().any(|savepoint| savepoint.name == name) {
+            return Err(format!("there is a savepoint '{name}'; delete it, or take another name"));
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the newest checkpoint of each job under a name. Only for the process that holds the state directory.
+pub(crate) fn save(place: &StatePlace, name: &str) -> Result<(), String> {
+    unused(place, name)?;
+    let mut is_any = false;
+    for number in place.jobs().map_err(|e| e.to_string())? {
+        let saved = place.checkpoints(number).save(name).map_err(|e| format!("job-{number}: {e}"))?;
+        is_any |= saved.is_some();
+    }
+    if is_any { Ok(()) } else { Err("there is no checkpoint yet".into()) }
+}
+
+fn not_saved(place: &StatePlace, what: String) -> Failure {
+    Failure::usage(Diagnostic::new(code::CHECKPOINT_FAILED, format!("there is no savepoint in {place}: {what}")))
+}
+
+/// The same of jobs that do not run.
+fn save_here(place: &StatePlace, name: &str) -> Result<(), Failure> {
+    let _lock = lock(place)?;
+    save(place, name).map_err(|what| not_saved(place, what))?;
+    tell_savepoint(place, name)
+}
+
+fn tell_savepoint(place: &StatePlace, name: &str) -> Result<(), Failure> {
+    let mut text = String::new();
+    for job in jobs(place, None)? {
+        for savepoint in savepoints(&job, place)?.into_iter().filter(|savepoint| savepoint.name == name) {
+            let number = savepoint.manifest.map_or(0, |manifest| manifest.checkpoint);
+            let _ = writeln!(text, "savepoint {name}: checkpoint {number} of {}", job.name);
+        }
+    }
+    print(&text).map_err(Failure::usage)
+}
+
+fn create(place: &StatePlace, name: &str) -> Result<(), Failure> {
+    unused(place, name).map_err(|what| not_saved(place, what))?;
+    if !DirectoryLock::is_held(place.local()) {
+        return save_here(place, name);
+    }
+    control::request(place, &format!("savepoint {name}"))?;
+    tell_savepoint(place, name)
 }
 
 /// Whether everything that a checkpoint names is there; its blobs are read if they have at most `bytes` bytes.
@@ -76,22 +165,32 @@ fn listed(job: &Job, place: &StatePlace) -> Result<Vec<Listed>, Failure> {
     job.checkpoints.list().map_err(|e| failed(place, &e))
 }
 
+fn savepoints(job: &Job, place: &StatePlace) -> Result<Vec<Savepoint>, Failure> {
+    job.checkpoints.savepoints().map_err(|e| failed(place, &e))
+}
+
 fn list(place: &StatePlace) -> Result<(), Failure> {
     let mut rows = vec![["job", "checkpoint", "taken", "state", "written", "condition"].map(String::from)];
     for job in jobs(place, None)? {
-        for Listed { checkpoint, manifest } in listed(&job, place)? {
-            let (name, number) = (job.name.clone(), checkpoint.to_string());
+        let numbered =
+            listed(&job, place)?.into_iter().map(|Listed { checkpoint, manifest }| (checkpoint.to_string(), manifest));
+        let named = savepoints(&job, place)?.into_iter().map(|Savepoint { name, manifest }| (name, manifest));
+        for (which, manifest) in numbered.chain(named) {
+            let name = job.name.clone();
             rows.push(match manifest {
                 Ok(manifest) => {
                     let good = if manifest.is_finished { "finished" } else { "complete" };
-                    let condition = condition(verified(&job, &manifest, 0, place)?, good);
+                    let mut condition = condition(verified(&job, &manifest, 0, place)?, good);
+                    if which != manifest.checkpoint.to_string() {
+                        condition = format!("{condition}, savepoint of checkpoint {}", manifest.checkpoint);
+                    }
                     let taken = timestamp(i64::try_from(manifest.written_ms).unwrap_or(i64::MAX));
                     let (state, written) = (bytes(manifest.state_bytes()), bytes(manifest.bytes_written));
-                    [name, number, taken, state, written, condition]
+                    [name, which, taken, state, written, condition]
                 }
                 Err(damaged) => {
                     let none = String::new;
-                    [name, number, none(), none(), none(), condition(Err(damaged), "")]
+                    [name, which, none(), none(), none(), condition(Err(damaged), "")]
                 }
             });
         }
@@ -115,25 +214,78 @@ fn bytes(count: u64) -> String {
     format!("{}B", amount(count as f64))
 }
 
-/// The checkpoint that is meant; the newest one if none is named.
-fn find(place: &StatePlace, checkpoint: Option<u64>, job: Option<usize>) -> Result<(Job, Manifest), Failure> {
-    for job in jobs(place, job)? {
-        for listed in listed(&job, place)? {
-            if checkpoint.is_none_or(|number| number == listed.checkpoint) {
-                let damaged = |Damaged(what)| Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, what));
-                return listed.manifest.map(|manifest| (job, manifest)).map_err(damaged);
-            }
-        }
+/// The checkpoint of a job that is meant; the newest one if none is. `None`: the job does not have it. With `void` also one that was set aside
+/// when an earlier one was restored.
+fn find_in(
+    job: &Job,
+    which: Option<&Which>,
+    void: bool,
+    place: &StatePlace,
+) -> Result<Option<Result<Manifest, Damaged>>, Failure> {
+    if let Some(Which::Name(name)) = which {
+        let named = savepoints(job, place)?.into_iter().find(|savepoint| savepoint.name == *name);
+        return Ok(named.map(|savepoint| savepoint.manifest));
     }
-    let which = checkpoint.map_or("no checkpoint".to_string(), |number| format!("no checkpoint {number}"));
-    let message = format!("there is {which} in {place}");
-    let advice = "'millstream checkpoint list' shows which there are";
-    Err(Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise(advice)))
+    let listed = if void { job.checkpoints.list_with_void() } else { job.checkpoints.list() };
+    let is_meant = |listed: &Listed| which.is_none_or(|which| *which == Which::Number(listed.checkpoint));
+    Ok(listed.map_err(|e| failed(place, &e))?.into_iter().find(is_meant).map(|listed| listed.manifest))
 }
 
-fn show(place: &StatePlace, checkpoint: Option<u64>, job: Option<usize>) -> Result<(), Failure> {
-    let (job, manifest) = find(place, checkpoint, job)?;
+fn not_there(place: &StatePlace, which: Option<&Which>) -> Failure {
+    let which = which.map_or("checkpoint".to_string(), ToString::to_string);
+    let message = format!("there is no {which} in {place}");
+    let advice = "'millstream checkpoint list' shows which there are";
+    Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise(advice))
+}
+
+/// The checkpoint that is meant, and the first job that has it.
+fn find(place: &StatePlace, which: Option<&Which>, job: Option<&str>) -> Result<(Job, Manifest), Failure> {
+    for job in jobs(place, job)? {
+        if let Some(found) = find_in(&job, which, false, place)? {
+            let damaged = |Damaged(what)| Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, what));
+            return found.map(|manifest| (job, manifest)).map_err(damaged);
+        }
+    }
+    Err(not_there(place, which))
+}
+
+fn show(place: &StatePlace, which: Option<&Which>, job: Option<&str>) -> Result<(), Failure> {
+    let (job, manifest) = find(place, which, job)?;
     print(&description(&job.name, &manifest)).map_err(Failure::usage)
+}
+
+fn restore(place: &StatePlace, which: &Which, job: Option<&str>) -> Result<(), Failure> {
+    let lock = lock(place)?;
+    let mut found = Vec::new();
+    for job in jobs(place, job)? {
+        let Some(manifest) = find_in(&job, Some(which), true, place)? else { continue };
+        let whole = match manifest {
+            Ok(manifest) => verified(&job, &manifest, u64::MAX, place)?.map(|()| manifest),
+            Err(damaged) => Err(damaged),
+        };
+        let damaged = |Damaged(what)| {
+            let message = format!("{which} of {} cannot be restored: {what}", job.name);
+            Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, message))
+        };
+        found.push((whole.map_err(damaged)?, job));
+    }
+    match (found.len(), which) {
+        (0, _) => return Err(not_there(place, Some(which))),
+        // Numbers are those of one job.
+        (2.., Which::Number(_)) => {
+            let names: Vec<&str> = found.iter().map(|(_, job)| job.name.as_str()).collect();
+            let message = format!("there is a {which} of {}", names.join(" and "));
+            return Err(Failure::usage(Diagnostic::new(code::USAGE, message).advise("say which is meant, with --job")));
+        }
+        _ => {}
+    }
+    for (manifest, job) in found {
+        let checkpoints = place.own_checkpoints(job.number, &lock).map_err(|e| failed(place, &e))?;
+        checkpoints.restore(&manifest).map_err(|e| failed(place, &e))?;
+        let text = format!("{} resumes from checkpoint {} when it is run again\n", job.name, manifest.checkpoint);
+        print(&text).map_err(Failure::usage)?;
+    }
+    Ok(())
 }
 
 /// What a checkpoint consists of, for people.
@@ -187,25 +339,26 @@ fn watermark_text(watermark: i64) -> String {
     }
 }
 
-fn verify(place: &StatePlace, checkpoint: Option<u64>) -> Result<(), Failure> {
+fn verify(place: &StatePlace, which: Option<&Which>) -> Result<(), Failure> {
     let (mut text, mut damaged, mut found) = (String::new(), 0, 0);
     for job in jobs(place, None)? {
-        for listed in listed(&job, place)? {
-            if checkpoint.is_some_and(|number| number != listed.checkpoint) {
-                continue;
-            }
+        let numbered =
+            listed(&job, place)?.into_iter().map(|listed| (Which::Number(listed.checkpoint), listed.manifest));
+        let named =
+            savepoints(&job, place)?.into_iter().map(|savepoint| (Which::Name(savepoint.name), savepoint.manifest));
+        for (this, manifest) in numbered.chain(named).filter(|(this, _)| which.is_none_or(|which| which == this)) {
             found += 1;
-            let whole = match listed.manifest {
+            let whole = match manifest {
                 Ok(manifest) => verified(&job, &manifest, u64::MAX, place)?,
                 Err(damaged) => Err(damaged),
             };
             damaged += usize::from(whole.is_err());
-            let _ = writeln!(text, "{} checkpoint {}: {}", job.name, listed.checkpoint, condition(whole, "whole"));
+            let _ = writeln!(text, "{} {this}: {}", job.name, condition(whole, "whole"));
         }
     }
     print(&text).map_err(Failure::usage)?;
     match (damaged, found) {
-        (0, 0) if checkpoint.is_some() => find(place, checkpoint, None).map(drop),
+        (0, 0) if which.is_some() => Err(not_there(place, which)),
         (0, _) => Ok(()),
         (damaged, found) => {
             let message = format!(
@@ -218,14 +371,11 @@ fn verify(place: &StatePlace, checkpoint: Option<u64>) -> Result<(), Failure> {
     }
 }
 
-fn delete(place: &StatePlace, wanted: &[u64], job: Option<usize>) -> Result<(), Failure> {
-    let lock = place.lock().map_err(|e| failed(place, &e))?.map_err(|holder| {
-        let message = format!("a running job uses {place}: {holder}");
-        Failure::usage(Diagnostic::new(code::STATE_IN_USE, message))
-    })?;
-    for &checkpoint in wanted {
+fn delete(place: &StatePlace, wanted: &[Which], job: Option<&str>) -> Result<(), Failure> {
+    let lock = lock(place)?;
+    for which in wanted {
         // Found also if its manifest is damaged.
-        if let Err(failure) = find(place, Some(checkpoint), job)
+        if let Err(failure) = find(place, Some(which), job)
             && failure.code() != code::CHECKPOINT_DAMAGED
         {
             return Err(failure);
@@ -233,7 +383,13 @@ fn delete(place: &StatePlace, wanted: &[u64], job: Option<usize>) -> Result<(), 
     }
     for job in jobs(place, job)? {
         let checkpoints = place.own_checkpoints(job.number, &lock).map_err(|e| failed(place, &e))?;
-        let removed = checkpoints.delete(|checkpoint| wanted.contains(&checkpoint), BTreeSet::new());
+        for Savepoint { name, .. } in savepoints(&job, place)? {
+            if wanted.contains(&Which::Name(name.clone())) {
+                checkpoints.delete_savepoint(&name).map_err(|e| failed(place, &e))?;
+                print(&format!("{} savepoint '{name}' deleted\n", job.name)).map_err(Failure::usage)?;
+            }
+        }
+        let removed = checkpoints.delete(|checkpoint| wanted.contains(&Which::Number(checkpoint)), BTreeSet::new());
         for checkpoint in removed.map_err(|e| failed(place, &e))? {
             print(&format!("{} checkpoint {checkpoint} deleted\n", job.name)).map_err(Failure::usage)?;
         }

@@ -6,20 +6,20 @@ use crate::control::Control;
 use crate::failure::{Failure, Text};
 use crate::interrupt::Interrupt;
 use crate::output::{StandardOutput, print};
+use crate::status::{self, Painted};
 use crate::units::duration;
 use crate::watch::{Server, Watched};
-use crate::{log, status, summary};
+use crate::{log, summary};
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
-    CancelState, CancelToken, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code,
-    user_code_directory,
+    CancelState, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code, user_code_directory,
 };
 use std::io::{IsTerminal, stderr, stdout};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The name of a job among those that have one: a table that several write is told apart by a number.
+/// What a job is called among those that run: a table that several write is told apart by a number.
 fn unique(name: String, taken: &[String]) -> String {
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     std::iter::once(name.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or(name)
@@ -42,8 +42,15 @@ pub(crate) struct Context {
 /// An insert that is to be run.
 struct Insert {
     run: PreparedRun,
+    source: InsertSource,
+}
+
+/// What an insert is planned from again, after an outage.
+struct InsertSource {
     statement: ParsedStatement,
     text: Text,
+    /// The session as it was: what was set and defined behind the statement is not meant for it.
+    session: Session,
 }
 
 impl Context {
@@ -90,9 +97,10 @@ impl Context {
         self.session.announce(&statements);
         for statement in &statements {
             if statement.is_insert() {
-                let run = self.prepare(statement).map_err(failed)?;
-                let is_endless = run.is_endless();
-                let insert = Insert { run, statement: statement.clone(), text: text.clone() };
+                let session = self.session.snapshot();
+                let source = InsertSource { statement: statement.clone(), text: text.clone(), session };
+                let insert = self.prepare(source)?;
+                let is_endless = insert.run.is_endless();
                 match is_endless {
                     true => self.endless.push(insert),
                     false => self.run_together(vec![insert])?,
@@ -117,20 +125,23 @@ impl Context {
     }
 
     /// Plans an insert. Other processes can reach it from now on, if there is a state directory.
-    fn prepare(&mut self, statement: &ParsedStatement) -> Result<PreparedRun, Diagnostic> {
-        if let Some(place) = self.session.open_state_directory()?
-            && self.control.is_none()
-        {
-            self.control = Control::listen(place.local());
-        }
-        self.session.prepare(statement)
+    fn prepare(&mut self, source: InsertSource) -> Result<Insert, Failure> {
+        let mut plan = || {
+            if let Some(place) = self.session.open_state_directory()?
+                && self.control.is_none()
+            {
+                self.control = Control::listen(place.clone());
+            }
+            self.session.with_job(source.session.plan_with(&source.statement, &mut |_| Ok(None))?)
+        };
+        let run = plan().map_err(|d| Failure::statement(d, &source.text))?;
+        Ok(Insert { run, source })
     }
 
     /// Names the queries that signals and requests are meant for.
-    fn watch<'a>(&self, monitors: impl IntoIterator<Item = &'a RunMonitor>) {
-        let tokens: Vec<CancelToken> = monitors.into_iter().map(|monitor| monitor.cancel().clone()).collect();
-        self.control.iter().for_each(|control| control.watch(tokens.clone()));
-        self.interrupt.watch(tokens);
+    fn watch(&self, monitors: &[Arc<RunMonitor>]) {
+        self.control.iter().for_each(|control| control.watch(monitors.to_vec()));
+        self.interrupt.watch(monitors.iter().map(|monitor| monitor.cancel().clone()).collect());
     }
 
     /// Runs inserts concurrently, and again after outages, as the restart strategy says.
@@ -138,10 +149,10 @@ impl Context {
         let mut restarts = self.session.restart_strategy().restarts(self.session.has_state_directory());
         let mut inserts = inserts;
         loop {
-            let statements: Vec<(ParsedStatement, Text)> =
-                inserts.iter().map(|insert| (insert.statement.clone(), insert.text.clone())).collect();
+            let (runs, sources): (Vec<PreparedRun>, Vec<InsertSource>) =
+                inserts.into_iter().map(|Insert { run, source }| (run, source)).unzip();
             let started = Instant::now();
-            let Err(failure) = self.run_once(inserts, restarts.count()) else { return Ok(()) };
+            let Err(failure) = self.run_once(runs, &sources, restarts.count()) else { return Ok(()) };
             let Some(delay) = restarts.after(failure.code(), started.elapsed(), Instant::now()) else {
                 return Err(failure);
             };
@@ -149,23 +160,19 @@ impl Context {
             log::note(&format!("restart {} in {}", restarts.count(), duration(delay)));
             self.pause(delay, &failure)?;
             self.session.forget_ended_jobs().map_err(Failure::failed)?;
-            let again = |(statement, text): (ParsedStatement, Text)| {
-                let run = self.prepare(&statement).map_err(|d| Failure::statement(d, &text))?;
-                Ok(Insert { run, statement, text })
-            };
-            inserts = statements.into_iter().map(again).collect::<Result<_, Failure>>()?;
+            inserts = sources.into_iter().map(|source| self.prepare(source)).collect::<Result<_, Failure>>()?;
         }
     }
 
     /// Waits before a restart. Whoever stops the command meanwhile ends it with what has failed: the job resumes when it is run again.
     fn pause(&self, delay: Duration, failure: &Failure) -> Result<(), Failure> {
-        let monitor = RunMonitor::new();
-        self.watch([&monitor]);
+        let monitor = Arc::new(RunMonitor::new());
+        self.watch(std::slice::from_ref(&monitor));
         let until = Instant::now() + delay;
         while Instant::now() < until && monitor.cancel().state() == CancelState::Running {
             std::thread::sleep(Duration::from_millis(20).min(delay));
         }
-        self.watch([]);
+        self.watch(&[]);
         match monitor.cancel().state() {
             CancelState::Running => Ok(()),
             _ => Err(failure.clone()),
@@ -174,23 +181,21 @@ impl Context {
 
     /// Runs inserts concurrently, each in its own thread. When one fails, the others stop in good order, with a
     /// checkpoint if they have any.
-    fn run_once(&mut self, inserts: Vec<Insert>, restarts: u64) -> Result<(), Failure> {
-        let (mut runs, mut texts): (Vec<PreparedRun>, Vec<Text>) = (Vec::new(), Vec::new());
+    fn run_once(&mut self, mut runs: Vec<PreparedRun>, sources: &[InsertSource], restarts: u64) -> Result<(), Failure> {
         let mut names: Vec<String> = Vec::new();
-        for Insert { run, statement, text } in inserts {
-            runs.push(run);
-            texts.push(text);
-            names.push(unique(statement.targets().join(","), &names));
+        for (run, source) in runs.iter().zip(sources) {
+            let name = run.name().map_or_else(|| source.statement.targets().join(","), str::to_owned);
+            names.push(unique(name, &names));
         }
         PreparedRun::share(&mut runs);
         let monitors: Vec<Arc<RunMonitor>> = runs.iter().map(PreparedRun::monitor).collect();
-        self.watch(monitors.iter().map(|monitor| &**monitor));
+        self.watch(&monitors);
         self.watched.set(names.into_iter().zip(&monitors).map(|(name, monitor)| (name, Arc::clone(monitor), restarts)));
         let config = &self.config;
         // Several status lines would overwrite each other.
-        let line = !config.quiet && runs.len() == 1;
+        let painted = if !config.quiet && runs.len() == 1 { Painted::Line } else { Painted::Nothing };
         let run = |run: PreparedRun, monitor: &RunMonitor| {
-            let outcome = status::telling(line, config, monitor, || run.submit()?.wait());
+            let outcome = status::telling(painted, config, monitor, || run.submit()?.wait());
             if outcome.is_err() {
                 monitors.iter().for_each(|other| other.cancel().stop());
             }
@@ -205,11 +210,11 @@ impl Context {
             };
             threads.into_iter().map(end).collect()
         });
-        self.watch([]);
+        self.watch(&[]);
         let mut failures = Vec::new();
-        for ((outcome, monitor), text) in outcomes.into_iter().zip(&monitors).zip(&texts) {
+        for ((outcome, monitor), source) in outcomes.into_iter().zip(&monitors).zip(sources) {
             if let Err(failure) = self.tell(outcome, monitor) {
-                failures.push(Failure::statement(failure, text));
+                failures.push(Failure::statement(failure, &source.text));
             }
         }
         // The one that has ended the others is what the command ends with.
@@ -225,16 +230,21 @@ impl Context {
     /// Executes a statement at once.
     pub(crate) fn execute_one(&mut self, statement: &ParsedStatement) -> Result<(), Diagnostic> {
         let monitor = Arc::new(RunMonitor::new());
-        self.watch([&*monitor]);
+        self.watch(std::slice::from_ref(&monitor));
         if statement.is_query() {
             self.watched.set([("query".to_string(), Arc::clone(&monitor), 0)]);
         }
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
-        let line = !self.config.quiet && !rows_on_terminal;
+        let live = self.output.live().filter(|_| statement.is_query()).cloned();
+        let painted = match &live {
+            Some(live) => Painted::Rows(live),
+            None if self.config.quiet || rows_on_terminal => Painted::Nothing,
+            None => Painted::Line,
+        };
         let (session, output, config) = (&mut self.session, &mut self.output, &self.config);
-        let outcome = status::telling(line, config, &monitor, || session.execute(statement, output, &monitor));
-        self.watch([]);
+        let outcome = status::telling(painted, config, &monitor, || session.execute(statement, output, &monitor));
+        self.watch(&[]);
         self.tell(outcome, &monitor)
     }
 

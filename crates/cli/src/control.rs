@@ -2,64 +2,70 @@
 //! state directory in an object store it is in the local companion ([`StatePlace::local`]), so the process must be on this machine.
 //!
 //! ```text
-//! checkpoint     a checkpoint is begun now
-//! stop           a checkpoint is taken, and the process ends
+//! checkpoint         a checkpoint is begun now
+//! savepoint NAME     a checkpoint is taken and kept under this name
+//! stop               a checkpoint is taken, and the process ends
 //! ```
 //!
 //! Each is answered with a line, `ok` or what is wrong.
 
+use crate::checkpoints;
 use crate::failure::Failure;
 use millstream::storage::{DirectoryLock, StatePlace};
-use millstream::{CancelToken, Diagnostic, code};
+use millstream::{Diagnostic, RunMonitor, code};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Name of the socket.
 const SOCKET: &str = "control";
+/// The answer to a request that was carried out.
+const OK: &str = "ok";
 /// Longest request.
-const REQUEST_BYTES: u64 = 64;
-/// How long a process is waited for that has been asked to stop.
+const REQUEST_BYTES: u64 = 128;
+/// How long a process is waited for that has been asked to stop, and a checkpoint that is to have a name.
 const PATIENCE: Duration = Duration::from_secs(600);
 const MOMENT: Duration = Duration::from_millis(50);
+
+/// The queries that run.
+type Running = Arc<Mutex<Vec<Arc<RunMonitor>>>>;
 
 /// Listens for requests as long as it lives.
 pub(crate) struct Control {
     socket: PathBuf,
-    tokens: Arc<Mutex<Vec<CancelToken>>>,
+    running: Running,
     closed: Arc<AtomicBool>,
 }
 
 impl Control {
-    /// Listens in the local directory of a state directory that this process has locked. Where that is impossible (a path that is too long for a
+    /// Listens in the local directory of the state directory that this process has locked. Where that is impossible (a path that is too long for a
     /// socket), only signals reach the process.
-    pub(crate) fn listen(directory: &Path) -> Option<Control> {
-        let socket = directory.join(SOCKET);
+    pub(crate) fn listen(place: StatePlace) -> Option<Control> {
+        let socket = place.local().join(SOCKET);
         // Left by a process that has crashed: the lock says that there is no other.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).ok()?;
-        let tokens: Arc<Mutex<Vec<CancelToken>>> = Arc::default();
+        let running = Running::default();
         let closed = Arc::new(AtomicBool::new(false));
-        let (shared, is_closed) = (Arc::clone(&tokens), Arc::clone(&closed));
+        let (shared, is_closed) = (Arc::clone(&running), Arc::clone(&closed));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if is_closed.load(Relaxed) {
                     return;
                 }
-                let tokens = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 // Whoever asks and goes away gets no answer.
-                let _ = answer(stream, &tokens);
+                let _ = answer(stream, &place, &shared);
             }
         });
-        Some(Control { socket, tokens, closed })
+        Some(Control { socket, running, closed })
     }
 
     /// Names the queries that requests are meant for.
-    pub(crate) fn watch(&self, tokens: Vec<CancelToken>) {
-        *self.tokens.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
+    pub(crate) fn watch(&self, monitors: Vec<Arc<RunMonitor>>) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = monitors;
     }
 }
 
@@ -72,23 +78,51 @@ impl Drop for Control {
     }
 }
 
-fn answer(mut stream: UnixStream, tokens: &[CancelToken]) -> std::io::Result<()> {
+fn answer(mut stream: UnixStream, place: &StatePlace, running: &Running) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut request = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES)).read_line(&mut request)?;
-    let answer = match request.trim_end() {
-        _ if tokens.is_empty() => "no query is running",
-        "checkpoint" => {
-            tokens.iter().for_each(CancelToken::checkpoint);
-            "ok"
+    let monitors = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let answer = match request.trim_end().split_once(' ').unwrap_or((request.trim_end(), "")) {
+        _ if monitors.is_empty() => "no query is running".to_string(),
+        ("checkpoint", "") => {
+            monitors.iter().for_each(|monitor| monitor.cancel().checkpoint());
+            OK.into()
         }
-        "stop" => {
-            tokens.iter().for_each(CancelToken::stop);
-            "ok"
+        ("savepoint", name) => match take_checkpoints(&monitors, running) {
+            true => checkpoints::save(place, name).map_or_else(|what| what, |_| OK.into()),
+            false => format!("the checkpoint is not complete after {} s", PATIENCE.as_secs()),
+        },
+        ("stop", "") => {
+            monitors.iter().for_each(|monitor| monitor.cancel().stop());
+            OK.into()
         }
-        _ => "this request is not known",
+        _ => "this request is not known".into(),
     };
-    stream.write_all(format!("{answer}\n").as_bytes())
+    stream.write_all(format!("{}\n", answer.replace('\n', " ")).as_bytes())
+}
+
+/// Has queries take a checkpoint each that begins now, and waits until all are complete, or the queries have ended: then their last ones
+/// are. `false`: it takes too long.
+fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> bool {
+    let counts = |monitor: &RunMonitor| {
+        let checkpoints = monitor.stats().map(|stats| stats.snapshot().checkpoints).unwrap_or_default();
+        (checkpoints.begun, checkpoints.complete)
+    };
+    // One that had begun is another one.
+    let asked: Vec<(&Arc<RunMonitor>, u64)> = monitors.iter().map(|monitor| (monitor, counts(monitor).0)).collect();
+    monitors.iter().for_each(|monitor| monitor.cancel().checkpoint());
+    let since = Instant::now();
+    let runs = |monitor: &Arc<RunMonitor>| {
+        running.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|other| Arc::ptr_eq(other, monitor))
+    };
+    while asked.iter().any(|(monitor, begun)| counts(monitor).1 <= *begun && runs(monitor)) {
+        if since.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(MOMENT);
+    }
+    true
 }
 
 /// Sends a request to the process that uses a state directory.
@@ -106,7 +140,7 @@ pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> 
     stream.write_all(format!("{request}\n").as_bytes()).map_err(|e| failed(e.to_string()))?;
     BufReader::new(stream).read_line(&mut answer).map_err(|e| failed(e.to_string()))?;
     match answer.trim_end() {
-        "ok" => Ok(()),
+        OK => Ok(()),
         other => Err(failed(other.into())),
     }
 }

@@ -14,6 +14,7 @@ mod control;
 mod docs;
 mod failure;
 mod interrupt;
+mod live;
 mod log;
 mod output;
 mod shell;
@@ -37,7 +38,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Sql(sql) => commands::sql(sql, &arguments.common),
         Command::Explain(explain) => commands::explain(explain, &arguments.common),
         Command::Schema { path, name } => commands::schema(path, name.as_deref(), &arguments.common),
-        Command::Stop { .. } => checkpoints::stop(&arguments.common),
+        Command::Stop { savepoint } => checkpoints::stop(savepoint.as_deref(), &arguments.common),
         Command::Checkpoint(command) => checkpoints::run(command, &arguments.common),
         Command::Bench { arguments } => return bench::run(arguments),
         Command::Completions { shell } => commands::completions(*shell),

@@ -2,10 +2,12 @@
 
 use crate::arguments::OutputArgument;
 use crate::config::text;
+use crate::live::Live;
 use crate::table::TableSink;
 use millstream::connectors::{Sink, SinkRequest, open_sink, stdout_error};
 use millstream::{Diagnostic, Options, ResultTarget, Schema};
 use std::io::{IsTerminal, Write, stdout};
+use std::sync::Arc;
 
 /// Writes text to standard output.
 pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
@@ -16,23 +18,35 @@ pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
 /// Standard output in one of the forms.
 pub(crate) struct StandardOutput {
     form: OutputArgument,
+    /// Where rows are shown while they come, if they are.
+    live: Option<Arc<Live>>,
 }
 
 impl StandardOutput {
     /// The form asked for, else text on a terminal and JSON lines elsewhere.
     pub(crate) fn new(form: Option<OutputArgument>) -> StandardOutput {
         let default = if stdout().is_terminal() { OutputArgument::Text } else { OutputArgument::Json };
-        StandardOutput { form: form.unwrap_or(default) }
+        let form = form.unwrap_or(default);
+        let live = (form == OutputArgument::Live && stdout().is_terminal()).then(|| Arc::new(Live::new()));
+        StandardOutput { form, live }
+    }
+
+    /// The table that stays where it is, if that is the form.
+    pub(crate) fn live(&self) -> Option<&Arc<Live>> {
+        self.live.as_ref()
     }
 
     /// Whether what is printed is for people.
     pub(crate) fn is_text(&self) -> bool {
-        self.form == OutputArgument::Text
+        matches!(self.form, OutputArgument::Text | OutputArgument::Live)
     }
 }
 
 impl ResultTarget for StandardOutput {
     fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+        if let Some(live) = &self.live {
+            return Ok(live.sink(schema));
+        }
         if self.is_text() {
             return Ok(Box::new(TableSink::new(schema)));
         }

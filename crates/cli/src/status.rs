@@ -2,6 +2,7 @@
 
 use crate::arguments::StatsArgument;
 use crate::config::Config;
+use crate::live::Live;
 use crate::log;
 use crate::silence::Silence;
 use crate::summary;
@@ -15,21 +16,39 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_millis(700);
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// Runs `query`; meanwhile reports, as configured, its statistics and why no rows come out, and paints a status line if
-/// `line` says so and standard error is a terminal.
-pub(crate) fn telling<T>(line: bool, config: &Config, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
+/// What is painted while a query runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Painted<'a> {
+    /// Nothing.
+    Nothing,
+    /// A status line, if standard error is a terminal.
+    Line,
+    /// Its rows.
+    Rows(&'a Live),
+}
+
+/// Runs `query`; meanwhile reports, as configured, its statistics and why no rows come out, and paints.
+pub(crate) fn telling<T>(painted: Painted<'_>, config: &Config, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let ended = &ended;
-        let painter = (line && log::is_text() && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, ended)));
+        let painter = match painted {
+            Painted::Line if log::is_text() && stderr().is_terminal() => Some(scope.spawn(|| paint(monitor, ended))),
+            Painted::Rows(live) => Some(scope.spawn(|| live.paint(monitor, ended))),
+            Painted::Nothing | Painted::Line => None,
+        };
+        let note = move |text: String| match painted {
+            Painted::Rows(live) => live.note(text),
+            _ => log::note(&text),
+        };
         let teller = scope.spawn(move || {
             let mut silence = Silence::new(Instant::now());
             while !ended.load(Relaxed) {
-                tell_notices(monitor);
+                monitor.take_notices().into_iter().for_each(note);
                 if !config.quiet {
                     let stats = monitor.stats().map(|stats| stats.snapshot());
                     if let Some(reason) = silence.look(stats.as_ref(), Instant::now()) {
-                        log::note(&reason);
+                        note(reason);
                     }
                 }
                 std::thread::park_timeout(REFRESH);
@@ -85,7 +104,7 @@ fn paint(monitor: &RunMonitor, ended: &AtomicBool) {
 }
 
 /// Totals, and rates since the snapshot before.
-fn status_line(s: &StatsSnapshot, before: Option<&StatsSnapshot>) -> String {
+pub(crate) fn status_line(s: &StatsSnapshot, before: Option<&StatsSnapshot>) -> String {
     let since = |of: fn(&StatsSnapshot) -> u64| of(s).saturating_sub(before.map_or(0, of)) as f64;
     let seconds = (s.elapsed - before.map_or(Duration::ZERO, |b| b.elapsed)).as_secs_f64().max(1e-3);
     let mut line = format!("{} in, {} rows/s", amount(s.rows_in as f64), amount(since(|s| s.rows_in) / seconds));

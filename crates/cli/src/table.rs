@@ -12,40 +12,58 @@ use unicode_width::UnicodeWidthStr;
 /// Widest that a column is made by its values.
 const MAX_WIDTH: usize = 60;
 
-/// Writes rows to standard output under a header.
-pub(crate) struct TableSink {
+/// The columns of a table of text.
+#[derive(Debug)]
+pub(crate) struct Layout {
     schema: Schema,
+    /// Empty until the first rows are there.
     widths: Vec<usize>,
-    rows: u64,
-    out: Stdout,
 }
 
-impl TableSink {
-    /// A table of these columns, with nothing printed yet.
-    pub(crate) fn new(schema: &Schema) -> TableSink {
-        TableSink { schema: schema.clone(), widths: vec![], rows: 0, out: stdout() }
+impl Layout {
+    pub(crate) fn new(schema: &Schema) -> Layout {
+        Layout { schema: schema.clone(), widths: vec![] }
     }
 
-    fn lines(&mut self, cells: &[Vec<String>]) -> String {
-        let mut text = String::new();
+    /// The text of each value of some rows.
+    pub(crate) fn cells(&self, piece: &Encoded) -> Result<Vec<Vec<String>>, Diagnostic> {
+        let Encoded::Columns { columns, rows } = piece else {
+            return Err(Diagnostic::bug("encoded bytes reached the table of results"));
+        };
+        let mut bytes = Vec::new();
+        let mut cell = |row: usize, i: usize| {
+            bytes.clear();
+            display::write_value(&mut bytes, columns[i].as_ref(), row, &self.schema.fields[i].data_type);
+            // Control characters would disturb the terminal.
+            String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control(), " ")
+        };
+        Ok((0..*rows).map(|row| (0..columns.len()).map(|i| cell(row, i)).collect()).collect())
+    }
+
+    /// Settles the widths by the header and these rows, unless they are settled.
+    pub(crate) fn settle<'a>(&mut self, cells: impl Iterator<Item = &'a Vec<String>> + Clone) {
         if self.widths.is_empty() {
             self.widths = widths(&self.schema, cells);
-            let names: Vec<String> = self.schema.fields.iter().map(|f| f.name.clone()).collect();
-            self.line(&names, &mut text);
-            let rules: Vec<String> = self.widths.iter().map(|w| "─".repeat(*w)).collect();
-            self.line(&rules, &mut text);
         }
-        for row in cells {
-            self.line(row, &mut text);
-        }
-        text
     }
 
-    fn line(&self, cells: &[String], text: &mut String) {
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.widths.is_empty()
+    }
+
+    /// The names of the columns, and the line under them.
+    pub(crate) fn header(&self) -> [String; 2] {
+        let names: Vec<String> = self.schema.fields.iter().map(|f| f.name.clone()).collect();
+        let rules: Vec<String> = self.widths.iter().map(|w| "─".repeat(*w)).collect();
+        [self.line(&names), self.line(&rules)]
+    }
+
+    pub(crate) fn line(&self, cells: &[String]) -> String {
+        let mut text = String::new();
         for (i, (cell, width)) in cells.iter().zip(&self.widths).enumerate() {
             let pad = " ".repeat(width.saturating_sub(cell.width()));
             text.push_str(if i == 0 { " " } else { "  " });
-            if self.schema.fields[i].data_type.is_numeric() {
+            if self.is_numeric(i) {
                 text.push_str(&pad);
                 text.push_str(cell);
             } else {
@@ -53,7 +71,40 @@ impl TableSink {
                 text.push_str(if i + 1 == cells.len() { "" } else { &pad });
             }
         }
-        text.push('\n');
+        text
+    }
+
+    /// The first column of numbers.
+    pub(crate) fn measure(&self) -> Option<usize> {
+        (0..self.schema.fields.len()).find(|&i| self.is_numeric(i))
+    }
+
+    fn is_numeric(&self, column: usize) -> bool {
+        self.schema.fields[column].data_type.is_numeric()
+    }
+}
+
+/// Writes rows to standard output under a header.
+pub(crate) struct TableSink {
+    layout: Layout,
+    rows: u64,
+    out: Stdout,
+}
+
+impl TableSink {
+    /// A table of these columns, with nothing printed yet.
+    pub(crate) fn new(schema: &Schema) -> TableSink {
+        TableSink { layout: Layout::new(schema), rows: 0, out: stdout() }
+    }
+
+    fn lines(&mut self, cells: &[Vec<String>]) -> String {
+        let mut lines = Vec::new();
+        if !self.layout.is_settled() {
+            self.layout.settle(cells.iter());
+            lines.extend(self.layout.header());
+        }
+        lines.extend(cells.iter().map(|row| self.layout.line(row)));
+        lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
     fn print(&mut self, text: &str) -> Result<(), Diagnostic> {
@@ -61,13 +112,13 @@ impl TableSink {
     }
 }
 
-fn widths(schema: &Schema, cells: &[Vec<String>]) -> Vec<usize> {
+fn widths<'a>(schema: &Schema, cells: impl Iterator<Item = &'a Vec<String>> + Clone) -> Vec<usize> {
     let width = |i: usize| {
         let least = match schema.fields[i].data_type {
             DataType::BigInt | DataType::Decimal { .. } | DataType::Double => 6,
             _ => 4,
         };
-        let widest = cells.iter().map(|row| row[i].width()).max().unwrap_or(0).min(MAX_WIDTH);
+        let widest = cells.clone().map(|row| row[i].width()).max().unwrap_or(0).min(MAX_WIDTH);
         widest.max(schema.fields[i].name.width()).max(least)
     };
     (0..schema.fields.len()).map(width).collect()
@@ -79,18 +130,8 @@ impl Sink for TableSink {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let Encoded::Columns { columns, rows } = piece else {
-            return Err(Diagnostic::bug("encoded bytes reached the table of results"));
-        };
-        let mut bytes = Vec::new();
-        let mut cell = |row: usize, i: usize| {
-            bytes.clear();
-            display::write_value(&mut bytes, columns[i].as_ref(), row, &self.schema.fields[i].data_type);
-            // Control characters would disturb the terminal.
-            String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control(), " ")
-        };
-        let cells: Vec<Vec<String>> = (0..rows).map(|row| (0..columns.len()).map(|i| cell(row, i)).collect()).collect();
-        self.rows += rows as u64;
+        let cells = self.layout.cells(&piece)?;
+        self.rows += cells.len() as u64;
         let text = self.lines(&cells);
         self.print(&text)
     }

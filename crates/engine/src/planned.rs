@@ -6,7 +6,7 @@ use crate::job::Job;
 use crate::memory::{self, MemoryTables};
 use crate::monitor::{Outcome, RunMonitor};
 use crate::placement::{self, TableLayout};
-use crate::recovery::{self, Beginning, JobState};
+use crate::recovery::{self, Beginning, Checkpointed, JobState};
 use crate::results::ResultTarget;
 use crate::settings::Values;
 use crate::skipping;
@@ -36,6 +36,10 @@ pub struct PreparedRun {
     tier: Option<Tier>,
     compiler: Arc<QueryCompiler>,
     memory: MemoryTables,
+    /// What its job is called, if it has a name.
+    pub(crate) name: Option<String>,
+    /// How its job is checkpointed.
+    pub(crate) checkpoints: Checkpointed,
     /// Where its checkpoints are, if it has any.
     pub(crate) state: Option<JobState>,
     files: Arc<WrittenFiles>,
@@ -72,7 +76,20 @@ impl PreparedRun {
         }
         let (tier, files) = (settings.tier, Arc::default());
         let monitor = Arc::new(RunMonitor::of_run(config.settings.run));
-        Ok(PreparedRun { plan, programs, config, tier, compiler, memory, state: None, files, monitor })
+        let (name, checkpoints) = (settings.job_name.clone(), settings.checkpoints);
+        Ok(PreparedRun {
+            plan,
+            programs,
+            config,
+            tier,
+            compiler,
+            memory,
+            name,
+            checkpoints,
+            state: None,
+            files,
+            monitor,
+        })
     }
 
     /// What it keeps from one run to the next: it can resume from another one's checkpoint if [`PlanShape::fit`] says
@@ -99,6 +116,11 @@ impl PreparedRun {
             run.config.memory = MemorySize::Bytes((run.config.memory_bytes() / parts).max(1));
             run.files = Arc::clone(&files);
         }
+    }
+
+    /// What its job is called (`pipeline.name`), if it has a name.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// Whether it is checkpointed.

@@ -1,7 +1,8 @@
 //! The state directory of a session: which job a statement is, and the checkpoint that it resumes from.
 //!
 //! Each INSERT (or STATEMENT SET) of a session is a separate job: `job-1`, `job-2`, … in the order of their first run.
-//! A script that is run again finds each by the tables that it writes and by what it keeps, wherever it stands now.
+//! A script that is run again finds each by its name (`pipeline.name`); one without a name by the tables that it writes and by what it
+//! keeps, wherever it stands now.
 //! Jobs that have ended are not run again.
 
 use crate::monitor::RunMonitor;
@@ -40,6 +41,8 @@ pub(crate) struct StateDirectory {
 #[derive(Debug)]
 struct KnownJob {
     number: usize,
+    /// What its user calls it.
+    name: Option<String>,
     /// What its newest checkpoint keeps; `None`: it has none that can be read.
     kept: Option<PlanShape>,
     /// Whether a statement of this session is it: lives as long as that runs.
@@ -58,6 +61,8 @@ pub(crate) struct Checkpointed {
 /// A job with the place of its checkpoints.
 pub(crate) struct JobState {
     checkpoints: Checkpoints,
+    /// What its user calls it.
+    name: Option<String>,
     /// Of this process, among those of the place.
     run: u64,
     /// For files that sinks keep, or for copies of those in `remote`.
@@ -95,17 +100,80 @@ impl StateDirectory {
         &self.place
     }
 
-    /// The job that a statement with this plan is: the one that writes its tables and keeps what it does, or a new one. `to_come` are
-    /// the tables of the statements behind it.
+    /// The job that a statement with this plan is: the one of its name; if it has none, the one that writes its tables and keeps what it
+    /// does; or a new one. `to_come` are the tables of the statements behind it.
     pub(crate) fn job(
         &mut self,
         plan: &QueryPlan,
         to_come: &[Vec<String>],
+        name: Option<&str>,
         settings: Checkpointed,
     ) -> Result<JobState, Diagnostic> {
         let shape = PlanShape::of(plan);
+        let chosen = match name {
+            Some(name) => self.named(name, &shape)?,
+            None => self.alike(&shape, to_come)?,
+        };
+        let mut note = None;
+        let at = chosen.unwrap_or_else(|| {
+            let is_used = |number: &usize| {
+                self.jobs.iter().any(|job| job.number == *number && (job.taken.is_some() || job.kept.is_some()))
+            };
+            let number = (1..).find(|number| !is_used(number)).unwrap_or(usize::MAX);
+            let others = self.jobs.iter().filter(|job| job.kept.is_some() && job.taken.is_none());
+            let others: Vec<String> = others.map(KnownJob::title).collect();
+            if !others.is_empty() {
+                let (others, place) = (others.join(", "), &self.place);
+                let is_new = written(&shape);
+                note = Some(format!("{is_new} is new in {place}, and begins from the start; there is {others}"));
+            }
+            self.jobs.retain(|job| job.number != number);
+            self.jobs.push(KnownJob { number, name: None, kept: None, taken: None });
+            self.jobs.len() - 1
+        });
+        let running = Arc::new(());
+        let job = &mut self.jobs[at];
+        if let (Some(name), None, Some(_)) = (name, &job.name, &job.kept) {
+            note = Some(format!("{} is called '{name}' from now on", job.title()));
+        }
+        job.taken = Some(Arc::downgrade(&running));
+        // One whose statement has lost its name keeps it.
+        job.name = name.map(str::to_owned).or(job.name.take());
+        let (number, name) = (job.number, job.name.clone());
+        let checkpoints = self.place.own_checkpoints(number, &self.lock);
+        let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
+        let directory = self.place.local().join(format!("job-{number}")).join("sinks");
+        let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
+        Ok(JobState { checkpoints, name, run: self.lock.run(), directory, remote, settings, note, running })
+    }
+
+    /// The job of this name; or one without a name that keeps what the statement does, so that it gets the name.
+    fn named(&self, name: &str, shape: &PlanShape) -> Result<Option<usize>, Diagnostic> {
+        let Some(at) = self.jobs.iter().position(|job| job.name.as_deref() == Some(name)) else {
+            let unnamed = |at: &usize| self.jobs[*at].name.is_none();
+            let fits =
+                |at: usize| Some((self.jobs[at].likeness(shape).filter(|&likeness| likeness < Likeness::Writes)?, at));
+            let alike: Vec<(Likeness, usize)> = (0..self.jobs.len()).filter(unnamed).filter_map(fits).collect();
+            return Ok(alike
+                .iter()
+                .min()
+                .filter(|(likeness, _)| *likeness == Likeness::Same || alike.len() == 1)
+                .map(|&(_, at)| at));
+        };
+        if self.jobs[at].taken.is_some() {
+            let message =
+                format!("the job '{name}' in {} is that of an INSERT in front of {}", self.place, written(shape));
+            return Err(Diagnostic::new(code::INVALID_OPTION, message)
+                .at(Place::Option("pipeline.name".into()))
+                .advise("set another name before each INSERT, or put them into one set (EXECUTE STATEMENT SET)"));
+        }
+        Ok(Some(at))
+    }
+
+    /// The job that writes the tables of the statement and keeps what it does.
+    fn alike(&self, shape: &PlanShape, to_come: &[Vec<String>]) -> Result<Option<usize>, Diagnostic> {
         let alike: Vec<(Likeness, usize)> =
-            self.jobs.iter().enumerate().filter_map(|(at, job)| Some((job.likeness(&shape)?, at))).collect();
+            self.jobs.iter().enumerate().filter_map(|(at, job)| Some((job.likeness(shape)?, at))).collect();
         // Of equally good ones the first.
         let chosen = alike.iter().min().copied();
         let writes = |tables: &&Vec<String>| shape.sinks.iter().any(|sink| tables.contains(&sink.table));
@@ -117,37 +185,12 @@ impl StateDirectory {
             let message = format!(
                 "several INSERTs or jobs in {} write the table of {}: it cannot be told which of them it was, as it has changed or is new",
                 self.place,
-                written(&shape),
+                written(shape),
             );
             return Err(Diagnostic::new(code::QUERY_CHANGED, message)
                 .advise("write new INSERTs into a table behind those that were there, change none of them, or put them into one set (EXECUTE STATEMENT SET)"));
         }
-        let chosen = chosen.map(|(_, at)| at);
-        let mut note = None;
-        let at = chosen.unwrap_or_else(|| {
-            let is_used = |number: &usize| {
-                self.jobs.iter().any(|job| job.number == *number && (job.taken.is_some() || job.kept.is_some()))
-            };
-            let number = (1..).find(|number| !is_used(number)).unwrap_or(usize::MAX);
-            let others = self.jobs.iter().filter(|job| job.kept.is_some() && job.taken.is_none());
-            let others: Vec<String> = others.map(KnownJob::name).collect();
-            if !others.is_empty() {
-                let (others, place) = (others.join(", "), &self.place);
-                let is_new = written(&shape);
-                note = Some(format!("{is_new} is new in {place}, and begins from the start; there is {others}"));
-            }
-            self.jobs.retain(|job| job.number != number);
-            self.jobs.push(KnownJob { number, kept: None, taken: None });
-            self.jobs.len() - 1
-        });
-        let running = Arc::new(());
-        self.jobs[at].taken = Some(Arc::downgrade(&running));
-        let number = self.jobs[at].number;
-        let checkpoints = self.place.own_checkpoints(number, &self.lock);
-        let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
-        let directory = self.place.local().join(format!("job-{number}")).join("sinks");
-        let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
-        Ok(JobState { checkpoints, run: self.lock.run(), directory, remote, settings, note, running })
+        Ok(chosen.map(|(_, at)| at))
     }
 
     /// Has jobs that have ended be resumed by the next statements that are the same, as if this was a new process.
@@ -173,9 +216,11 @@ enum Likeness {
 }
 
 impl KnownJob {
-    fn name(&self) -> String {
+    /// What messages call it.
+    fn title(&self) -> String {
         let written = self.kept.as_ref().map_or_else(String::new, |kept| format!(" ({})", written(kept)));
-        format!("job-{}{written}", self.number)
+        let name = self.name.as_ref().map_or_else(|| format!("job-{}", self.number), |name| format!("'{name}'"));
+        format!("{name}{written}")
     }
 
     /// `None` if it writes none of the tables of the statement, so it cannot be the statement's job.
@@ -207,8 +252,8 @@ fn known_jobs(place: &StatePlace) -> io::Result<Vec<KnownJob>> {
 fn known_job(place: &StatePlace, number: usize) -> io::Result<KnownJob> {
     let listed = place.checkpoints(number).list()?;
     let newest = listed.into_iter().find_map(|listed| listed.manifest.ok());
-    let kept = newest.and_then(|manifest| kept_shape(&manifest));
-    Ok(KnownJob { number, kept, taken: None })
+    let kept = newest.as_ref().and_then(kept_shape);
+    Ok(KnownJob { number, name: newest.and_then(|manifest| manifest.name), kept, taken: None })
 }
 
 impl JobState {
@@ -227,7 +272,7 @@ impl JobState {
         if let Some(error) = of_another_version(&listed) {
             return Err(error);
         }
-        let job = self.name(&**checkpoints.store())?;
+        let job = self.identity(&**checkpoints.store())?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
         // Under another name sinks would not find what this job has written.
         if let Some(manifest) = listed.iter().filter_map(|listed| listed.manifest.as_ref().ok()).find(|m| m.job != job)
@@ -304,11 +349,12 @@ impl JobState {
         }
         let Checkpointed { interval, retained } = self.settings;
         let base = newest.max(from);
-        Ok(Beginning::Run(Box::new(CheckpointConfig { checkpoints, job, interval, retained, base, restored })))
+        let name = self.name.clone();
+        Ok(Beginning::Run(Box::new(CheckpointConfig { checkpoints, job, name, interval, retained, base, restored })))
     }
 
-    /// The name of the job, which it keeps forever.
-    fn name(&self, store: &dyn Store) -> Result<String, Diagnostic> {
+    /// What tells the job from all others, which it keeps forever.
+    fn identity(&self, store: &dyn Store) -> Result<String, Diagnostic> {
         let files = store.list().map_err(|e| self.unusable(&e))?;
         if let Some(file) = files.iter().find(|file| file.name == JOB_FILE) {
             let name = store.read(JOB_FILE, 0..file.bytes).map_err(|e| self.unusable(&e))?;

@@ -16,7 +16,6 @@ use crate::results::{Collected, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
-use millstream_plan::pipeline::QueryPlan;
 use millstream_sql::{self as sql, CatalogEntry, ExplainKind, ParsedStatement, Statement, describe};
 use millstream_storage::StatePlace;
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
@@ -243,7 +242,7 @@ impl Session {
 
     /// The run of an insert with its job, if there is a state directory.
     pub fn with_job(&mut self, mut run: PreparedRun) -> Result<PreparedRun, Diagnostic> {
-        run.state = self.next_job(&run.plan)?;
+        run.state = self.next_job(&run)?;
         Ok(run)
     }
 
@@ -349,14 +348,12 @@ impl Session {
     }
 
     /// The job that an insert is, if there is a state directory.
-    fn next_job(&mut self, plan: &QueryPlan) -> Result<Option<JobState>, Diagnostic> {
+    fn next_job(&mut self, run: &PreparedRun) -> Result<Option<JobState>, Diagnostic> {
         self.to_come.pop_front();
         self.open_state_directory()?;
         let to_come = self.to_come.make_contiguous();
-        self.state
-            .as_mut()
-            .map(|state| state.job(plan, to_come, self.environment.settings.values.checkpoints))
-            .transpose()
+        let job = |state: &mut StateDirectory| state.job(&run.plan, to_come, run.name(), run.checkpoints);
+        self.state.as_mut().map(job).transpose()
     }
 }
 

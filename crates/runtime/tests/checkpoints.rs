@@ -203,7 +203,8 @@ impl Attempt<'_> {
             reads: Arc::clone(&reads),
         };
         let (checkpoints, interval, retained) = (Checkpoints::new(Arc::new(store)), self.interval, self.retained);
-        run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained, base, restored });
+        run.checkpoints =
+            Some(CheckpointConfig { checkpoints, job: "j".into(), name: None, interval, retained, base, restored });
         let config = RunConfig { memory: self.memory, ..config(self.workers, 3) };
         (run_within(run, config, cancel).0, reads)
     }

@@ -3,6 +3,8 @@
 //! Several processes may write at a time, of which only the newest is meant ([`crate::run`]): in an object store, and where a lock
 //! was removed. The number of the run is in the names of files, and `from-<run>-<checkpoint>` says where a run has begun: what an earlier
 //! run has written behind that is void.
+//!
+//! A savepoint is a copy of a manifest under a name, `savepoint-<name>.json`: the files that it names stay as long as it does.
 
 use crate::bytes::Damaged;
 use crate::manifest::Manifest;
@@ -12,7 +14,11 @@ use crate::run::Run;
 use crate::store::{Store, StoredFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Held while files are removed and while a savepoint is made: what it names must not go meanwhile. Both are done by the process that owns
+/// the store.
+static CHANGING: Mutex<()> = Mutex::new(());
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -31,6 +37,15 @@ pub struct Listed {
     pub manifest: Result<Manifest, Damaged>,
 }
 
+/// A checkpoint that is kept under a name.
+#[derive(Debug)]
+pub struct Savepoint {
+    /// Its name.
+    pub name: String,
+    /// Its manifest, or what is wrong with it.
+    pub manifest: Result<Manifest, Damaged>,
+}
+
 /// The numbers in the name of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct FileNumbers {
@@ -42,6 +57,19 @@ struct FileNumbers {
 const MANIFEST: &str = "checkpoint-";
 const STATE: &str = "state-";
 const FROM: &str = "from-";
+const SAVEPOINT: &str = "savepoint-";
+const JSON: &str = ".json";
+
+/// Whether a savepoint can have this name: a letter, then letters, digits, `.`, `_` and `-`, all of ASCII; at most 64. So it is no number,
+/// and a name of a file everywhere.
+pub fn is_savepoint_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(is_allowed)
+}
+
+fn savepoint_file(name: &str) -> String {
+    format!("{SAVEPOINT}{name}{JSON}")
+}
 
 impl FileNumbers {
     fn text(self) -> String {
@@ -55,7 +83,7 @@ impl FileNumbers {
     }
 
     fn of_manifest(name: &str) -> Option<FileNumbers> {
-        FileNumbers::parse(name.strip_prefix(MANIFEST)?.strip_suffix(".json")?)
+        FileNumbers::parse(name.strip_prefix(MANIFEST)?.strip_suffix(JSON)?)
     }
 
     fn of_state(name: &str) -> Option<FileNumbers> {
@@ -68,8 +96,12 @@ impl FileNumbers {
     }
 
     fn manifest_name(self) -> String {
-        format!("{MANIFEST}{}.json", self.text())
+        format!("{MANIFEST}{}{JSON}", self.text())
     }
+}
+
+fn savepoint_of(file: &str) -> Option<&str> {
+    file.strip_prefix(SAVEPOINT)?.strip_suffix(JSON).filter(|name| is_savepoint_name(name))
 }
 
 fn beginning_name(run: &Run, checkpoint: u64) -> String {
@@ -85,7 +117,10 @@ fn manifests(files: &[StoredFile]) -> (Manifests<'_>, Manifests<'_>) {
     let mut all: Manifests<'_> =
         files.iter().filter_map(|file| Some((FileNumbers::of_manifest(&file.name)?, file))).collect();
     all.sort_by_key(|&(numbers, _)| std::cmp::Reverse(numbers));
-    all.into_iter().partition(|&(numbers, _)| !is_void(numbers))
+    // One that was restored is there twice: the later copy counts.
+    let mut last = None;
+    let mut is_copied = |of: FileNumbers| last.replace(of.checkpoint) == Some(of.checkpoint);
+    all.into_iter().partition(|&(numbers, _)| !is_void(numbers) && !is_copied(numbers))
 }
 
 impl Checkpoints {
@@ -118,19 +153,72 @@ impl Checkpoints {
         manifests(&self.store.list()?).0.iter().map(|(numbers, file)| self.listed(numbers.checkpoint, file)).collect()
     }
 
+    /// Like [`Checkpoints::list`], with those that were set aside ([`Checkpoints::restore`]) and are still there.
+    pub fn list_with_void(&self) -> io::Result<Vec<Listed>> {
+        let files = self.store.list()?;
+        let (counting, void) = manifests(&files);
+        let all = counting.iter().chain(&void);
+        all.map(|(numbers, file)| self.listed(numbers.checkpoint, file)).collect()
+    }
+
     fn listed(&self, checkpoint: u64, file: &StoredFile) -> io::Result<Listed> {
+        let manifest = self.manifest(file)?.and_then(|manifest| {
+            let is_right = manifest.checkpoint == checkpoint;
+            let what = format_args!("the manifest {}: it is that of checkpoint {}", file.name, manifest.checkpoint);
+            Damaged::unless(is_right, what).map(|()| manifest)
+        });
+        Ok(Listed { checkpoint, manifest })
+    }
+
+    fn manifest(&self, file: &StoredFile) -> io::Result<Result<Manifest, Damaged>> {
         let bytes = match self.store.read(&file.name, 0..file.bytes) {
             // A store that does not answer says nothing about the checkpoint.
             Err(e) if is_unavailable(&e) => return Err(e),
             bytes => bytes.map_err(|e| Damaged(e.to_string())),
         };
-        let manifest = bytes.and_then(|bytes| Manifest::decode(&bytes)).and_then(|manifest| {
-            let is_right = manifest.checkpoint == checkpoint;
-            Damaged::unless(is_right, format_args!("it is that of checkpoint {}", manifest.checkpoint))?;
-            Ok(manifest)
-        });
-        let manifest = manifest.map_err(|Damaged(what)| Damaged(format!("the manifest {}: {what}", file.name)));
-        Ok(Listed { checkpoint, manifest })
+        let manifest = bytes.and_then(|bytes| Manifest::decode(&bytes));
+        Ok(manifest.map_err(|Damaged(what)| Damaged(format!("the manifest {}: {what}", file.name))))
+    }
+
+    /// All savepoints, by their names.
+    pub fn savepoints(&self) -> io::Result<Vec<Savepoint>> {
+        let files = self.store.list()?;
+        let named = files.iter().filter_map(|file| Some((savepoint_of(&file.name)?.to_string(), file)));
+        let mut found: Vec<Savepoint> = named
+            .map(|(name, file)| Ok(Savepoint { name, manifest: self.manifest(file)? }))
+            .collect::<io::Result<_>>()?;
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// Keeps the newest checkpoint under a name ([`is_savepoint_name`]) until [`Checkpoints::delete_savepoint`]; `None` if there is no
+    /// checkpoint. To be called in the process that owns the store.
+    ///
+    /// # Errors
+    /// When the store cannot be used, or its newest checkpoint is damaged.
+    pub fn save(&self, name: &str) -> io::Result<Option<u64>> {
+        let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Listed { checkpoint, manifest }) = self.list()?.into_iter().next() else { return Ok(None) };
+        let damaged = |Damaged(what)| io::Error::other(format!("checkpoint {checkpoint}: {what}"));
+        let manifest = manifest.map_err(damaged)?;
+        self.verify(&manifest, 0)?.map_err(damaged)?;
+        let mut file = self.store.create(&savepoint_file(name))?;
+        file.write(&manifest.encode())?;
+        file.finish()?;
+        Ok(Some(checkpoint))
+    }
+
+    /// Removes a savepoint; what only it needs goes with the next [`Checkpoints::delete`].
+    pub fn delete_savepoint(&self, name: &str) -> io::Result<()> {
+        self.store.delete(&savepoint_file(name))
+    }
+
+    /// Has the job resume from this checkpoint: later ones are void from now on. They stay where they are until it has resumed, so that
+    /// another one can be restored.
+    pub fn restore(&self, manifest: &Manifest) -> io::Result<()> {
+        // The copy comes first: without it there might be no checkpoint at all.
+        self.write(manifest)?;
+        self.go_on_from(manifest.checkpoint)
     }
 
     /// Whether everything is there that the checkpoint names: its files with their sizes, and, if there are at most `most_bytes`
@@ -200,9 +288,10 @@ impl Checkpoints {
         }
     }
 
-    /// Removes checkpoints, manifests first, and then all files of state that none of the others names and nobody reads. If a
-    /// manifest that stays cannot be read, no files of state are removed. What is void goes, too.
+    /// Removes checkpoints, manifests first, and then all files of state that none of the others and no savepoint names and nobody
+    /// reads. If a manifest that stays cannot be read, no files of state are removed. What is void goes, too.
     pub fn delete(&self, gone: impl Fn(u64) -> bool, read: BTreeSet<Arc<str>>) -> io::Result<Vec<u64>> {
+        let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut removed, mut needed, mut is_sure) = (Vec::new(), read, true);
         let own_run = self.of_this_run(0).run;
         let files = self.store.list()?;
@@ -217,6 +306,12 @@ impl Checkpoints {
                 continue;
             }
             match self.listed(checkpoint, file)?.manifest {
+                Ok(manifest) => needed.extend(manifest.files()),
+                Err(_) => is_sure = false,
+            }
+        }
+        for file in files.iter().filter(|file| savepoint_of(&file.name).is_some()) {
+            match self.manifest(file)? {
                 Ok(manifest) => needed.extend(manifest.files()),
                 Err(_) => is_sure = false,
             }
@@ -270,6 +365,7 @@ mod tests {
             format: FORMAT,
             checkpoint,
             job: "j".into(),
+            name: None,
             written_ms: 0,
             version: "0".into(),
             is_finished: false,
@@ -330,6 +426,72 @@ mod tests {
         std::fs::write(directory.path().join("checkpoint-00000003.json"), "damaged").unwrap();
         assert_eq!(checkpoints.delete(|_| false, BTreeSet::new()).unwrap(), [0; 0]);
         assert_eq!(checkpoints.store.list().unwrap().len(), 5, "nobody knows what the damaged one needs");
+    }
+
+    #[test]
+    fn names_of_savepoints_are_names_of_files_and_no_numbers() {
+        for name in ["a", "before-upgrade", "v1.2_final"] {
+            assert!(is_savepoint_name(name), "{name}");
+        }
+        let long = "a".repeat(65);
+        for name in ["", "7", "7a", "-a", "..", "a/b", "a b", "ä", "a\n", &long] {
+            assert!(!is_savepoint_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_savepoint_stays_with_its_files_and_can_be_restored() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = || {
+            let store = Arc::new(LocalStore::open(directory.path()).unwrap());
+            Checkpoints::of_run(store, Arc::new(Run::begin_here(directory.path()).unwrap().unwrap()))
+        };
+        let first = run();
+        assert_eq!(first.save("early").unwrap(), None, "there is no checkpoint");
+        let one = write(&first, 1, &[]);
+        assert_eq!(first.save("early").unwrap(), Some(1));
+        let two = write(&first, 2, &[]);
+        write(&first, 3, &[]);
+        first.delete(|checkpoint| checkpoint < 2, BTreeSet::new()).unwrap();
+        assert_eq!(first.numbers().unwrap(), [3, 2]);
+        let saved = first.savepoints().unwrap();
+        assert_eq!(saved.len(), 1);
+        assert_eq!((saved[0].name.as_str(), saved[0].manifest.as_ref().unwrap()), ("early", &one));
+        first.verify(&one, u64::MAX).unwrap().unwrap();
+
+        // Back to it, to one that is void then, and to it again.
+        run().restore(&one).unwrap();
+        let looking = checkpoints(directory.path());
+        assert_eq!(looking.numbers().unwrap(), [1]);
+        assert!(looking.list_with_void().unwrap().iter().any(|listed| listed.checkpoint == 3));
+        run().restore(&two).unwrap();
+        assert_eq!(looking.numbers().unwrap(), [2, 1]);
+        let last = run();
+        last.restore(&one).unwrap();
+        assert_eq!(looking.numbers().unwrap(), [1]);
+        // What was set aside goes when the job runs.
+        last.delete(|_| false, BTreeSet::new()).unwrap();
+        assert_eq!(looking.list_with_void().unwrap().len(), 1);
+        last.verify(&one, u64::MAX).unwrap().unwrap();
+        last.delete_savepoint("early").unwrap();
+        last.delete(|checkpoint| checkpoint == 1, BTreeSet::new()).unwrap();
+        let left: Vec<String> = looking.store.list().unwrap().into_iter().map(|file| file.name).collect();
+        assert!(!left.iter().any(|name| name.starts_with(STATE) || name.contains(JSON)), "{left:?}");
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_not_saved_and_a_damaged_savepoint_costs_no_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let checkpoints = checkpoints(directory.path());
+        write(&checkpoints, 1, &[]);
+        checkpoints.save("good").unwrap();
+        write(&checkpoints, 2, &[]);
+        std::fs::remove_file(directory.path().join("state-00000002-0.bin")).unwrap();
+        assert!(checkpoints.save("bad").unwrap_err().to_string().contains("is missing"));
+        std::fs::write(directory.path().join("savepoint-good.json"), "damaged").unwrap();
+        assert!(checkpoints.savepoints().unwrap()[0].manifest.is_err());
+        checkpoints.delete(|_| true, BTreeSet::new()).unwrap();
+        assert!(directory.path().join("state-00000001-0.bin").exists(), "nobody knows what the damaged one needs");
     }
 
     #[test]

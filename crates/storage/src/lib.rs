@@ -27,7 +27,7 @@ mod spill;
 mod store;
 
 pub use bytes::{ByteReader, ByteWriter, Damaged};
-pub use checkpoints::{Checkpoints, Listed};
+pub use checkpoints::{Checkpoints, Listed, Savepoint, is_savepoint_name};
 pub use local::{DirectoryLock, LocalStore};
 pub use manifest::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PartitionState, SinkState, SourceState, SplitState,

@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":5,"checkpoint":42,…}
+//! {"format":8,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -12,8 +12,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Version of manifests and of the state that they name. One of another version is refused.
-pub const FORMAT: u32 = 7;
+/// Version of manifests and of the state that they name.
+pub const FORMAT: u32 = 8;
+
+/// The oldest version that is read as well: jobs have no names in its manifests. Kept checkpoints of all versions that are read are in
+/// `tests/checkpoints`.
+const OLDEST_FORMAT: u32 = 7;
 
 /// What the damage of a manifest of another version says.
 const OTHER_FORMAT: &str = "it has the format";
@@ -35,12 +39,15 @@ const MOST_STORED: u64 = 1 << 44;
 /// A checkpoint.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// [`FORMAT`], or the older one that it was written in.
     pub format: u32,
     /// Its number; those of later checkpoints of a job are higher.
     pub checkpoint: u64,
-    /// Name of the job.
+    /// What tells the job from all others; output has it in its names.
     pub job: String,
+    /// What its user calls it (`pipeline.name`).
+    #[serde(default)]
+    pub name: Option<String>,
     /// When it was written, in milliseconds since the epoch.
     pub written_ms: u64,
     /// Version of the engine that has written it.
@@ -219,10 +226,11 @@ impl Manifest {
         Damaged::unless(is_right, "it does not have the checksum that it was written with")?;
         let value: Value = serde_json::from_slice(body).map_err(|e| Damaged(e.to_string()))?;
         match value["format"].as_u64() {
-            Some(format) if format == u64::from(FORMAT) => {}
+            Some(format) if (OLDEST_FORMAT..=FORMAT).contains(&u32::try_from(format).unwrap_or(0)) => {}
             format => {
                 let format = format.map_or("none".to_string(), |format| format.to_string());
-                return Err(Damaged(format!("{OTHER_FORMAT} {format}; this version reads format {FORMAT}")));
+                let read = format!("this version reads the formats {OLDEST_FORMAT} to {FORMAT}");
+                return Err(Damaged(format!("{OTHER_FORMAT} {format}; {read}")));
             }
         }
         let manifest: Manifest = serde_json::from_value(value).map_err(|e| Damaged(e.to_string()))?;
@@ -287,6 +295,7 @@ mod tests {
             format: FORMAT,
             checkpoint: 4,
             job: "job".into(),
+            name: Some("clicks per minute".into()),
             written_ms: 1,
             version: "0".into(),
             is_finished: false,
@@ -309,6 +318,20 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Manifest::decode(&manifest().encode()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn formats_before_the_oldest_and_behind_this_one_are_refused() {
+        for (format, is_read) in
+            [(OLDEST_FORMAT - 1, false), (OLDEST_FORMAT, true), (FORMAT, true), (FORMAT + 1, false)]
+        {
+            let decoded = Manifest::decode(&Manifest { format, ..manifest() }.encode());
+            assert_eq!(decoded.is_ok(), is_read, "{format}");
+            if let Err(Damaged(what)) = decoded {
+                let numbers = [format, OLDEST_FORMAT, FORMAT].map(|number| number.to_string());
+                assert!(is_of_other_format(&what) && numbers.iter().all(|number| what.contains(number)), "{what}");
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod changed;
 mod connections;
 mod giants;
 mod memory;
+mod named;
 mod resumed;
 mod secrets;
 #[path = "../support/mod.rs"]

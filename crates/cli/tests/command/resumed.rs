@@ -362,11 +362,22 @@ fn rewrite_checkpoints(folder: &Path, change: impl Fn(&str) -> String) {
 #[test]
 fn state_of_another_version_is_refused_with_both_numbers() {
     let job = Copying::stopped();
-    rewrite_checkpoints(job.folder.path(), |body| body.replacen("\"format\":7", "\"format\":6", 1));
-    job.refused("MS3012", "it has the format 6; this version reads format 7");
+    let in_format = |from: &str, to: &str| {
+        let (from, to) = (format!("\"format\":{from}"), format!("\"format\":{to}"));
+        rewrite_checkpoints(job.folder.path(), |body| body.replacen(&from, &to, 1));
+    };
+    in_format("8", "9");
+    job.refused("MS3012", "it has the format 9; this version reads the formats 7 to 8");
+    in_format("9", "6");
+    job.refused("MS3012", "it has the format 6; this version reads the formats 7 to 8");
     // The name of the job had no checksum once.
+    let name = fs::read(job.path("state/job-1/job")).unwrap();
     fs::write(job.path("state/job-1/job"), "18ea61ab6b8dcc787a69").unwrap();
-    job.refused("MS3012", "it has the format 6; this version reads format 7");
+    job.refused("MS3012", "it has the format 6; this version reads the formats 7 to 8");
+    // The format before this one is read.
+    fs::write(job.path("state/job-1/job"), name).unwrap();
+    in_format("6", "7");
+    assert!(job.go_on().status.success());
 }
 
 #[test]

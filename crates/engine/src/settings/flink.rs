@@ -59,7 +59,7 @@ const IGNORED: &[(&str, &str)] = &[
         "How many tasks Flink runs; rows do not depend on it, nor on the number of workers here.",
     ),
     (
-        "pipeline.name pipeline.vertex-description-mode table.exec.simplify-operator-name-enabled \
+        "pipeline.vertex-description-mode table.exec.simplify-operator-name-enabled \
          table.exec.uid.generation table.exec.uid.format",
         "A name for Flink's own pages.",
     ),
@@ -151,6 +151,10 @@ const FIXED: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// What to do instead of naming state to resume from.
+const RESTORE: &str = "a job resumes from its newest checkpoint in 'execution.checkpointing.dir'; for an earlier one run \
+                       'millstream checkpoint restore NAME' first";
+
 /// Beginnings of keys that are refused because they change rows, and what to do instead.
 const REFUSED: &[(&str, &str)] = &[
     (
@@ -160,8 +164,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("table.exec.source.idle-timeout", "say 'scan.watermark.idle-timeout' in the WITH of each table"),
     ("table.exec.source.cdc-events-duplicate", "remove duplicates in the query; leave it out"),
     ("table.exec.interval-join.min-cleanup-interval", "rows are forgotten when the watermark allows it; leave it out"),
-    ("execution.savepoint.", "say in 'execution.checkpointing.dir' which state to resume from"),
-    ("execution.state-recovery.", "say in 'execution.checkpointing.dir' which state to resume from"),
+    ("execution.savepoint.", RESTORE),
+    ("execution.state-recovery.", RESTORE),
     ("table.column-expansion-strategy", "name the columns in SELECT; leave it out"),
 ];
 

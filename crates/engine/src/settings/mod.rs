@@ -34,6 +34,8 @@ pub(crate) struct Values {
     pub(crate) code_cache: String,
     /// What becomes of jobs after an outage.
     pub(crate) restart: RestartStrategy,
+    /// What the next jobs are called.
+    pub(crate) job_name: Option<String>,
     /// The state directory: a path or the address of a place in an object store.
     pub(crate) state: Option<String>,
     /// How jobs are checkpointed there.
@@ -82,6 +84,9 @@ settings! {
     "table.exec.state.ttl" = "0 ms", duration(bind.state_ttl),
         "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
          Windows and interval joins drop theirs as watermarks pass.";
+    "pipeline.name" = "", name(job_name),
+        "What the next INSERT or statement set is called: its job in the state directory, in metrics and in the Python package. A job with a name is found by it, \
+         wherever its statement stands (see recovery.md). Two INSERTs of a script that have state need two names.";
     "execution.checkpointing.dir" = "", path(state),
         "The state directory: every INSERT is checkpointed there, and resumes from its last checkpoint when the script is run \
          again. A path, or `s3://bucket/prefix` (see recovery.md). Unset, there are no checkpoints.";
@@ -268,6 +273,20 @@ fn path(place: &mut Option<String>, text: &str) -> Read {
     Ok(path)
 }
 
+/// Longest name of a job, in characters.
+const NAME_CHARACTERS: usize = 128;
+
+/// A name that can stand in a line.
+fn name(place: &mut Option<String>, text: &str) -> Read {
+    let is_usable =
+        !text.trim().is_empty() && text.chars().count() <= NAME_CHARACTERS && !text.contains(char::is_control);
+    if !is_usable {
+        return Err(format!("a name of at most {NAME_CHARACTERS} characters, all in one line"));
+    }
+    *place = Some(text.trim().to_owned());
+    Ok(text.trim().to_owned())
+}
+
 /// One of these words, in any case, or the path of a directory, which has a slash in it.
 fn directory(place: &mut String, text: &str, words: &[&str]) -> Read {
     let word = words.iter().copied().find(|word| text.eq_ignore_ascii_case(word));
@@ -406,6 +425,10 @@ mod tests {
         assert_eq!(settings.values.run.memory, MemorySize::Auto);
         settings.set("pipeline.memory", "64 mb").unwrap();
         assert_eq!(settings.values.run.memory, MemorySize::Bytes(64 << 20));
+        settings.set("pipeline.name", " Clicks per minute ").unwrap();
+        assert_eq!(settings.values.job_name.as_deref(), Some("Clicks per minute"));
+        settings.reset(Some("pipeline.name")).unwrap();
+        assert_eq!(settings.values.job_name, None);
         settings.reset(Some("pipeline.buffer-rows")).unwrap();
         assert_eq!((settings.values.run.buffer_rows, settings.values.run.workers), (0, 7));
         settings.reset(None).unwrap();
@@ -425,7 +448,7 @@ mod tests {
         let refused = [
             ("table.exec.emit.early-fire.enabled", "once, when they are complete"),
             ("table.exec.source.idle-timeout", "scan.watermark.idle-timeout"),
-            ("execution.savepoint.path", "execution.checkpointing.dir"),
+            ("execution.savepoint.path", "millstream checkpoint restore"),
             ("table.exec.something.new", "listed in docs/settings.md"),
             ("table.exec.mini-batch.size.of.it", "listed in docs/settings.md"),
         ];
@@ -449,6 +472,8 @@ mod tests {
             ("pipeline.memory", "120%"),
             ("pipeline.code-cache", "on"),
             ("pipeline.code-cache", ""),
+            ("pipeline.name", "  "),
+            ("pipeline.name", "two\nlines"),
         ] {
             assert_eq!(settings.set(key, value).unwrap_err().code, code::INVALID_OPTION, "{key}");
         }

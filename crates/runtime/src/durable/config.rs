@@ -10,8 +10,10 @@ use std::time::Duration;
 pub struct CheckpointConfig {
     /// Where checkpoints are.
     pub checkpoints: Checkpoints,
-    /// Name of the job.
+    /// What tells the job from all others.
     pub job: String,
+    /// What its user calls it.
+    pub name: Option<String>,
     /// From the beginning of one checkpoint to that of the next; `None`: only when someone asks.
     pub interval: Option<Duration>,
     /// Complete checkpoints that are kept; at least 1.

@@ -112,6 +112,7 @@ impl<'a> Writer<'a> {
             format: FORMAT,
             checkpoint: number,
             job: self.checkpointing.config.job.clone(),
+            name: self.checkpointing.config.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             is_later: self.checkpointing.has_completed(),
             shape: self.shape.clone(),
