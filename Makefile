@@ -7,7 +7,7 @@ CARGO ?= cargo
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
-	./target/release/millstream run examples/demo.sql
+	./target/release/millstream run examples/demo.sql --output live
 
 # Everything that CI checks.
 test: setup

@@ -55,3 +55,44 @@ fn a_signal_leaves_the_terminal_as_it_was_and_the_history_whole() {
         assert!(read("millstream/history").contains("SELECT 40 + 2;"), "SIG{signal}: {}", read("millstream/history"));
     }
 }
+
+/// The last picture of a table that stays where it is, as a terminal of 60 columns and 12 rows shows it.
+#[test]
+fn a_live_table_shows_the_newest_rows_and_their_number() {
+    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("not run: there is no command 'script'");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let sql = "CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',
+        'fields.id.end' = '40', 'rows-per-second' = '40'); SELECT id, 'a text that is as wide as the terminal is, and more' AS t FROM g;";
+    let in_terminal = "stty cols 60 rows 12; \"$UNDER_TEST\" run -e \"$SQL\" --output live; echo $? > code";
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--command", in_terminal, "/dev/null"])
+        .current_dir(folder.path())
+        .env("UNDER_TEST", env!("CARGO_BIN_EXE_millstream"))
+        .env("SQL", sql)
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .stdin(Stdio::piped())
+        .stdout(File::create(path("shown")).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let keys = terminal.stdin.take();
+    let since = Instant::now();
+    while fs::read_to_string(path("code")).unwrap_or_default().is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(30), "it has not ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(keys);
+    terminal.wait().unwrap();
+    let shown = fs::read_to_string(path("shown")).unwrap();
+    let pictures: Vec<&str> = shown.split("\x1b[J").collect();
+    assert!(pictures.len() > 5, "{shown}");
+    let last: Vec<&str> = pictures.last().unwrap().lines().map(str::trim_end).collect();
+    let rows: Vec<&str> = last[2..9].iter().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(rows, ["34", "35", "36", "37", "38", "39", "40"], "{last:?}");
+    assert_eq!(last[9], "(40 rows)");
+    assert!(last.iter().take(9).all(|line| line.chars().count() < 60), "{last:?}");
+}
