@@ -5,8 +5,9 @@ CARGO ?= cargo
 
 .PHONY: demo test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
-# A live windowed query over generated auction events, in a few seconds once built.
-demo: release
+# A live windowed query over generated auction events. What it builds has no clients of Kafka and PostgreSQL; `make release` builds everything.
+demo: setup
+	eval "$$(scripts/build_info.sh)" && $(CARGO) build --release --package millstream-cli --no-default-features --features dynamic-libraries
 	./target/release/millstream run examples/demo.sql --output live
 
 # Everything that CI checks.
@@ -17,6 +18,7 @@ test: setup
 	$(CARGO) fmt --all --check
 	scripts/site.sh
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --package millstream-cli --no-default-features --features dynamic-libraries --quiet -- -D warnings
 	$(CARGO) test --workspace --no-run --quiet
 	scripts/beside.sh kafka env MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet --test kafka -- \
 	    env MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python $(CARGO) test --workspace --quiet

@@ -2,6 +2,7 @@
 //!
 //! Each connector describes itself as a [`Connector`]; which there are says [`crate::registry`].
 
+use crate::format::Format;
 use crate::option_table::OptionInfo;
 use crate::{Chunk, Decoder, Sink, SinkRequest, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Inferred, Options};
@@ -15,8 +16,10 @@ pub(crate) struct Connector {
     pub summary: &'static str,
     /// Its options, without those that every table has.
     pub options: &'static [OptionInfo],
-    /// Whether it has the option `format`, and the options of that format.
-    pub takes_format: bool,
+    /// What its formats are, whose options it has as well.
+    pub formats: TakesFormats,
+    /// Finds out what is missing, once all options are known ones.
+    pub require: fn(&Options) -> Result<(), Diagnostic>,
     /// Opens it for reading, if it can be read.
     pub source: Option<OpenSource>,
     /// Opens it for writing, if it can be written.
@@ -37,7 +40,8 @@ impl Connector {
         name: "",
         summary: "",
         options: &[],
-        takes_format: false,
+        formats: TakesFormats::None,
+        require: |_| Ok(()),
         source: None,
         sink: None,
         split_front: None,
@@ -45,6 +49,24 @@ impl Connector {
         own_rate: None,
         infer: None,
     };
+}
+
+/// Which formats a connector takes.
+pub(crate) enum TakesFormats {
+    /// It has its own.
+    None,
+    /// One of streams of bytes, which the option `format` names.
+    OfStreams,
+    /// Those of messages, which these options name.
+    OfMessages(fn(&Options) -> Result<Vec<PartFormat>, Diagnostic>),
+}
+
+/// A format of a table, and what the names of its options have before them.
+pub(crate) struct PartFormat {
+    /// `value.`, `key.`, or nothing.
+    pub prefix: &'static str,
+    /// The format.
+    pub format: &'static Format,
 }
 
 /// A source whose splits are known when it is opened.

@@ -9,6 +9,9 @@
 //! Invariants: connectors know nothing of pipelines, windows or SQL; everything read from outside is checked; a sink
 //! shows nothing half-written.
 
+// Formats of messages are there for Kafka, spans for what is written in transactions.
+#![cfg_attr(not(all(feature = "kafka", feature = "postgres")), allow(dead_code, unused_imports))]
+
 mod arrow_stream;
 mod avro;
 mod blackhole;
@@ -26,11 +29,13 @@ mod frames;
 mod generated;
 mod infer;
 mod json;
+#[cfg(feature = "kafka")]
 mod kafka;
 mod messages;
 mod nexmark;
 mod option_table;
 mod parquet;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod print;
 mod python;

@@ -4,10 +4,9 @@
 //! of its [`OptionKind`]. What turns values into text is written by hand, in `python/millstream/_connectors.py`; each kind names its
 //! function there.
 
-use crate::declaration::Connector;
+use crate::declaration::{Connector, TakesFormats};
 use crate::format::Format;
 use crate::formats::FORMATS;
-use crate::kafka;
 use crate::option_table::{OptionInfo, OptionKind};
 use crate::registry::{COMMON_OPTIONS, CONNECTORS};
 use millstream_types::secret;
@@ -102,7 +101,7 @@ impl Class {
     fn of_connector(connector: &Connector) -> Class {
         let name = class_name(connector.name);
         let mut arguments = arguments(connector.options, "", &name);
-        if connector.name == kafka::CONNECTOR.name {
+        if matches!(connector.formats, TakesFormats::OfMessages(_)) {
             arguments.iter_mut().for_each(|argument| argument.data_type = argument.data_type.replace(STREAM, MESSAGE));
         }
         if connector.source.is_some() {

@@ -2,27 +2,39 @@
 //!
 //! A connector is one entry of [`CONNECTORS`]; options, documentation, error messages and rate limits follow from it.
 
-use crate::declaration::Connector;
+use crate::declaration::{Connector, TakesFormats};
 use crate::format::Format;
 use crate::formats::FORMATS;
 use crate::infer::not_known;
+#[cfg(feature = "kafka")]
+use crate::kafka;
 use crate::option_table::{check_options, known_names, markdown, option_fault, option_list};
+#[cfg(feature = "postgres")]
+use crate::postgres;
 use crate::rate_limit::RateLimitedSource;
-use crate::{
-    Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, postgres, print, socket,
-};
+use crate::{Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print, socket};
 use millstream_types::{Code, Diagnostic, Inferred, Options, code};
 
 /// Every connector, in the order of the documentation.
 pub(crate) const CONNECTORS: &[Connector] = &[
     filesystem::CONNECTOR,
+    #[cfg(feature = "kafka")]
     kafka::CONNECTOR,
     socket::CONNECTOR,
+    #[cfg(feature = "postgres")]
     postgres::CONNECTOR,
     nexmark::CONNECTOR,
     datagen::CONNECTOR,
     print::CONNECTOR,
     blackhole::CONNECTOR,
+];
+
+/// Connectors that this program was built without.
+const LEFT_OUT: &[&str] = &[
+    #[cfg(not(feature = "kafka"))]
+    "kafka",
+    #[cfg(not(feature = "postgres"))]
+    "jdbc",
 ];
 
 // Options that every table has.
@@ -123,6 +135,15 @@ fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagn
         option_fault(code::MISSING_OPTION, "connector", format!("table '{table}' has no option 'connector'"), advice)
     })?;
     CONNECTORS.iter().find(|connector| connector.name == name).ok_or_else(|| {
+        if LEFT_OUT.contains(&name) {
+            let message = format!("this program was built without the connector '{name}'");
+            return option_fault(
+                code::UNKNOWN_CONNECTOR,
+                "connector",
+                message,
+                "build it with all connectors: make release",
+            );
+        }
         let advice = known_names(name, "connectors", &connector_names().collect::<Vec<_>>());
         option_fault(code::UNKNOWN_CONNECTOR, "connector", format!("there is no connector '{name}'"), advice)
     })
@@ -139,23 +160,23 @@ impl Connector {
 fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
     let mut what = format!("the connector '{}'", connector.name);
     let mut tables = vec![("", COMMON_OPTIONS), ("", connector.options)];
-    if connector.name == kafka::CONNECTOR.name {
-        let formats = kafka::formats(options)?;
-        tables.extend(formats.iter().map(|format| (format.prefix, format.format.options)));
-    } else if connector.takes_format {
-        let format = Format::of(options)?;
-        if format.extension.is_none() {
-            let message = format!("the format '{}' is for messages, not for {what}", format.name);
-            return Err(option_fault(code::INVALID_OPTION, "format", message, "use it with the connector 'kafka'"));
+    match connector.formats {
+        TakesFormats::None => {}
+        TakesFormats::OfMessages(formats) => {
+            tables.extend(formats(options)?.iter().map(|format| (format.prefix, format.format.options)));
         }
-        what = format!("{what} with the format '{}'", format.name);
-        tables.push(("", format.options));
+        TakesFormats::OfStreams => {
+            let format = Format::of(options)?;
+            if format.extension.is_none() {
+                let message = format!("the format '{}' is for messages, not for {what}", format.name);
+                return Err(option_fault(code::INVALID_OPTION, "format", message, "use it with the connector 'kafka'"));
+            }
+            what = format!("{what} with the format '{}'", format.name);
+            tables.push(("", format.options));
+        }
     }
     check_options(options, &what, &tables)?;
-    if connector.name == kafka::CONNECTOR.name && options.get("topic-pattern").is_none() {
-        options.require("topic")?;
-    }
-    Ok(())
+    (connector.require)(options)
 }
 
 fn rate_limit(options: &Options) -> Result<Option<f64>, Diagnostic> {

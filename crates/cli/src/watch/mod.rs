@@ -2,14 +2,35 @@
 //!
 //! Nothing of it is on the way of a row: what is served is made of [`StatsSnapshot`]s when somebody asks.
 
+#![cfg_attr(not(feature = "http"), allow(dead_code))]
+
 mod metrics;
+#[cfg(feature = "http")]
 mod server;
 
 use millstream::{RunMonitor, StatsSnapshot};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use metrics::reference_markdown;
+#[cfg(feature = "http")]
 pub(crate) use server::Server;
+
+/// Where the option `--http` says that it is not there.
+#[cfg(not(feature = "http"))]
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) address: std::net::SocketAddr,
+}
+
+#[cfg(not(feature = "http"))]
+impl Server {
+    pub(crate) fn start(_: &str, _: Watched) -> Result<Server, crate::failure::Failure> {
+        let message = "this program was built without --http";
+        let error = millstream::Diagnostic::new(millstream::code::USAGE, message)
+            .advise("build it with all it can: make release");
+        Err(crate::failure::Failure::usage(error))
+    }
+}
 
 /// The queries and inserts of the process that run.
 #[derive(Debug, Clone, Default)]

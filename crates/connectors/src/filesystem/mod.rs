@@ -16,7 +16,7 @@ mod target;
 mod tests;
 mod writer;
 
-use crate::declaration::Connector;
+use crate::declaration::{Connector, TakesFormats};
 use crate::format::Format;
 use crate::option_table::option_list;
 use crate::{Sink, SinkRequest, Source, SourceRequest};
@@ -39,7 +39,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
         Each file is a split, read in order, its chunks decoded by all workers. \
         Metadata columns: `file.path`, `file.name`, `file.size`, `file.modification-time`.",
     options: OPTIONS,
-    takes_format: true,
+    formats: TakesFormats::OfStreams,
     source: Some(open_source),
     sink: Some(open_sink),
     split_front: Some(Format::split_front),

@@ -1,22 +1,15 @@
 //! Which columns are in the key of a message and which in its value, and in which formats.
 
 use super::options::VALUE_FIELDS;
+use crate::declaration::PartFormat;
 use crate::format::{Format, MessageFormat};
 use crate::formats::FORMATS;
 use crate::infer::{FormatInput, not_known};
 use crate::option_table::{both_given, option_fault};
 use millstream_types::{Diagnostic, Field, Inferred, Options, Schema, code};
 
-/// A format of a table, and what the names of its options have before them.
-pub(crate) struct PartFormat {
-    /// `value.`, `key.`, or nothing.
-    pub prefix: &'static str,
-    /// The format.
-    pub format: &'static Format,
-}
-
 /// The formats of a table: of values, then of keys, if they have one.
-pub(crate) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> {
+pub(super) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> {
     let value = match (options.get("format"), options.get("value.format")) {
         (Some(_), Some(_)) => {
             return Err(both_given("there are both a format and a value.format", "format", "value.format"));

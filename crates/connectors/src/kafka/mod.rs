@@ -26,9 +26,8 @@ mod tokens;
 mod topics;
 mod transactions;
 
-use crate::declaration::Connector;
+use crate::declaration::{Connector, TakesFormats};
 
-pub(crate) use fields::formats;
 
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -38,6 +37,11 @@ pub(crate) const CONNECTOR: Connector = Connector {
         `timestamp-type` STRING, `leader-epoch` INT, `headers` MAP<STRING, BYTES>; a sink writes `timestamp` and `headers`. \
         How to use it: [how-to/kafka.md](how-to/kafka.md).",
     options: options::OPTIONS,
+    formats: TakesFormats::OfMessages(fields::formats),
+    require: |options| match options.get("topic-pattern") {
+        Some(_) => Ok(()),
+        None => options.require("topic").map(drop),
+    },
     source: Some(source::open),
     sink: Some(sink::open),
     split_front: Some(source::split_front),

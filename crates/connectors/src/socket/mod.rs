@@ -10,7 +10,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use crate::declaration::Connector;
+use crate::declaration::{Connector, TakesFormats};
 use crate::format::Format;
 use crate::option_table::option_list;
 
@@ -20,7 +20,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     summary: "Records over TCP connections, each of which is a split: it ends when its peer closes it, and the query when \
         all have ended. A sink writes to one connection.",
     options: OPTIONS,
-    takes_format: true,
+    formats: TakesFormats::OfStreams,
     source: Some(source::open),
     sink: Some(sink::open),
     split_front: Some(Format::split_front),
