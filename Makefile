@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo keep-checkpoints test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds has no clients of Kafka and PostgreSQL; `make release` builds everything.
 demo: setup
@@ -122,6 +122,10 @@ crash: setup
 	MILLSTREAM_SIGNALS=$(SIGNALS) $(CARGO) test --workspace --test crash -- --nocapture
 	MILLSTREAM_SIGNALS=$(SIGNALS) $(CARGO) test --workspace --test s3 disturbed -- --nocapture
 	MILLSTREAM_KAFKA=start MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --workspace --test postgres killed
+
+# Keeps checkpoints of this build in tests/checkpoints, for later ones to resume: once for each number of the format. Half a minute.
+keep-checkpoints: build
+	scripts/keep_checkpoints.sh
 
 # Regenerates the parts of docs/ that come from code.
 docs:

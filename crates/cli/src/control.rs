@@ -28,6 +28,8 @@ const OK: &str = "ok";
 const REQUEST_BYTES: u64 = 128;
 /// How long a process is waited for that has been asked to stop, and a checkpoint that is to have a name.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a query that can have checkpoints takes at most to begin one.
+const UNTIL_BEGUN: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// The queries that run.
@@ -56,8 +58,9 @@ impl Control {
                 if is_closed.load(Relaxed) {
                     return;
                 }
-                // Whoever asks and goes away gets no answer.
-                let _ = answer(stream, &place, &shared);
+                let (place, running) = (place.clone(), Arc::clone(&shared));
+                // A savepoint takes its time, and nobody who wants to stop the process waits for it. Whoever asks and goes away gets no answer.
+                std::thread::spawn(move || answer(stream, &place, &running));
             }
         });
         Some(Control { socket, running, closed })
@@ -89,10 +92,10 @@ fn answer(mut stream: UnixStream, place: &StatePlace, running: &Running) -> std:
             monitors.iter().for_each(|monitor| monitor.cancel().checkpoint());
             OK.into()
         }
-        ("savepoint", name) => match take_checkpoints(&monitors, running) {
-            true => checkpoints::save(place, name).map_or_else(|what| what, |_| OK.into()),
-            false => format!("the checkpoint is not complete after {} s", PATIENCE.as_secs()),
-        },
+        ("savepoint", name) => {
+            let saved = take_checkpoints(&monitors, running).and_then(|()| checkpoints::save(place, name));
+            saved.map_or_else(|what| what, |()| OK.into())
+        }
         ("stop", "") => {
             monitors.iter().for_each(|monitor| monitor.cancel().stop());
             OK.into()
@@ -103,26 +106,33 @@ fn answer(mut stream: UnixStream, place: &StatePlace, running: &Running) -> std:
 }
 
 /// Has queries take a checkpoint each that begins now, and waits until all are complete, or the queries have ended: then their last ones
-/// are. `false`: it takes too long.
-fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> bool {
+/// are.
+fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> Result<(), String> {
     let counts = |monitor: &RunMonitor| {
         let checkpoints = monitor.stats().map(|stats| stats.snapshot().checkpoints).unwrap_or_default();
         (checkpoints.begun, checkpoints.complete)
     };
     // One that had begun is another one.
-    let asked: Vec<(&Arc<RunMonitor>, u64)> = monitors.iter().map(|monitor| (monitor, counts(monitor).0)).collect();
+    let mut asked: Vec<(&Arc<RunMonitor>, u64)> = monitors.iter().map(|monitor| (monitor, counts(monitor).0)).collect();
     monitors.iter().for_each(|monitor| monitor.cancel().checkpoint());
     let since = Instant::now();
-    let runs = |monitor: &Arc<RunMonitor>| {
-        running.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|other| Arc::ptr_eq(other, monitor))
-    };
-    while asked.iter().any(|(monitor, begun)| counts(monitor).1 <= *begun && runs(monitor)) {
-        if since.elapsed() > PATIENCE {
-            return false;
+    loop {
+        let runs = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        asked.retain(|(monitor, begun)| {
+            counts(monitor).1 <= *begun && runs.iter().any(|running| Arc::ptr_eq(running, monitor))
+        });
+        let has_not_begun = |(monitor, begun): &(&Arc<RunMonitor>, u64)| counts(monitor).0 <= *begun;
+        match since.elapsed() {
+            _ if asked.is_empty() => return Ok(()),
+            elapsed if elapsed > PATIENCE => {
+                return Err(format!("a checkpoint is not complete after {} s", PATIENCE.as_secs()));
+            }
+            elapsed if elapsed > UNTIL_BEGUN && asked.iter().any(has_not_begun) => {
+                return Err("no checkpoint has begun: a query with LIMIT or ORDER BY has none while it runs".into());
+            }
+            _ => std::thread::sleep(MOMENT),
         }
-        std::thread::sleep(MOMENT);
     }
-    true
 }
 
 /// Sends a request to the process that uses a state directory.

@@ -28,7 +28,6 @@ mod transactions;
 
 use crate::declaration::{Connector, TakesFormats};
 
-
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
     name: "kafka",
