@@ -1,8 +1,9 @@
 """The examples of the docs run, and print what the page says.
 
 Blocks of a page run in order, in one process and an empty directory: ``python`` is run, and a ``text`` behind it is what it has printed; behind
-a call, `# […]` is its rows in any order. ``py`` is code for other libraries, and is parsed; ``sh`` is parsed, too. ``sql`` is planned where a page
-needs no server.
+a call, `# […]` is its rows in any order. What stands behind "`name`:" is the file of that name. ``py`` is code for other libraries, and is parsed; ``sh``
+is parsed, too. ``sql`` is planned where a page needs no server. Commands and their output, ``console``, are run by
+``crates/cli/tests/docs/examples.rs``.
 """
 
 import ast
@@ -19,7 +20,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```(python|py|sh|sql|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:[^\n]*`([^`\n]+)`:\n\n)?```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROWS = re.compile(r"^(ms\.sql\(.*?\)\.fetchall\(\)|\w[\w.]*\.\w+\([^#\n]*?\)) *# (\[.*?\])", re.MULTILINE)
 
 PAGES = {page.relative_to(DOCS).as_posix(): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
@@ -28,9 +29,9 @@ REFERENCE = "python-api.md"
 
 
 def blocks(page: str, *kinds: str) -> list[tuple[str, str, int]]:
-    """Kind, text and line of the blocks of a page."""
+    """Kind, text and line of the blocks of a page that are no files."""
     text = PAGES[page]
-    return [(b[1], b[2], text.count("\n", 0, b.start(2))) for b in BLOCK.finditer(text) if b[1] in kinds]
+    return [(b[2], b[3], text.count("\n", 0, b.start(3))) for b in BLOCK.finditer(text) if b[2] in kinds and b[1] is None]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != REFERENCE and blocks(page, "python")])
@@ -39,6 +40,9 @@ def test_examples(page: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyP
     # A default session of its own.
     monkeypatch.setattr("millstream._session._default", ms.connect())
     variables: dict[str, object] = {"__name__": "example"}
+    for block in BLOCK.finditer(PAGES[page]):
+        if block[1] is not None:
+            pathlib.Path(block[1]).write_text(block[3], encoding="utf-8")
     printed = None
     for kind, body, line in blocks(page, "python", "text"):
         if kind == "text":

@@ -54,7 +54,7 @@ codes! {
     UNKNOWN_TABLE = 2002, "unknown table or view", "Create it first, or use the name suggested.";
     UNKNOWN_COLUMN = 2003, "unknown column or field", "Use one of the columns shown.";
     AMBIGUOUS_COLUMN = 2004, "a column name is ambiguous", "Qualify it with the table's name or alias.";
-    UNKNOWN_FUNCTION = 2005, "unknown function", "Use the function suggested; docs/sql-reference.md lists all.";
+    UNKNOWN_FUNCTION = 2005, "unknown function", "Use the function suggested; SHOW FUNCTIONS lists all.";
     TYPE_MISMATCH = 2006, "types do not fit", "Cast the operand or the argument to the type that is expected.";
     UNSUPPORTED = 2007, "a feature of Flink SQL that Millstream does not have yet", "Rewrite the query as the message says, or watch the changelog.";
     NEEDS_UPDATES = 2008, "the result would have to be updated", "Aggregate within a window (TUMBLE), so that results are only appended.";
@@ -89,7 +89,7 @@ codes! {
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
     WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";
     MALFORMED_RECORD = 4004, "malformed record", "Correct the record, or set '<format>.ignore-parse-errors' = 'true' (json, csv, row) to skip such records.";
-    WRONG_TYPE = 4005, "a value does not fit the column's type", "Correct the record or the column's type, or ignore parse errors.";
+    WRONG_TYPE = 4005, "a value does not fit the column's type", "Correct the record, or declare the column STRING; '<format>.ignore-parse-errors' = 'true' (json, csv) makes such values NULL.";
     MISSING_FIELD = 4006, "a field is missing", "Correct the record, or set 'json.fail-on-missing-field' = 'false'.";
     UNKNOWN_CONNECTOR = 4007, "unknown connector", "Use one of the connectors listed.";
     UNKNOWN_FORMAT = 4008, "unknown format", "Use one of the formats listed.";

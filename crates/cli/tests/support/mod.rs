@@ -5,7 +5,12 @@ use std::process::{Command, Stdio};
 
 /// The command in a folder, without the variables of whoever runs the tests.
 pub fn millstream(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+    program(env!("CARGO_BIN_EXE_millstream"), folder)
+}
+
+/// The same for a program that runs the command.
+pub fn program(path: &str, folder: &Path) -> Command {
+    let mut command = Command::new(path);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLSTREAM_")) {
         command.env_remove(name);
     }

@@ -129,7 +129,7 @@ impl Binder<'_> {
         let known = nearest(name, aggregate_names()).or_else(|| functions::suggest(name));
         let advice = match self.scope.functions.suggest(name).or(known) {
             Some(near) => format!("did you mean {near}?"),
-            None => "docs/sql-reference.md lists all functions".into(),
+            None => "SHOW FUNCTIONS lists all".into(),
         };
         error(code::UNKNOWN_FUNCTION, span_of(&function.name), message).advise(advice)
     }

@@ -1,8 +1,14 @@
-//! The generated pages of `docs/`, and the generated module of Python, are those that the code would write today.
+//! The pages of `docs/`: the generated ones, and the generated module of Python, are those that the code would write today, and the examples of
+//! others do what the page says.
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+
+mod examples;
+#[path = "../support/mod.rs"]
+mod support;
 
 use millstream::connectors::python_module;
 use std::path::PathBuf;
-use std::process::Command;
+use support::millstream;
 
 #[test]
 fn generated_pages_are_current() {
@@ -10,7 +16,7 @@ fn generated_pages_are_current() {
     let update = std::env::var_os("MILLSTREAM_UPDATE_DOCS").is_some();
     let folder = tempfile::tempdir().unwrap();
     let target = if update { docs.clone() } else { folder.path().to_path_buf() };
-    let status = Command::new(env!("CARGO_BIN_EXE_millstream")).arg("docs").arg(&target).status().unwrap();
+    let status = millstream(folder.path()).arg("docs").arg(&target).status().unwrap();
     assert!(status.success());
     if update {
         return;
