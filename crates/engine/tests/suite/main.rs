@@ -4,6 +4,7 @@
 //! - `nexmark`: Apache Flink's own results on the same files, under the same configurations;
 //! - `properties`: random streams out of order, against brute-force models;
 //! - `flink`: Apache Flink's answers to many small queries and expressions;
+//! - `examples`: the examples of `docs/functions.md`;
 //! - `jobs`: statements that run in the background;
 //! - `local_time`: windows over TIMESTAMP_LTZ about the changes of clocks, against a model;
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
@@ -23,6 +24,7 @@ mod configurations;
 mod corpus;
 mod dependencies;
 mod errors;
+mod examples;
 mod flink;
 mod jobs;
 mod local_time;

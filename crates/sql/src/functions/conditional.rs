@@ -9,16 +9,16 @@ use millstream_types::{DataType, Diagnostic, Value};
 
 /// Conditional functions.
 pub(super) const CONDITIONAL: &[Function] = functions! {Conditional;
-    "IF" ("IF(condition, value, otherwise)") Custom(if_), "One of two values, by a condition.";
+    "IF" ("IF(condition, value, otherwise)") Custom(if_), "The first value if the condition is TRUE, else the other one.";
     "IFNULL" ["NVL"] ("IFNULL(value, replacement)") Custom(if_null), "The value, or the replacement where it is NULL.";
     "COALESCE" ("COALESCE(value, …)") Custom(coalesce), "The first value that is not NULL.";
-    "NULLIF" ("NULLIF(value, other)") Custom(null_if), "NULL where the two are equal, else the value.";
+    "NULLIF" ("NULLIF(value, other)") Custom(null_if), "NULL if the two are equal, else the value.";
     "GREATEST" ("GREATEST(value, …)") Custom(|call| extreme(call, CompareOp::GreaterEqual)),
-        "The greatest value; NULL if one is NULL.";
+        "The greatest value; NULL if any is NULL.";
     "LEAST" ("LEAST(value, …)") Custom(|call| extreme(call, CompareOp::LessEqual)),
-        "The least value; NULL if one is NULL.";
+        "The least value; NULL if any is NULL.";
     "ELT" ("ELT(index, value, …)") Custom(elt), "The value at a position (from 1); NULL outside.";
-    "TYPEOF" ("TYPEOF(value)") Custom(type_of), "The type of the value as a string.";
+    "TYPEOF" ("TYPEOF(value)") Custom(type_of), "The name of the value's type.";
 };
 
 /// All arguments in the type that they share.

@@ -8,7 +8,7 @@
 //! Only immutable functions are taken: what depends on the time of the query is ours to define.
 
 use super::call::{at, mismatch};
-use super::ours;
+use super::{further, ours};
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType as Arrow, Field as ArrowField, FieldRef};
 use datafusion_common::ScalarValue;
@@ -56,24 +56,18 @@ pub(super) fn bind(udf: &Arc<ScalarUDF>, arguments: Vec<Expr>, span: Span) -> Re
     let fields: Vec<FieldRef> =
         arguments.iter().map(|a| Arc::new(ArrowField::new("argument", a.data_type.to_arrow(), a.nullable))).collect();
     let name = udf.name().to_ascii_uppercase();
-    let rejected = |error: &dyn std::fmt::Display| {
-        let advice = match udf.documentation() {
-            Some(documentation) => format!("use {}", documentation.syntax_example),
-            None => first_line(error),
-        };
-        mismatch(&name, &arguments, span).advise(advice)
-    };
-    let fields = fields_with_udf(&fields, &**udf).map_err(|e| rejected(&e))?;
+    let rejected = || mismatch(&name, &arguments, span).advise(format!("use {}", further::usage(&name)));
+    let fields = fields_with_udf(&fields, &**udf).map_err(|_| rejected())?;
     let constants = arguments
         .iter()
         .zip(&fields)
         .map(|(argument, field)| constant_of(argument, field.data_type()))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| rejected(&e))?;
+        .map_err(|_| rejected())?;
     let scalars: Vec<Option<&ScalarValue>> = constants.iter().map(Option::as_ref).collect();
     let field = udf
         .return_field_from_args(ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &scalars })
-        .map_err(|e| rejected(&e))?;
+        .map_err(|_| rejected())?;
     let Some(data_type) = sql_type(field.data_type()) else {
         let message = format!("{name} gives {}, which has no SQL type here", field.data_type());
         return Err(at(Diagnostic::new(code::UNSUPPORTED, message), span));
@@ -175,18 +169,6 @@ fn first_line(error: &dyn std::fmt::Display) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Signature and description of a function, from DataFusion's documentation.
-pub(super) fn describe(name: &str, udf: &ScalarUDF) -> (String, String) {
-    match udf.documentation() {
-        Some(documentation) => {
-            let arguments = documentation.syntax_example.split_once('(').map_or("…)", |(_, rest)| rest);
-            let sentence = documentation.description.lines().next().unwrap_or_default();
-            (format!("{name}({arguments}"), sentence.trim().to_owned())
-        }
-        None => (format!("{name}(…)"), String::new()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::bind_call;
@@ -204,6 +186,13 @@ mod tests {
 
     fn text(values: &[Option<&str>]) -> ArrayRef {
         Arc::new(StringViewArray::from(values.to_vec()))
+    }
+
+    #[test]
+    fn every_function_is_described() {
+        let mut described: Vec<&str> = further::FURTHER.iter().flat_map(|function| function.names()).collect();
+        described.sort_unstable();
+        assert_eq!(described, all().map(|(name, _)| name).collect::<Vec<_>>());
     }
 
     #[test]
@@ -255,7 +244,7 @@ mod tests {
         let error = bind_call("cbrt", vec![], span).unwrap_err();
         assert_eq!(error.code, code::TYPE_MISMATCH);
         assert_eq!(error.message, "CBRT does not take arguments ()");
-        assert_eq!(error.advice.as_deref(), Some("use cbrt(numeric_expression)"));
+        assert_eq!(error.advice.as_deref(), Some("use CBRT(number)"));
         assert!(error.to_string().contains("line 3, column 7"));
     }
 

@@ -1,6 +1,7 @@
 //! What a function is: its names, how it is called, what it is about, and how a call of it is bound.
 
 use super::call::{BoundCall, Call};
+use super::examples::{self, Example};
 use super::overload::Overload;
 
 /// What a function is about.
@@ -24,6 +25,10 @@ pub enum Category {
     Hash,
     /// Aggregate functions.
     Aggregate,
+    /// Functions that need OVER.
+    Over,
+    /// Table functions that put rows into windows.
+    Window,
     /// DataFusion's functions.
     Vectorised,
 }
@@ -40,6 +45,8 @@ impl Category {
         (Category::Json, "JSON functions"),
         (Category::Hash, "Hash functions"),
         (Category::Aggregate, "Aggregate functions"),
+        (Category::Over, "OVER functions"),
+        (Category::Window, "Window table functions"),
         (Category::Vectorised, "Further functions (vectorised)"),
     ];
 }
@@ -57,6 +64,8 @@ pub struct FunctionInfo {
     pub description: String,
     /// What it is about.
     pub category: Category,
+    /// At least one use of it.
+    pub examples: Vec<Example>,
 }
 
 /// How a call is bound.
@@ -94,6 +103,7 @@ impl<B> Function<B> {
             signatures: strings(self.signatures),
             description: self.description.to_owned(),
             category: self.category,
+            examples: examples::of(self.name),
         }
     }
 }

@@ -23,22 +23,22 @@ pub(super) const JSON: &[Function] = functions! {Json;
     "IS JSON" ("string IS [NOT] JSON [VALUE | SCALAR | ARRAY | OBJECT]") Custom(is_json),
         "Whether the string is JSON, or JSON of a kind; FALSE for NULL.";
     "JSON_EXISTS" ("JSON_EXISTS(json, path [{TRUE | FALSE | UNKNOWN | ERROR} ON ERROR])") Custom(exists),
-        "Whether the path selects something; FALSE for an error unless said.";
+        "Whether the path selects a value; FALSE on an error by default.";
     "JSON_VALUE" ("JSON_VALUE(json, path [RETURNING type] [{NULL | ERROR | DEFAULT value} ON EMPTY] [{NULL | ERROR | DEFAULT value} ON ERROR])")
-        Custom(value), "The scalar that the path selects, as a STRING, BOOLEAN, INT, BIGINT or DOUBLE.";
+        Custom(value), "The scalar that the path selects, as a STRING, BOOLEAN, INT, BIGINT or DOUBLE; NULL if there is none, by default.";
     "JSON_QUERY" ("JSON_QUERY(json, path [RETURNING type] [{WITHOUT | WITH [CONDITIONAL | UNCONDITIONAL]} [ARRAY] WRAPPER] [{NULL | EMPTY ARRAY | EMPTY OBJECT | ERROR} ON EMPTY] [{…} ON ERROR])")
-        Custom(query), "The array or object that the path selects, as a STRING or an ARRAY<STRING>.";
+        Custom(query), "The array or object that the path selects, as a STRING or an ARRAY<STRING>; NULL if there is none, by default.";
     "JSON_STRING" ("JSON_STRING(value)") Custom(json_string), "The value as JSON.";
     "JSON_OBJECT" ("JSON_OBJECT([[KEY] key VALUE value, …] [{NULL | ABSENT} ON NULL])") Custom(object),
-        "An object of the values; NULLs are kept unless said. JSON of JSON functions goes in as it is.";
+        "A JSON object of the values; NULLs are kept by default. What other JSON functions give is nested, not quoted.";
     "JSON_ARRAY" ("JSON_ARRAY([value, …] [{NULL | ABSENT} ON NULL])") Custom(array),
-        "An array of the values; NULLs are left out unless said. JSON of JSON functions goes in as it is.";
+        "A JSON array of the values; NULLs are left out by default. What other JSON functions give is nested, not quoted.";
     "JSON" ("JSON(string)") Overloads(&[Overload::new(&[Text], F::JsonText, |_| DataType::STRING)]),
-        "A string that is JSON already, for JSON_OBJECT and JSON_ARRAY.";
+        "Marks a string as JSON, so that JSON_OBJECT and JSON_ARRAY nest it instead of quoting it.";
     "JSON_QUOTE" ("JSON_QUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonQuote, |_| DataType::STRING)]),
         "The string as a JSON string, with quotes and escapes.";
     "JSON_UNQUOTE" ("JSON_UNQUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonUnquote, |_| DataType::STRING)]),
-        "The text of a JSON string; anything else stays as it is.";
+        "The text of a JSON string, without quotes and escapes; anything else stays as it is.";
 };
 
 /// `string IS JSON`, with the kind as a word.

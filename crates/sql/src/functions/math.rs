@@ -28,46 +28,46 @@ pub(super) const MATH: &[Function] = functions! {Math;
     "SIGN" ("SIGN(number)") Custom(sign), "-1, 0 or 1.";
     "FLOOR" ("FLOOR(number)", "FLOOR(time TO unit)")
         Custom(|call| to_whole(call, F::FloorDouble, F::FloorDecimal, [F::FloorDate, F::FloorTime, F::FloorTimestamp])),
-        "The largest whole number (or start of a time unit) not above the value.";
+        "The largest whole number not above the number, or the start of the unit that a time lies in.";
     "CEIL" ["CEILING"] ("CEIL(number)", "CEIL(time TO unit)")
         Custom(|call| to_whole(call, F::CeilDouble, F::CeilDecimal, [F::CeilDate, F::CeilTime, F::CeilTimestamp])),
-        "The smallest whole number (or start of a time unit) not below the value.";
+        "The smallest whole number not below the number, or the first start of a unit not before a time.";
     "ROUND" ("ROUND(number [, places])")
         Custom(|call| to_places(call, F::RoundInteger, F::RoundDecimal, F::RoundDouble)),
-        "The number rounded half up, away from zero.";
+        "The number rounded to some decimal places (0 by default; negative ones are tens, hundreds, …), halves away from zero.";
     "TRUNCATE" ["TRUNC"] ("TRUNCATE(number [, places])")
         Custom(|call| to_places(call, F::TruncateInteger, F::TruncateDecimal, F::TruncateDouble)),
-        "The number cut after some digits.";
+        "The number truncated after some decimal places (0 by default; negative ones are tens, hundreds, …).";
     "MOD" ("MOD(dividend, divisor)") Custom(modulo), "The remainder, with the sign of the dividend.";
-    "POWER" ["POW"] ("POWER(base, exponent)") Overloads(&[real(&[Double, Double], F::Power)]), "The base to the exponent.";
+    "POWER" ["POW"] ("POWER(base, exponent)") Overloads(&[real(&[Double, Double], F::Power)]), "The base raised to the exponent.";
     "SQRT" ("SQRT(number)") Overloads(&[real(&[Double], F::Sqrt)]), "The square root.";
-    "EXP" ("EXP(number)") Overloads(&[real(&[Double], F::Exp)]), "e to the number.";
+    "EXP" ("EXP(number)") Overloads(&[real(&[Double], F::Exp)]), "e raised to the number.";
     "LN" ("LN(number)") Overloads(&[real(&[Double], F::Ln)]), "The natural logarithm.";
-    "LOG" ("LOG([base,] number)") Custom(log), "The logarithm, natural without a base.";
+    "LOG" ("LOG([base,] number)") Custom(log), "The logarithm to a base, or the natural one.";
     "LOG2" ("LOG2(number)") Custom(|call| of_double(call, |x| divide(ln(x), double(LN_2)))), "The logarithm to base 2.";
     "LOG10" ("LOG10(number)") Overloads(&[real(&[Double], F::Log10)]), "The logarithm to base 10.";
-    "SIN" ("SIN(number)") Overloads(&[real(&[Double], F::Sin)]), "The sine.";
-    "COS" ("COS(number)") Overloads(&[real(&[Double], F::Cos)]), "The cosine.";
-    "TAN" ("TAN(number)") Overloads(&[real(&[Double], F::Tan)]), "The tangent.";
+    "SIN" ("SIN(number)") Overloads(&[real(&[Double], F::Sin)]), "The sine of an angle in radians.";
+    "COS" ("COS(number)") Overloads(&[real(&[Double], F::Cos)]), "The cosine of an angle in radians.";
+    "TAN" ("TAN(number)") Overloads(&[real(&[Double], F::Tan)]), "The tangent of an angle in radians.";
     "COT" ("COT(number)")
         Custom(|call| of_double(call, |x| divide(double(1.0), native(F::Tan, vec![x], DataType::Double, false)))),
-        "The cotangent.";
-    "ASIN" ("ASIN(number)") Overloads(&[real(&[Double], F::Asin)]), "The arc sine.";
-    "ACOS" ("ACOS(number)") Overloads(&[real(&[Double], F::Acos)]), "The arc cosine.";
-    "ATAN" ("ATAN(number)") Overloads(&[real(&[Double], F::Atan)]), "The arc tangent.";
-    "ATAN2" ("ATAN2(y, x)") Overloads(&[real(&[Double, Double], F::Atan2)]), "The angle of the point (x, y).";
+        "The cotangent of an angle in radians.";
+    "ASIN" ("ASIN(number)") Overloads(&[real(&[Double], F::Asin)]), "The arc sine, in radians.";
+    "ACOS" ("ACOS(number)") Overloads(&[real(&[Double], F::Acos)]), "The arc cosine, in radians.";
+    "ATAN" ("ATAN(number)") Overloads(&[real(&[Double], F::Atan)]), "The arc tangent, in radians.";
+    "ATAN2" ("ATAN2(y, x)") Overloads(&[real(&[Double, Double], F::Atan2)]), "The angle of the point (x, y), in radians.";
     "SINH" ("SINH(number)") Overloads(&[real(&[Double], F::Sinh)]), "The hyperbolic sine.";
     "COSH" ("COSH(number)") Overloads(&[real(&[Double], F::Cosh)]), "The hyperbolic cosine.";
     "TANH" ("TANH(number)") Overloads(&[real(&[Double], F::Tanh)]), "The hyperbolic tangent.";
-    "DEGREES" ("DEGREES(number)") Custom(|call| of_double(call, |x| times(x, 180.0 / PI))), "Radians as degrees.";
-    "RADIANS" ("RADIANS(number)") Custom(|call| of_double(call, |x| times(x, PI / 180.0))), "Degrees as radians.";
+    "DEGREES" ("DEGREES(number)") Custom(|call| of_double(call, |x| times(x, 180.0 / PI))), "Radians converted to degrees.";
+    "RADIANS" ("RADIANS(number)") Custom(|call| of_double(call, |x| times(x, PI / 180.0))), "Degrees converted to radians.";
     "PI" ("PI()") Custom(|call| constant(call, PI)), "The number π.";
     "E" ("E()") Custom(|call| constant(call, E)), "The number e.";
     "RAND" ("RAND([seed])") Overloads(&[real(&[], F::Rand), real(&[Int], F::RandSeed)]),
-        "A random DOUBLE from 0 to below 1 for every row.";
+        "A random DOUBLE of at least 0 and below 1 for every row.";
     "RAND_INTEGER" ("RAND_INTEGER([seed,] bound)") Overloads(&[
         Overload::new(&[Int], F::RandInteger, |_| DataType::Int), Overload::new(&[Int, Int], F::RandIntegerSeed, |_| DataType::Int)]),
-        "A random INT from 0 to below the bound for every row.";
+        "A random INT of at least 0 and below the bound for every row.";
     "BITAND" ("BITAND(integer, integer)") Overloads(&[bits(&[Long, Long], F::BitAnd)]), "Bitwise and.";
     "BITOR" ("BITOR(integer, integer)") Overloads(&[bits(&[Long, Long], F::BitOr)]), "Bitwise or.";
     "BITXOR" ("BITXOR(integer, integer)") Overloads(&[bits(&[Long, Long], F::BitXor)]), "Bitwise exclusive or.";

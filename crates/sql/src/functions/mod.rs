@@ -32,13 +32,16 @@ mod call;
 pub(crate) mod collection;
 mod conditional;
 mod docs;
+mod examples;
 mod fallback;
 mod function;
+mod further;
 mod json;
 mod math;
 mod ours;
 mod overload;
 mod printf;
+mod special;
 mod string;
 mod temporal;
 #[cfg(test)]
@@ -46,6 +49,7 @@ mod tests;
 
 pub(crate) use aggregate::{aggregate_names, aggregate_usage, find_aggregate};
 pub use docs::reference_markdown;
+pub use examples::{EXAMPLE_TABLE, Example};
 pub use function::{Category, FunctionInfo};
 
 use crate::diagnostics;
@@ -103,17 +107,9 @@ pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, D
     Err(at(Diagnostic::new(code::UNKNOWN_FUNCTION, format!("unknown function {name}")), span).advise(advice))
 }
 
-/// Every function: ours in the order of the documentation, the aggregates, then DataFusion's scalar ones by name.
+/// Every function: ours in the order of the documentation, the aggregates, those that the binder knows, then DataFusion's by name.
 pub fn all() -> Vec<FunctionInfo> {
-    let others = fallback::all().map(|(name, udf)| {
-        let (signature, description) = fallback::describe(name, udf);
-        FunctionInfo {
-            name: name.to_owned(),
-            aliases: vec![],
-            signatures: vec![signature],
-            description,
-            category: Category::Vectorised,
-        }
-    });
+    let lists = [special::TIME, special::GROUPING, special::OVER, special::WINDOW, further::FURTHER];
+    let others = lists.into_iter().flatten().map(Function::info);
     ours::all().map(Function::info).chain(aggregate::listed()).chain(others).collect()
 }

@@ -36,86 +36,86 @@ pub(super) const STRING: &[Function] = functions! {String;
     "OCTET_LENGTH" ("OCTET_LENGTH(string | binary)") Overloads(&[number(&[TextOrBytes], F::OctetLength)]),
         "Number of bytes in UTF-8.";
     "TRIM" ("TRIM([BOTH | LEADING | TRAILING] [characters] FROM string)", "TRIM(string)") Custom(trim),
-        "The string without the characters given (a space if none are) at its ends.";
+        "The string without the given characters (spaces by default) at its start, its end, or both.";
     "BTRIM" ("BTRIM(string [, characters])") Overloads(&[
         text(&[Text], F::TrimBoth).with(&[|| string(" ")]), text(&[Text, Text], F::TrimBoth)]),
-        "The string without the characters given at both ends.";
+        "The string without the given characters (spaces by default) at both ends.";
     "LTRIM" ("LTRIM(string [, characters])") Overloads(&[
         sized(&[Text], F::TrimLeading, shorter_text).with(&[|| string(" ")]), sized(&[Text, Text], F::TrimLeading, shorter_text)]),
-        "The string without the characters given at its start.";
+        "The string without the given characters (spaces by default) at its start.";
     "RTRIM" ("RTRIM(string [, characters])") Overloads(&[
         sized(&[Text], F::TrimTrailing, shorter_text).with(&[|| string(" ")]), sized(&[Text, Text], F::TrimTrailing, shorter_text)]),
-        "The string without the characters given at its end.";
+        "The string without the given characters (spaces by default) at its end.";
     "SUBSTRING" ["SUBSTR"] ("SUBSTRING(string FROM position [FOR length])", "SUBSTRING(string, position [, length])")
         Overloads(&[
             sized(&[Text, Int], F::Substring, shorter_text).with(&[|| int(i32::MAX)]),
             sized(&[Text, Int, Int], F::Substring, shorter_text).or_null()]),
-        "The part from a position (from 1; negative counts from the end) on; NULL for a negative length.";
+        "The rest of the string from a position (from 1; negative counts from the end), or length characters of it; NULL for a negative length.";
     "LEFT" ("LEFT(string, n)") Overloads(&[sized(&[Text, Int], F::Left, shorter_text)]), "The first n characters.";
     "RIGHT" ("RIGHT(string, n)") Overloads(&[sized(&[Text, Int], F::Right, shorter_text)]), "The last n characters.";
     "LPAD" ("LPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Lpad).or_null()]),
-        "The string padded at its start, or cut, to a length.";
+        "The string padded at its start with pad, or truncated, to a length; NULL for a negative length or an empty pad.";
     "RPAD" ("RPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Rpad).or_null()]),
-        "The string padded at its end, or cut, to a length.";
-    "REPEAT" ("REPEAT(string, n)") Overloads(&[text(&[Text, Int], F::Repeat)]), "The string n times.";
+        "The string padded at its end with pad, or truncated, to a length; NULL for a negative length or an empty pad.";
+    "REPEAT" ("REPEAT(string, n)") Overloads(&[text(&[Text, Int], F::Repeat)]), "The string repeated n times.";
     "REPLACE" ("REPLACE(string, search, replacement)") Overloads(&[text(&[Text, Text, Text], F::Replace)]),
         "The string with every occurrence of search replaced.";
     "REVERSE" ("REVERSE(string)") Overloads(&[text(&[Text], F::Reverse)]), "The characters in reverse order.";
     "INITCAP" ("INITCAP(string)") Overloads(&[sized(&[Text], F::InitCap, same_text)]),
         "Each word with an upper-case first letter, the rest in lower case.";
-    "CONCAT" ("CONCAT(string, …)") Custom(concat), "The strings put together; NULL if one is NULL.";
-    "||" ("string || string") Custom(concatenation), "The strings put together, with their lengths.";
+    "CONCAT" ("CONCAT(string, …)") Custom(concat), "The strings joined; NULL if any is NULL.";
+    "||" ("string || string") Custom(concatenation), "The two strings joined; a CHAR if both are.";
     "CONCAT_WS" ("CONCAT_WS(separator, string, …)") Custom(concat_ws),
-        "The strings that are not NULL, with the separator between them.";
+        "The strings that are not NULL, joined with the separator.";
     "POSITION" ("POSITION(search IN string)") Overloads(&[number(&[Text, Text], F::Position).with(&[|| int(1)])]),
         "Position (from 1) of the first occurrence, 0 if there is none.";
     "LOCATE" ("LOCATE(search, string [, from])") Overloads(&[
         number(&[Text, Text], F::Position).with(&[|| int(1)]), number(&[Text, Text, Int], F::Position)]),
-        "Position of the first occurrence at or after a position, 0 if there is none.";
-    "INSTR" ("INSTR(string, search)") Custom(instr), "Position of the first occurrence, 0 if there is none.";
+        "Position (from 1) of the first occurrence at or after from, 0 if there is none.";
+    "INSTR" ("INSTR(string, search)") Custom(instr), "Position (from 1) of the first occurrence, 0 if there is none.";
     "OVERLAY" ("OVERLAY(string PLACING replacement FROM position [FOR length])") Custom(overlay),
-        "The string with length characters from a position on replaced.";
+        "The string with length characters (by default as many as the replacement has) replaced, from a position on.";
     "SPLIT_INDEX" ("SPLIT_INDEX(string, separator, index)") Overloads(&[
         text(&[Text, Text, Int], F::SplitIndex).or_null(), text(&[Text, Int, Int], F::SplitIndexCode).or_null()]),
-        "Part number index (from 0) of the string cut at the separator; NULL beyond the last one.";
+        "The part at an index (from 0) of the string split at the separator, a string or the code of a character; NULL if there is none.";
     "STARTSWITH" ("STARTSWITH(value, start)") Overloads(&[
         truth(&[Text, Text], F::StartsWith), truth(&[Bytes, Bytes], F::StartsWith)]),
-        "Whether the value starts with the other one.";
+        "Whether the value, a string or bytes, starts with the other one.";
     "ENDSWITH" ("ENDSWITH(value, end)") Overloads(&[
         truth(&[Text, Text], F::EndsWith), truth(&[Bytes, Bytes], F::EndsWith)]),
-        "Whether the value ends with the other one.";
+        "Whether the value, a string or bytes, ends with the other one.";
     "TRANSLATE" ("TRANSLATE(string, from, to)") Overloads(&[text(&[Text, Text, Text], F::Translate)]),
-        "The string with each character of from replaced by the one at its place in to, or removed.";
-    "ASCII" ("ASCII(string)") Overloads(&[number(&[Text], F::Ascii)]), "The first byte as a number.";
-    "CHR" ("CHR(integer)") Overloads(&[text(&[Long], F::Chr)]), "The character of a code (modulo 256).";
+        "The string with each character of from replaced by the one at the same place in to, or removed if to is shorter.";
+    "ASCII" ("ASCII(string)") Overloads(&[number(&[Text], F::Ascii)]), "The first byte as a number; 0 for an empty string.";
+    "CHR" ("CHR(integer)") Overloads(&[text(&[Long], F::Chr)]), "The character with a code, taken modulo 256.";
     "IS_ALPHA" ("IS_ALPHA(string)") Overloads(&[truth(&[Text], F::IsAlpha)]), "Whether all characters are letters.";
     "IS_DIGIT" ("IS_DIGIT(string)") Overloads(&[truth(&[Text], F::IsDigit)]), "Whether all characters are digits.";
     "IS_DECIMAL" ("IS_DECIMAL(string)") Overloads(&[truth(&[Text], F::IsDecimal)]), "Whether the string is a number.";
     "PARSE_URL" ("PARSE_URL(url, part [, key])") Overloads(&[
         text(&[Text, Text], F::ParseUrl).or_null(), text(&[Text, Text, Text], F::ParseUrlKey).or_null()]),
-        "HOST, PATH, QUERY, REF, PROTOCOL, AUTHORITY, FILE or USERINFO of a URL, or a parameter of its QUERY.";
+        "The HOST, PATH, QUERY, REF, PROTOCOL, AUTHORITY, FILE or USERINFO of a URL, or a parameter of its QUERY; NULL if it has none.";
     "URL_ENCODE" ("URL_ENCODE(string)") Overloads(&[text(&[Text], F::UrlEncode)]),
-        "The string as application/x-www-form-urlencoded.";
+        "The string encoded as application/x-www-form-urlencoded.";
     "URL_DECODE" ("URL_DECODE(string)") Overloads(&[text(&[Text], F::UrlDecode).or_null()]),
         "The inverse of URL_ENCODE; NULL for malformed text.";
     "URL_DECODE_RECURSIVE" ("URL_DECODE_RECURSIVE(string [, depth])") Overloads(&[
         text(&[Text], F::UrlDecodeRecursive).with(&[|| int(10)]).or_null(),
         text(&[Text, Int], F::UrlDecodeRecursive).or_null()]),
-        "URL_DECODE again and again until nothing changes, at most depth (10) times.";
+        "URL_DECODE repeated until nothing changes, at most depth times (10 by default).";
     "PRINTF" ("PRINTF(format, value, …)") Custom(super::printf::bind),
-        "The values in a format of Java's Formatter; NULL for a format that is malformed or does not fit.";
+        "The values formatted as Java's Formatter does; NULL if the format is malformed or does not fit the values.";
     "ENCODE" ("ENCODE(string, charset)") Overloads(&[Overload::new(&[Text, Text], F::Encode, |_| DataType::BYTES)]),
         "The bytes of the string in US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE or UTF-16LE.";
     "DECODE" ("DECODE(binary, charset)") Overloads(&[text(&[Bytes, Text], F::Decode)]),
-        "The string of bytes in a character set.";
-    "TO_BASE64" ("TO_BASE64(string)") Overloads(&[text(&[TextOrBytes], F::ToBase64)]), "The string in Base64.";
-    "FROM_BASE64" ("FROM_BASE64(string)") Overloads(&[text(&[Text], F::FromBase64)]), "The string that Base64 stands for.";
+        "The bytes decoded as a string of a character set (see ENCODE).";
+    "TO_BASE64" ("TO_BASE64(string)") Overloads(&[text(&[TextOrBytes], F::ToBase64)]), "The string, or the bytes, encoded in Base64.";
+    "FROM_BASE64" ("FROM_BASE64(string)") Overloads(&[text(&[Text], F::FromBase64)]), "The string decoded from Base64.";
     "HEX" ("HEX(integer | string)") Overloads(&[text(&[Long], F::HexInteger), text(&[TextOrBytes], F::HexBytes)]),
-        "Hexadecimal digits of a number or of the bytes of a string.";
+        "The hexadecimal digits of an integer, or of the bytes of a string.";
     "UNHEX" ("UNHEX(string)") Overloads(&[Overload::new(&[Text], F::Unhex, |_| DataType::BYTES).or_null()]),
-        "The bytes of hexadecimal digits; NULL for other characters.";
-    "BIN" ("BIN(integer)") Overloads(&[text(&[Long], F::Bin)]), "Binary digits of a number.";
-    "CURRENT_DATABASE" ("CURRENT_DATABASE()") Custom(current_database), "The name of the database, default_database.";
+        "The bytes that hexadecimal digits stand for; NULL if there are other characters.";
+    "BIN" ("BIN(integer)") Overloads(&[text(&[Long], F::Bin)]), "The binary digits of an integer.";
+    "CURRENT_DATABASE" ("CURRENT_DATABASE()") Custom(current_database), "The name of the current database, always default_database.";
     "UUID" ("UUID()") Overloads(&[text(&[], F::Uuid)]), "A new random UUID for every row.";
 };
 
@@ -123,26 +123,26 @@ pub(super) const STRING: &[Function] = functions! {String;
 pub(super) const REGEX: &[Function] = functions! {Regex;
     "LIKE" ("string LIKE pattern [ESCAPE character]") Overloads(&[
         truth(&[Text, Text], F::Like), truth(&[Text, Text, Text], F::LikeEscape)]),
-        "Whether the string matches: % stands for any characters, _ for one; there is no escape character by default.";
+        "Whether the string matches the pattern: % stands for any characters, _ for one. There is no escape character by default.";
     "ILIKE" ("string ILIKE pattern [ESCAPE character]") Overloads(&[
         truth(&[Text, Text], F::ILike), truth(&[Text, Text, Text], F::ILikeEscape)]),
-        "LIKE for which large and small letters are equal. The escape character is the one that is written.";
+        "LIKE that ignores case. The case of the escape character counts.";
     "SIMILAR TO" ["SIMILAR"] ("string SIMILAR TO pattern [ESCAPE character]") Overloads(&[
         truth(&[Text, Text], F::SimilarTo), truth(&[Text, Text, Text], F::SimilarToEscape)]),
-        "Whether the string matches a regular expression of the SQL standard.";
+        "Whether the whole string matches a regular expression of the SQL standard.";
     "REGEXP" ["REGEXP_LIKE"] ("REGEXP(string, regex)") Overloads(&[truth(&[Text, Text], F::Regexp)]),
-        "Whether a part of the string matches the (Java) regular expression.";
+        "Whether any part of the string matches the regular expression, written as in Java; FALSE for an empty one.";
     "REGEXP_EXTRACT" ("REGEXP_EXTRACT(string, regex [, group])") Overloads(&[
         text(&[Text, Text], F::RegexpExtract).with(&[|| int(0)]).or_null(),
         text(&[Text, Text, Int], F::RegexpExtract).or_null()]),
-        "A group of the first match (0: all of it); NULL without a match.";
+        "A group of the first match (0, the default, is the whole match); NULL without a match.";
     "REGEXP_REPLACE" ("REGEXP_REPLACE(string, regex, replacement)") Overloads(&[
         text(&[Text, Text, Text], F::RegexpReplace).or_null()]),
-        "The string with every match replaced by the text given.";
+        "The string with every match replaced. The replacement is plain text: $1 is no group.";
     "REGEXP_COUNT" ("REGEXP_COUNT(string, regex)") Overloads(&[number(&[Text, Text], F::RegexpCount).or_null()]),
-        "Number of matches.";
+        "The number of matches.";
     "REGEXP_INSTR" ("REGEXP_INSTR(string, regex)") Overloads(&[number(&[Text, Text], F::RegexpInstr).or_null()]),
-        "Position of the first match, 0 without one.";
+        "Position (from 1) of the first match, 0 if there is none.";
     "REGEXP_SUBSTR" ("REGEXP_SUBSTR(string, regex)") Overloads(&[text(&[Text, Text], F::RegexpSubstr).or_null()]),
         "The first match; NULL without one.";
 };

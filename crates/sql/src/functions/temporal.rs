@@ -20,22 +20,22 @@ pub(super) const TEMPORAL: &[Function] = functions! {Temporal;
     "QUARTER" ("QUARTER(time)") Custom(|call| part(call, DateTimeUnit::Quarter)), "The quarter, 1 to 4.";
     "MONTH" ("MONTH(time)") Custom(|call| part(call, DateTimeUnit::Month)), "The month, 1 to 12.";
     "WEEK" ("WEEK(time)") Custom(|call| part(call, DateTimeUnit::Week)), "The ISO week, 1 to 53.";
-    "DAYOFYEAR" ("DAYOFYEAR(time)") Custom(|call| part(call, DateTimeUnit::DayOfYear)), "The day of the year from 1.";
-    "DAYOFMONTH" ["DAY"] ("DAYOFMONTH(time)") Custom(|call| part(call, DateTimeUnit::Day)), "The day of the month from 1.";
+    "DAYOFYEAR" ("DAYOFYEAR(time)") Custom(|call| part(call, DateTimeUnit::DayOfYear)), "The day of the year, 1 to 366.";
+    "DAYOFMONTH" ["DAY"] ("DAYOFMONTH(time)") Custom(|call| part(call, DateTimeUnit::Day)), "The day of the month, 1 to 31.";
     "DAYOFWEEK" ("DAYOFWEEK(time)") Custom(|call| part(call, DateTimeUnit::DayOfWeek)), "The day of the week, 1 for Sunday.";
     "HOUR" ("HOUR(time)") Custom(|call| part(call, DateTimeUnit::Hour)), "The hour, 0 to 23.";
-    "MINUTE" ("MINUTE(time)") Custom(|call| part(call, DateTimeUnit::Minute)), "The minute.";
-    "SECOND" ("SECOND(time)") Custom(|call| part(call, DateTimeUnit::Second)), "The second.";
+    "MINUTE" ("MINUTE(time)") Custom(|call| part(call, DateTimeUnit::Minute)), "The minute, 0 to 59.";
+    "SECOND" ("SECOND(time)") Custom(|call| part(call, DateTimeUnit::Second)), "The second, 0 to 59.";
     "DATE_FORMAT" ("DATE_FORMAT(timestamp | string, format)") Custom(date_format),
         "The time as text in a format of Java's DateTimeFormatter.";
     "TO_DATE" ("TO_DATE(string [, format])") Custom(|call| parse(call, F::ToDate, F::ToDateFormat, DataType::Date)),
-        "The date that a text stands for; NULL if none.";
+        "The date that a string stands for; NULL if it stands for none.";
     "TO_TIMESTAMP" ("TO_TIMESTAMP(string [, format])")
         Custom(|call| parse(call, F::ToTimestamp, F::ToTimestampFormat, DataType::Timestamp(3))),
-        "The TIMESTAMP(3) that a text stands for; NULL if none.";
+        "The TIMESTAMP(3) that a string stands for; NULL if it stands for none.";
     "TO_TIMESTAMP_LTZ" ("TO_TIMESTAMP_LTZ(number [, precision])", "TO_TIMESTAMP_LTZ(string [, format [, zone]])")
         Custom(to_timestamp_ltz),
-        "The TIMESTAMP_LTZ(3) of seconds (precision 0) or milliseconds (3, the default) since the epoch, or of a text.";
+        "The TIMESTAMP_LTZ(3) of seconds (precision 0) or milliseconds (3, the default) since the epoch, or of a string, by default in UTC.";
     "FROM_UNIXTIME" ("FROM_UNIXTIME(seconds [, format])") Overloads(&[
         Overload::new(&[Long], F::FromUnixtime, |_| DataType::STRING).or_null(),
         Overload::new(&[Long, Text], F::FromUnixtimeFormat, |_| DataType::STRING).or_null()]),
@@ -44,17 +44,17 @@ pub(super) const TEMPORAL: &[Function] = functions! {Temporal;
         Overload::new(&[], F::UnixTimestampNow, |_| DataType::BigInt),
         Overload::new(&[Text], F::UnixTimestamp, |_| DataType::BigInt),
         Overload::new(&[Text, Text], F::UnixTimestampFormat, |_| DataType::BigInt)]),
-        "Seconds since the epoch, now or of a text in the session's time zone.";
+        "Seconds since the epoch, now or of a string in the session's time zone.";
     "CONVERT_TZ" ("CONVERT_TZ(string, from, to)") Overloads(&[
         Overload::new(&[Text, Text, Text], F::ConvertTz, |_| DataType::STRING).or_null()]),
-        "A time as text in another time zone.";
-    "TIMESTAMPADD" ("TIMESTAMPADD(unit, count, time)") Custom(timestamp_add), "The time some units later.";
-    "TIMESTAMPDIFF" ("TIMESTAMPDIFF(unit, from, to)") Custom(timestamp_diff), "Whole units between two times.";
+        "The time in another time zone; both are text, `yyyy-MM-dd HH:mm:ss`.";
+    "TIMESTAMPADD" ("TIMESTAMPADD(unit, count, time)") Custom(timestamp_add), "The time plus some units; negative ones go back.";
+    "TIMESTAMPDIFF" ("TIMESTAMPDIFF(unit, from, to)") Custom(timestamp_diff), "The number of whole units from one time to another.";
     "CURRENT_TIMESTAMP" ["NOW", "CURRENT_ROW_TIMESTAMP"] ("CURRENT_TIMESTAMP")
         Overloads(&[Overload::new(&[], F::CurrentTimestamp, |_| DataType::TimestampLtz(3))]),
-        "The time of the row's evaluation, a TIMESTAMP_LTZ(3).";
+        "The time when the row is evaluated, a TIMESTAMP_LTZ(3).";
     "LOCALTIMESTAMP" ("LOCALTIMESTAMP") Overloads(&[Overload::new(&[], F::LocalTimestamp, |_| DataType::Timestamp(3))]),
-        "The same in the session's time zone, a TIMESTAMP(3).";
+        "The time when the row is evaluated in the session's time zone, a TIMESTAMP(3).";
     "CURRENT_DATE" ("CURRENT_DATE") Overloads(&[Overload::new(&[], F::CurrentDate, |_| DataType::Date)]),
         "Today in the session's time zone.";
     "LOCALTIME" ["CURRENT_TIME"] ("LOCALTIME") Overloads(&[Overload::new(&[], F::LocalTime, |_| DataType::Time(0))]),

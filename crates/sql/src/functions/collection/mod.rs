@@ -20,29 +20,29 @@ pub(crate) use vector::call as vector_call;
 
 /// Functions on arrays, maps and rows.
 pub(super) const COLLECTION: &[Function] = functions! {Collection;
-    "ARRAY" ("ARRAY[value, …]") Custom(array), "An array of the values.";
-    "MAP" ("MAP[key, value, …]") Custom(map), "A map of the keys to the values; of equal keys the last one counts.";
+    "ARRAY" ("ARRAY[value, …]") Custom(array), "An array of the values, in their common type.";
+    "MAP" ("MAP[key, value, …]") Custom(map), "A map from the keys to the values; of equal keys the last one counts.";
     "ROW" ("ROW(value, …)", "(value, value, …)") Custom(row), "A row of the values; its fields are named EXPR$0, EXPR$1, ….";
     "[]" ("array[index]", "map[key]") Custom(item),
         "The element at a position (from 1), or the value of a key; NULL if there is none.";
-    "CARDINALITY" ("CARDINALITY(array | map)") Custom(cardinality), "Number of elements or entries.";
+    "CARDINALITY" ("CARDINALITY(array | map)") Custom(cardinality), "The number of elements or entries.";
     "ELEMENT" ("ELEMENT(array)") Custom(|call| of_array(call, array::element, |element| element)),
-        "The only element; NULL of an empty array, an error for more than one element.";
+        "The only element; NULL for an empty array, an error for more than one element.";
     "ARRAY_APPEND" ("ARRAY_APPEND(array, element)") Custom(|call| of_element(call, array::append, array_of)),
         "The array with the element at its end.";
     "ARRAY_CONCAT" ("ARRAY_CONCAT(array, …)") Custom(|call| all_arrays(call, array::concat, 1..=usize::MAX)),
-        "The elements of all arrays.";
+        "The elements of all arrays, one array after the other.";
     "ARRAY_CONTAINS" ("ARRAY_CONTAINS(array, element)")
         Custom(|call| of_element(call, array::contains, |_| DataType::Boolean)),
-        "Whether the array has the element; NULL can be looked for.";
+        "Whether the array has the element, which may be NULL.";
     "ARRAY_DISTINCT" ("ARRAY_DISTINCT(array)") Custom(|call| of_array(call, array::distinct, array_of)),
-        "The elements without duplicates, in order.";
+        "The elements without duplicates, each where it first stands.";
     "ARRAY_EXCEPT" ("ARRAY_EXCEPT(array, array)") Custom(|call| all_arrays(call, array::except, 2..=2)),
-        "The elements of the first array that the second one has not, without duplicates.";
+        "The elements of the first array that are not in the second, without duplicates.";
     "ARRAY_INTERSECT" ("ARRAY_INTERSECT(array, array)") Custom(|call| all_arrays(call, array::intersect, 2..=2)),
-        "The elements of the first array that the second one has too, without duplicates.";
+        "The elements of the first array that are in the second, too, without duplicates.";
     "ARRAY_JOIN" ("ARRAY_JOIN(array, delimiter [, replacement])") Custom(join),
-        "The strings of an array with the delimiter between them; NULLs are replaced, or left out.";
+        "The strings of an array joined with the delimiter. NULLs are left out, or replaced if there is a replacement.";
     "ARRAY_MAX" ("ARRAY_MAX(array)") Custom(|call| of_array(call, array::max, |element| element)),
         "The greatest element that is not NULL.";
     "ARRAY_MIN" ("ARRAY_MIN(array)") Custom(|call| of_array(call, array::min, |element| element)),
@@ -58,27 +58,27 @@ pub(super) const COLLECTION: &[Function] = functions! {Collection;
         "The elements in reverse order.";
     "ARRAY_SLICE" ("ARRAY_SLICE(array, from [, to])")
         Custom(|call| with_others(call, array::slice, &[DataType::Int, DataType::Int], 1)),
-        "The elements between two positions (from 1, both included; negative ones count from the end).";
+        "The elements from one position to another (the end by default). Positions count from 1, negative ones from the end.";
     "ARRAY_SORT" ("ARRAY_SORT(array [, ascending [, nulls_first]])")
         Custom(|call| with_others(call, array::sort, &[DataType::Boolean, DataType::Boolean], 0)),
-        "The elements in order; NULLs come first when ascending and last when not, unless the third argument says.";
+        "The elements in order. NULLs come first in ascending order and last in descending, unless the third argument says otherwise.";
     "ARRAY_UNION" ("ARRAY_UNION(array, array)") Custom(|call| all_arrays(call, array::union, 2..=2)),
         "The elements of both arrays without duplicates.";
     "MAP_ENTRIES" ("MAP_ENTRIES(map)") Custom(map_entries), "The entries as an array of rows of key and value.";
     "MAP_FROM_ARRAYS" ("MAP_FROM_ARRAYS(keys, values)") Custom(map_from_arrays),
-        "A map of two arrays of the same length.";
+        "A map from keys to values, two arrays of the same length.";
     "MAP_KEYS" ("MAP_KEYS(map)") Custom(|call| of_map(call, map::keys, |key, _| array_of(key))),
         "The keys as an array.";
     "MAP_UNION" ("MAP_UNION(map, …)") Custom(map_union), "The entries of all maps; of equal keys the last one counts.";
     "MAP_VALUES" ("MAP_VALUES(map)") Custom(|call| of_map(call, map::values, |_, value| array_of(value))),
         "The values as an array.";
     "REGEXP_EXTRACT_ALL" ("REGEXP_EXTRACT_ALL(string, regex [, group])") Custom(regexp_extract_all),
-        "A group (1 unless said, 0: all) of every match, as an array; NULL for a bad regex or group.";
-    "REGEXP_SPLIT" ("REGEXP_SPLIT(string, regex)") Custom(regexp_split), "The parts between the matches, as an array.";
+        "A group (1 by default; 0 is the whole match) of every match, as an array; NULL for a malformed regex or a group that does not exist.";
+    "REGEXP_SPLIT" ("REGEXP_SPLIT(string, regex)") Custom(regexp_split), "The parts of the string between the matches, as an array.";
     "SPLIT" ("SPLIT(string, delimiter)") Custom(split),
-        "The parts between the delimiters, as an array; an empty delimiter cuts between all characters.";
+        "The parts of the string between the delimiters, as an array; an empty delimiter splits it into characters.";
     "STR_TO_MAP" ("STR_TO_MAP(string [, pair_regex, key_value_regex])") Custom(str_to_map),
-        "The map that a text stands for: pairs are cut at ',' and keys from values at '=' unless said.";
+        "The map that a string stands for. Pairs are split at ',' and keys from values at '=' unless other separators are given.";
 };
 
 /// The type of an array's elements.
