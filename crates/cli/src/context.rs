@@ -147,6 +147,7 @@ impl Context {
             };
             failure.report();
             log::note(&format!("restart {} in {}", restarts.count(), duration(delay)));
+            self.watched.pause();
             self.pause(delay, &failure)?;
             self.session.forget_ended_jobs().map_err(Failure::failed)?;
             let again = |(statement, text): (ParsedStatement, Text)| {

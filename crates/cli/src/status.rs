@@ -28,7 +28,7 @@ pub(crate) fn telling<T>(line: bool, config: &Config, monitor: &RunMonitor, quer
                 tell_notices(monitor);
                 if !config.quiet {
                     let stats = monitor.stats().map(|stats| stats.snapshot());
-                    if let Some(reason) = silence.look(stats.as_ref(), Instant::now()) {
+                    if let Some(reason) = silence.look(stats.as_ref(), monitor.opening().as_deref(), Instant::now()) {
                         log::note(&reason);
                     }
                 }
