@@ -158,6 +158,7 @@ impl Context {
             };
             failure.report();
             log::note(&format!("restart {} in {}", restarts.count(), duration(delay)));
+            self.watched.pause();
             self.pause(delay, &failure)?;
             self.session.forget_ended_jobs().map_err(Failure::failed)?;
             inserts = sources.into_iter().map(|source| self.prepare(source)).collect::<Result<_, Failure>>()?;

@@ -1,7 +1,7 @@
 //! Why nothing comes out of a query: what is told when no row has come out for ten seconds.
 
 use crate::units::timestamp;
-use millstream::{SplitSnapshot, StatsSnapshot};
+use millstream::{SourceSnapshot, SplitSnapshot, StatsSnapshot};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -23,20 +23,27 @@ impl Silence {
     }
 
     /// The reason for a silence, when it is time to tell it and it is another than the last one. `stats` is `None` as long as sources
-    /// and sinks are being opened.
-    pub(crate) fn look(&mut self, stats: Option<&StatsSnapshot>, now: Instant) -> Option<String> {
-        self.observe(stats, now).filter(|reason| self.told.replace(reason.clone()).as_ref() != Some(reason))
+    /// and sinks are being opened, now that of the table `opening`.
+    pub(crate) fn look(
+        &mut self,
+        stats: Option<&StatsSnapshot>,
+        opening: Option<&str>,
+        now: Instant,
+    ) -> Option<String> {
+        let reason = self.observe(stats, opening, now);
+        reason.filter(|reason| self.told.replace(reason.clone()).as_ref() != Some(reason))
     }
 
-    fn observe(&mut self, stats: Option<&StatsSnapshot>, now: Instant) -> Option<String> {
+    fn observe(&mut self, stats: Option<&StatsSnapshot>, opening: Option<&str>, now: Instant) -> Option<String> {
         let is_silent = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
         let Some(stats) = stats else {
-            let waits = "the query has not begun after 10 s: a source or a sink does not answer yet";
-            return is_silent(self.out.0).then(|| waits.to_string());
+            let table = opening.unwrap_or("a source or a sink");
+            let waits = || format!("the query has not begun after 10 s: {table} does not answer yet");
+            return is_silent(self.out.0).then(waits);
         };
-        if stats.rows_out != self.out.1 {
+        let comes_out = stats.rows_out != self.out.1;
+        if comes_out {
             self.out = (now, stats.rows_out);
-            self.told = None;
         }
         for source in &stats.sources {
             for split in &source.splits {
@@ -46,6 +53,12 @@ impl Silence {
                 }
             }
         }
+        if let Some(reason) = self.outage(stats, is_silent) {
+            return Some(reason);
+        }
+        if comes_out {
+            self.told = None;
+        }
         if !is_silent(self.out.0) {
             return None;
         }
@@ -53,42 +66,64 @@ impl Silence {
             return Some(format!("nothing has come out for 10 s: {} does not answer yet", source.name));
         }
         if let Some(sink) = stats.sinks.iter().find(|sink| sink.writing >= PATIENCE) {
-            let seconds = sink.writing.as_secs();
             return Some(format!(
-                "nothing has come out for 10 s: {} has been busy with one write for {seconds} s; does its reader or server still take rows?",
+                "nothing has come out for 10 s: {} has been busy with one write for as long; does its reader or server still take rows?",
                 sink.name
             ));
         }
         if stats.queued > 0 {
             return None;
         }
-        let silent = |(source, split): &(&str, &SplitSnapshot)| {
-            let last = self.splits.get(&(source.to_string(), split.name.clone()));
-            !split.has_ended && !split.is_idle && last.is_some_and(|(since, _)| is_silent(*since))
-        };
-        let open: Vec<(&str, &SplitSnapshot)> = stats
+        let open: Vec<(&SourceSnapshot, &SplitSnapshot)> = stats
             .sources
             .iter()
-            .flat_map(|source| source.splits.iter().map(|split| (source.name.as_str(), split)))
+            .flat_map(|source| source.splits.iter().map(move |split| (source, split)))
             .filter(|(_, split)| !split.has_ended)
             .collect();
+        let silent =
+            |(source, split): &(&SourceSnapshot, &SplitSnapshot)| self.heard(source, split).is_some_and(&is_silent);
+        // Idle ones hold nothing back; among them are those in reserve, which are no partition yet.
+        let (idle, awaited): (Vec<(&SourceSnapshot, &SplitSnapshot)>, Vec<_>) =
+            open.iter().copied().partition(|(_, split)| split.is_idle);
         if !open.is_empty() && open.iter().all(silent) {
-            let (source, split) = open[0];
-            let others = if open.len() > 1 { format!(" and {} others", open.len() - 1) } else { String::new() };
-            return Some(format!("nothing has come out for 10 s: {source} has sent no rows ({}{others})", split.name));
+            let named = if awaited.is_empty() { &idle } else { &awaited };
+            let (source, split) = (&named[0].0.name, &named[0].1.name);
+            let others = if named.len() > 1 { format!(" and {} others", named.len() - 1) } else { String::new() };
+            return Some(format!("nothing has come out for 10 s: {source} has sent no rows ({split}{others})"));
         }
         // The one that holds the watermark back furthest.
-        let (source, split) = open.into_iter().filter(silent).min_by_key(|(_, split)| split.watermark_ms)?;
+        let (source, split) = awaited.into_iter().filter(silent).min_by_key(|(_, split)| split.watermark_ms)?;
         let at = split
             .watermark_ms
             .map_or_else(|| "no watermark yet".into(), |ms| format!("its watermark is {}", timestamp(ms)));
         // Rows wait for a watermark where there are windows, joins or the like.
         (!stats.aggregations.is_empty() || !stats.operators.is_empty()).then(|| {
             format!(
-                "nothing has come out for 10 s: windows and joins wait for '{}' of {source}, which sends no rows ({at}); \
+                "nothing has come out for 10 s: windows and joins wait for '{}' of {}, which sends no rows ({at}); \
                  'scan.watermark.idle-timeout' = '10 s' in its WITH (…) has them continue without it",
-                split.name
+                split.name, source.name
             )
+        })
+    }
+
+    /// When rows of a split have come last.
+    fn heard(&self, source: &SourceSnapshot, split: &SplitSnapshot) -> Option<Instant> {
+        self.splits.get(&(source.name.clone(), split.name.clone())).map(|(since, _)| *since)
+    }
+
+    /// Servers that do not answer a query that runs, also while rows of others, or rows that are not committed yet, come out.
+    fn outage(&self, stats: &StatsSnapshot, is_silent: impl Fn(Instant) -> bool) -> Option<String> {
+        if let Some(sink) = stats.sinks.iter().find(|sink| sink.committing >= PATIENCE) {
+            return Some(format!(
+                "the rows of a checkpoint have not been committed for 10 s: does the server of {} still take rows?",
+                sink.name
+            ));
+        }
+        stats.sources.iter().find_map(|source| {
+            let is_long = |split: &SplitSnapshot| self.heard(source, split).is_some_and(&is_silent);
+            let split = source.splits.iter().find(|split| split.trouble.is_some() && is_long(split))?;
+            let (source, split, why) = (&source.name, &split.name, split.trouble.as_deref()?);
+            Some(format!("'{split}' of {source} has sent no rows for 10 s: {why}; reading goes on when that is over"))
         })
     }
 }
@@ -96,7 +131,7 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millstream::{Begun, SinkSnapshot, SourceSnapshot, Times, TriggerSnapshot};
+    use millstream::{Begun, SinkSnapshot, Times, TriggerSnapshot};
 
     fn split(name: &str, rows: u64, watermark_ms: Option<i64>) -> SplitSnapshot {
         let (bytes, chunks, queued) = (0, 0, 0);
@@ -116,31 +151,53 @@ mod tests {
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut silence = Silence::new(start);
-        assert_eq!(silence.observe(None, at(9)), None);
-        assert!(silence.observe(None, at(10)).unwrap().contains("has not begun"));
-        assert!(silence.observe(Some(&stats(0, &[])), at(11)).unwrap().contains("table t does not answer"));
+        assert_eq!(silence.observe(None, None, at(9)), None);
+        assert!(silence.observe(None, Some("out"), at(10)).unwrap().contains("has not begun after 10 s: out does not"));
+        assert!(silence.observe(Some(&stats(0, &[])), None, at(11)).unwrap().contains("table t does not answer"));
         // One of two splits is silent: windows wait for it.
         for second in 12..22 {
             let splits = [split("a", second, Some(5000)), split("b", 0, None)];
-            assert_eq!(silence.observe(Some(&stats(0, &splits)), at(second)), None);
+            assert_eq!(silence.observe(Some(&stats(0, &splits)), None, at(second)), None);
         }
         let splits = [split("a", 22, Some(5000)), split("b", 0, None)];
-        let reason = silence.observe(Some(&stats(0, &splits)), at(22)).unwrap();
+        let reason = silence.observe(Some(&stats(0, &splits)), None, at(22)).unwrap();
         assert!(
             reason.contains("wait for 'b'") && reason.contains("no watermark yet") && reason.contains("idle-timeout"),
             "{reason}"
         );
         // Nobody waits for it where there are no windows, or when rows come out.
-        assert_eq!(silence.observe(Some(&StatsSnapshot { aggregations: vec![], ..stats(0, &splits) }), at(22)), None);
-        assert_eq!(silence.observe(Some(&stats(7, &splits)), at(23)), None);
-        let reason = silence.observe(Some(&stats(7, &splits)), at(33)).unwrap();
+        assert_eq!(
+            silence.observe(Some(&StatsSnapshot { aggregations: vec![], ..stats(0, &splits) }), None, at(22)),
+            None
+        );
+        assert_eq!(silence.observe(Some(&stats(7, &splits)), None, at(23)), None);
+        let reason = silence.observe(Some(&stats(7, &splits)), None, at(33)).unwrap();
         assert!(reason.contains("table t has sent no rows (a and 1 others)"), "{reason}");
+        // Those in reserve are not counted, and nobody waits for them.
+        let spare = SplitSnapshot { is_idle: true, ..split("t in reserve #0", 0, None) };
+        let splits = [split("a", 22, Some(5000)), spare];
+        assert_eq!(silence.observe(Some(&stats(7, &splits)), None, at(33)), None);
+        let reason = silence.observe(Some(&stats(7, &splits)), None, at(43)).unwrap();
+        assert!(reason.contains("table t has sent no rows (a)"), "{reason}");
+        // A server that is away is told whatever comes out.
+        let away = SplitSnapshot { trouble: Some("the brokers do not answer".into()), ..splits[0].clone() };
+        let reason = silence.observe(Some(&stats(8, &[away])), None, at(43)).unwrap();
+        assert!(
+            reason.contains("'a' of source 0: table t") && reason.contains("the brokers do not answer"),
+            "{reason}"
+        );
+        let splits = [split("a", 22, Some(5000)), split("b", 0, None)];
         // What waits for a worker or a sink is not the source's fault.
-        let waits = StatsSnapshot { queued: 1, ..stats(7, &splits) };
-        assert_eq!(silence.observe(Some(&waits), at(34)), None);
+        let waits = StatsSnapshot { queued: 1, ..stats(8, &splits) };
+        assert_eq!(silence.observe(Some(&waits), None, at(54)), None);
         let (rows, busy, writing) = (7, Duration::ZERO, Duration::from_secs(12));
-        let sinks = vec![SinkSnapshot { name: "sink 0: out".into(), rows, busy, writing }];
-        let reason = silence.observe(Some(&StatsSnapshot { sinks, ..waits }), at(35)).unwrap();
-        assert!(reason.contains("sink 0: out has been busy with one write for 12 s"), "{reason}");
+        let sinks = vec![SinkSnapshot { name: "sink 0: out".into(), rows, busy, writing, committing: Duration::ZERO }];
+        let reason = silence.observe(Some(&StatsSnapshot { sinks, ..waits }), None, at(55)).unwrap();
+        assert!(reason.contains("sink 0: out has been busy with one write for as long"), "{reason}");
+        // A commit that does not end is told, too: rows come out, but nobody sees them.
+        let (writing, committing) = (Duration::ZERO, Duration::from_secs(10));
+        let sinks = vec![SinkSnapshot { name: "sink 0: out".into(), rows, busy, writing, committing }];
+        let reason = silence.observe(Some(&StatsSnapshot { sinks, ..stats(9, &splits) }), None, at(56)).unwrap();
+        assert!(reason.contains("not been committed for 10 s") && reason.contains("sink 0: out"), "{reason}");
     }
 }

@@ -216,9 +216,15 @@ pub trait SplitReader: Send {
         Ok(true)
     }
 
-    /// Records that are there behind the last chunk and have not been read, if it is known without asking: the lag. Called after each
-    /// chunk and each wait.
-    fn lag(&self) -> Option<u64> {
+    /// Records that are there behind `after`, if it is known without asking: the lag. `after` is the place behind the last chunk that
+    /// was taken, or where reading resumes; `None` is the start. Called after each wait.
+    fn lag(&self, after: Option<Position>) -> Option<u64> {
+        let _ = after;
+        None
+    }
+
+    /// Why the outside does not answer, while it does not: for readers that wait for it to come back. Called after each wait.
+    fn trouble(&self) -> Option<String> {
         None
     }
 

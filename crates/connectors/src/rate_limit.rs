@@ -37,8 +37,9 @@ impl RateLimitedSource {
 
 impl Source for RateLimitedSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let pace =
-            |inner| Box::new(PacedReader { inner, pace: self.pace.clone(), pending: None }) as Box<dyn SplitReader>;
+        let pace = |inner| {
+            Box::new(PacedReader { inner, pace: self.pace.clone(), part: None, pending: None }) as Box<dyn SplitReader>
+        };
         Ok(self.inner.splits()?.into_iter().map(pace).collect())
     }
 
@@ -62,6 +63,9 @@ impl Source for RateLimitedSource {
 struct PacedReader {
     inner: Box<dyn SplitReader>,
     pace: Pace,
+    /// What is handed out next, and its rows.
+    part: Option<(Chunk, u64)>,
+    /// What comes behind it.
     pending: Option<Chunk>,
 }
 
@@ -107,32 +111,43 @@ impl SplitReader for PacedReader {
     }
 
     fn wait(&mut self) -> Result<bool, Diagnostic> {
-        if self.pending.is_some() { Ok(true) } else { self.inner.wait() }
+        self.cut();
+        if self.part.is_some() { Ok(true) } else { self.inner.wait() }
     }
 
-    fn lag(&self) -> Option<u64> {
-        self.inner.lag()
+    fn lag(&self, after: Option<Position>) -> Option<u64> {
+        self.inner.lag(after)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.inner.trouble()
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        if let Some(Ok(part)) = self.pending.take().map(|rest| self.part(rest)) {
-            return Ok(Some(part));
-        }
-        // A chunk without rows is handed on as it is: the position after it counts.
-        Ok(self.inner.next()?.map(|chunk| self.part(chunk).unwrap_or_else(|empty| empty)))
+        self.cut();
+        let (part, rows) = match self.part.take() {
+            Some(part) => part,
+            None => {
+                let Some(mut chunk) = self.inner.next()? else { return Ok(None) };
+                // A chunk without rows is handed on as it is: the position after it counts.
+                let Some(part) = (self.pace.split_front)(&mut chunk, self.pace.rows) else { return Ok(Some(chunk)) };
+                self.pending = Some(chunk);
+                part
+            }
+        };
+        std::thread::sleep(self.pace.reserve(Instant::now(), rows));
+        Ok(Some(part))
     }
 }
 
 impl PacedReader {
-    /// The next part of a chunk, when its time has come; the rest is pending. An error is a chunk without rows.
-    fn part(&mut self, mut chunk: Chunk) -> Result<Chunk, Chunk> {
-        match (self.pace.split_front)(&mut chunk, self.pace.rows) {
-            Some((part, rows)) => {
-                std::thread::sleep(self.pace.reserve(Instant::now(), rows));
-                self.pending = Some(chunk);
-                Ok(part)
-            }
-            None => Err(chunk),
+    /// Cuts the next part off what is pending. A rest without rows is dropped: nothing would be ready, and `next` would wait for the outside.
+    fn cut(&mut self) {
+        if self.part.is_none()
+            && let Some(mut rest) = self.pending.take()
+            && let Some(part) = (self.pace.split_front)(&mut rest, self.pace.rows)
+        {
+            (self.part, self.pending) = (Some(part), Some(rest));
         }
     }
 }
@@ -163,6 +178,10 @@ mod tests {
             "once"
         }
 
+        fn wait(&mut self) -> Result<bool, Diagnostic> {
+            Ok(!self.0.is_empty())
+        }
+
         fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
             Ok(self.0.pop())
         }
@@ -181,10 +200,11 @@ mod tests {
         let next = Arc::new(Mutex::new(Instant::now()));
         let pace = Pace { next, rows_per_second: 1e9, rows: 2, split_front };
         let inner = Box::new(Once(vec![chunk(3, 10), chunk(0, 7)]));
-        let mut reader = PacedReader { inner, pace, pending: None };
+        let mut reader = PacedReader { inner, pace, part: None, pending: None };
         let mut positions = Vec::new();
-        while let Some(chunk) = reader.next().unwrap() {
-            positions.push(chunk.after.unwrap().at);
+        // As long as something is ready: behind the last row nothing is.
+        while reader.wait().unwrap() {
+            positions.push(reader.next().unwrap().unwrap().after.unwrap().at);
         }
         assert_eq!(positions, [7, 9, 10]);
     }

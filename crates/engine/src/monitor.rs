@@ -24,6 +24,8 @@ pub struct RunMonitor {
     cancel: CancelToken,
     stats: Mutex<Option<Arc<QueryStats>>>,
     notices: Mutex<Vec<String>>,
+    /// The table that is being opened.
+    opening: Mutex<Option<String>>,
 }
 
 impl RunMonitor {
@@ -59,6 +61,15 @@ impl RunMonitor {
 
     pub(crate) fn notice(&self, text: String) {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// The table whose source or sink is being opened or made to resume, before the run has started: its server may not answer.
+    pub fn opening(&self) -> Option<String> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn opens(&self, table: &str) {
+        *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(table.to_string());
     }
 
     pub(crate) fn started(&self, stats: &Arc<QueryStats>) {

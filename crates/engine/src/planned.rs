@@ -170,6 +170,7 @@ impl PreparedRun {
         let Programs { event_times, pipelines, lookups, keyed } = programs.try_map(&mut code)?;
         let mut sources = Vec::new();
         for (number, event_time) in event_times.into_iter().enumerate() {
+            monitor.opens(plan.sources[number].name());
             let rows = open_source(&plan.sources[number], &config, &memory)?;
             let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
             let head = match may_skip {
@@ -182,6 +183,7 @@ impl PreparedRun {
         for sink in &plan.sinks {
             let opened = match &sink.table {
                 Some(table) => {
+                    monitor.opens(&table.name);
                     let request = sink_request(table, sink.schema.clone());
                     match memory::number(&table.options) {
                         Some(_) => memory::open_sink(&memory, &request, config.settings.run)?,

@@ -300,9 +300,11 @@ impl JobState {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
             SinkJob { job: job.clone(), sink: number_of(sink), run: self.run, resumes, directory, remote, shared }
         };
+        let asks = |sink: usize| plan.sinks[sink].table.iter().for_each(|table| monitor.opens(&table.name));
         let mut committed = Committed::Resumable;
         let was_there = |sink: &&usize| known.as_ref().is_none_or(|known| !known.is_new_sink(**sink));
         for &sink in order.iter().filter(was_there) {
+            asks(sink);
             committed = together(
                 committed,
                 sinks[sink].committed(&sink_job(sink, known.as_ref().map(|known| known.manifest().checkpoint)))?,
@@ -326,6 +328,7 @@ impl JobState {
             {
                 return Err(not_exactly_once_any_more(checkpoint));
             }
+            asks(sink);
             sinks[sink]
                 .begin(&sink_job(sink, restored.as_ref().map(|restored| restored.manifest().checkpoint)), span.as_ref())
         });

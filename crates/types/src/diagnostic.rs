@@ -102,6 +102,7 @@ codes! {
     CONNECTION_FAILED = 5001, "no connection", "Check 'hostname' and 'port', and that the other side runs; 'connect.timeout' says how long is tried.";
     CONNECTION_LOST = 5002, "a connection broke", "See why the other side went away, and run the query again.";
     LISTEN_FAILED = 5003, "an address cannot be listened on", "Give an address of this machine and a port that no other program uses.";
+    REFUSED = 5004, "a server refuses what it is asked for", "Check user, password and certificates, and that the user has the rights it needs.";
     BUG = 9001, "a bug in Millstream", "Please report it with the query and the message.";
 }
 

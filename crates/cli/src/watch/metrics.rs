@@ -289,6 +289,20 @@ const METRICS: &[Metric] = &[
             }
         });
     }),
+    metric!(
+        "split_unreachable",
+        Gauge,
+        "source, split",
+        "1 while the split's server does not answer, else 0; of sources that wait for it to come back (Kafka)",
+        |s, out| {
+            each_split(s, |source, split| {
+                if !split.has_ended {
+                    let value = if split.trouble.is_some() { 1.0 } else { 0.0 };
+                    out.with(&[("source", source), ("split", &split.name)], value);
+                }
+            });
+        }
+    ),
     metric!("sink_rows_total", Counter, "sink", "Rows written", |s, out| {
         s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.rows as f64));
     }),
@@ -302,6 +316,15 @@ const METRICS: &[Metric] = &[
         "How long the write that is under way has taken; 0 between writes",
         |s, out| {
             s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.writing.as_secs_f64()));
+        }
+    ),
+    metric!(
+        "sink_committing_seconds",
+        Gauge,
+        "sink",
+        "How long the commit of a checkpoint's rows that is under way has taken; 0 between commits",
+        |s, out| {
+            s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.committing.as_secs_f64()));
         }
     ),
 ];
@@ -386,8 +409,8 @@ mod tests {
             watermark_ms: Some(1_000),
             ..Default::default()
         };
-        let sink =
-            SinkSnapshot { name: "sink 0".into(), rows: 3, busy: Duration::ZERO, writing: Duration::from_secs(2) };
+        let (busy, writing, committing) = (Duration::ZERO, Duration::from_secs(2), Duration::from_secs(3));
+        let sink = SinkSnapshot { name: "sink 0".into(), rows: 3, busy, writing, committing };
         let stats = StatsSnapshot {
             sources: vec![source],
             sinks: vec![sink],
@@ -395,7 +418,7 @@ mod tests {
             rows_in: 7,
             ..Default::default()
         };
-        JobSnapshot { name: "a\\b".into(), stats: Some(stats), restarts: 1 }
+        JobSnapshot { name: "a\\b".into(), stats: Some(stats), opening: None, restarts: 1 }
     }
 
     /// What a reader of the text format demands: each sample behind the TYPE of its metric, no metric and no series twice.
@@ -426,7 +449,8 @@ mod tests {
 
     #[test]
     fn a_page_is_what_prometheus_reads() {
-        let samples = parsed(&page(&[job(2), JobSnapshot { name: "waits".into(), stats: None, restarts: 0 }]));
+        let samples =
+            parsed(&page(&[job(2), JobSnapshot { name: "waits".into(), stats: None, opening: None, restarts: 0 }]));
         let value = |series: &str| samples.iter().find(|(name, _)| name == series).map(|(_, value)| *value);
         assert_eq!(value("millstream_rows_in_total{job=\"a\\\\b\"}"), Some(7.0));
         assert_eq!(value("millstream_job_ready{job=\"a\\\\b\"}"), Some(1.0));
@@ -437,13 +461,14 @@ mod tests {
             Some(10.0)
         );
         assert_eq!(value("millstream_sink_writing_seconds{job=\"a\\\\b\",sink=\"sink 0\"}"), Some(2.0));
+        assert_eq!(value("millstream_sink_committing_seconds{job=\"a\\\\b\",sink=\"sink 0\"}"), Some(3.0));
         assert!(value("millstream_watermark_delay_seconds{job=\"a\\\\b\"}").unwrap() > 1.7e9);
     }
 
     #[test]
     fn many_splits_are_not_many_series() {
         let count = |splits| parsed(&page(&[job(splits)])).iter().filter(|(name, _)| name.contains("split=")).count();
-        assert_eq!(count(MOST_SPLITS), 4 * MOST_SPLITS);
+        assert_eq!(count(MOST_SPLITS), 5 * MOST_SPLITS);
         assert_eq!(count(MOST_SPLITS + 1), 0);
     }
 }

@@ -51,6 +51,8 @@ struct JobSnapshot {
     name: String,
     /// `None` as long as sources and sinks are being opened.
     stats: Option<StatsSnapshot>,
+    /// The table that is being opened until then.
+    opening: Option<String>,
     restarts: u64,
 }
 
@@ -58,7 +60,8 @@ impl JobSnapshot {
     /// What the job still waits for, if it has not begun.
     fn waits_for(&self) -> Option<String> {
         let Some(stats) = &self.stats else {
-            return Some(format!("{}: a source or a sink does not answer yet", self.name));
+            let table = self.opening.as_deref().unwrap_or("a source or a sink");
+            return Some(format!("{}: {table} does not answer yet", self.name));
         };
         let source = stats.sources.iter().find(|source| source.splits.is_empty())?;
         Some(format!("{}: {} does not answer yet", self.name, source.name))
@@ -72,11 +75,17 @@ impl Watched {
         *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
     }
 
+    /// Whatever ran waits for being started again.
+    pub(crate) fn pause(&self) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.iter_mut().for_each(|job| job.monitor = Arc::new(RunMonitor::new()));
+    }
+
     fn snapshots(&self) -> Vec<JobSnapshot> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let snapshot = |job: WatchedJob| {
             let stats = job.monitor.stats().map(|stats| stats.snapshot());
-            JobSnapshot { name: job.name, stats, restarts: job.restarts }
+            JobSnapshot { name: job.name, stats, opening: job.monitor.opening(), restarts: job.restarts }
         };
         jobs.into_iter().map(snapshot).collect()
     }

@@ -13,6 +13,8 @@ mod secrets;
 mod support;
 mod terminal;
 mod watched;
+#[path = "../support/watching.rs"]
+mod watching;
 
 use serde_json::Value;
 use std::fs;

@@ -1,86 +1,40 @@
 //! What operators see of a job: metrics, probes, logs, and restarts after an outage.
 
 use crate::support::millstream;
+use crate::watching::{Watching, sample};
 use crate::{ended, interrupt, text};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::Child;
-use std::time::{Duration, Instant};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::time::Duration;
 
 const ENDLESS: &str = "CREATE TABLE numbers (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', \
      'rows-per-second' = '1000'); CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');";
-
-/// Status and body of an answer.
-fn get(address: &str, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string())
-}
-
-/// The address that a process says it serves.
-fn served(child: &mut Child) -> String {
-    let mut line = String::new();
-    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("metrics at http://").and_then(|rest| rest.strip_suffix("/metrics"));
-    address.unwrap_or_else(|| panic!("{line}")).to_string()
-}
-
-/// Until `done` gives something.
-fn eventually<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(value) = done() {
-            return value;
-        }
-        assert!(since.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn sample(page: &str, series: &str) -> Option<f64> {
-    page.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
-}
 
 #[test]
 fn a_job_can_be_watched() {
     let folder = tempfile::tempdir().unwrap();
     let sql = format!("{ENDLESS} INSERT INTO nowhere SELECT n FROM numbers");
     let state = folder.path().join("state");
-    let words = [
-        "run",
-        "--http",
-        "0",
-        "--state-dir",
-        state.to_str().unwrap(),
-        "--set",
-        "execution.checkpointing.interval=100 ms",
-        "-e",
-        &sql,
-    ];
-    let mut child = millstream(folder.path()).args(words).spawn().unwrap();
-    let address = served(&mut child);
+    let interval = "execution.checkpointing.interval=100 ms";
+    let words = ["run", "--state-dir", state.to_str().unwrap(), "--set", interval, "-e", &sql];
+    let job = Watching::start(millstream(folder.path()).args(words));
+    let address = &job.address;
     assert!(address.starts_with("127.0.0.1:"), "{address}: others cannot reach it unless that is asked for");
-    eventually("the job begins", || (get(&address, "/ready").0 == 200).then_some(()));
-    let page = eventually("there is a checkpoint", || {
-        let (status, page) = get(&address, "/metrics");
-        assert_eq!(status, 200);
-        (sample(&page, "millstream_checkpoints_total{job=\"nowhere\"}")? > 0.0).then_some(page)
-    });
+    job.shows(&["millstream_checkpoints_total{job=\"nowhere\"}"], |samples| samples[0] > 0.0);
+    assert_eq!(job.get("/ready").0, 200);
+    let (status, page) = job.get("/metrics");
+    assert_eq!(status, 200);
     assert!(sample(&page, "millstream_rows_in_total{job=\"nowhere\"}").unwrap() > 0.0, "{page}");
     assert!(sample(&page, "millstream_checkpoint_age_seconds{job=\"nowhere\"}").unwrap() < 30.0, "{page}");
     assert_eq!(sample(&page, "millstream_job_restarts_total{job=\"nowhere\"}"), Some(0.0), "{page}");
     assert!(page.contains("millstream_build_info{version="), "{page}");
-    assert_eq!(get(&address, "/health"), (200, "ok\n".to_string()));
-    let stats: Value = serde_json::from_str(&get(&address, "/stats").1).unwrap();
+    assert_eq!(job.get("/health"), (200, "ok\n".to_string()));
+    let stats: Value = serde_json::from_str(&job.get("/stats").1).unwrap();
     assert_eq!((stats[0]["job"].as_str(), stats[0]["stats"]["version"].as_u64()), (Some("nowhere"), Some(1)));
-    let (status, body) = get(&address, "/dashboard");
+    let (status, body) = job.get("/dashboard");
     assert!(status == 404 && body.contains("/metrics"), "{body}");
-    interrupt(&child);
-    assert_eq!(ended(child).0, Some(0));
+    assert_eq!(job.stopped().0, Some(0));
 }
 
 #[test]
@@ -91,14 +45,36 @@ fn a_job_that_waits_is_not_ready() {
         "CREATE TABLE t (n BIGINT) WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{port}', 'format' = 'json', \
          'connect.timeout' = '60 s'); {ENDLESS} INSERT INTO t SELECT n FROM numbers"
     );
-    let mut child = millstream(folder.path()).args(["run", "--http", "0", "-e", &sql]).spawn().unwrap();
-    let address = served(&mut child);
-    let (status, body) =
-        eventually("it says so", || Some(get(&address, "/ready")).filter(|(status, _)| *status == 503));
-    assert!(status == 503 && body.contains("t: "), "{body}");
-    assert_eq!(get(&address, "/health").0, 200);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let job = Watching::start(millstream(folder.path()).args(["run", "-e", &sql]));
+    job.shows(&["millstream_job_ready{job=\"t\"}"], |samples| samples[0] == 0.0);
+    let (status, body) = job.get("/ready");
+    assert_eq!((status, body.as_str()), (503, "t: t does not answer yet\n"));
+    assert_eq!(job.get("/health").0, 200);
+    job.tells(&["the query has not begun after 10 s: t does not answer yet"]);
+}
+
+#[test]
+fn a_sink_that_hangs_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let sql = format!(
+        "CREATE TABLE t (n BIGINT, text STRING) WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{}', 'format' = 'json'); \
+         CREATE TABLE s (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '100000'); \
+         INSERT INTO t SELECT n, REPEAT('x', 1000) FROM s",
+        listener.local_addr().unwrap().port()
+    );
+    let job = Watching::start(millstream(folder.path()).args(["run", "-e", &sql]));
+    let (mut reader, _) = listener.accept().unwrap();
+    let writing = "millstream_sink_writing_seconds{job=\"t\",sink=\"sink 0: t\"}";
+    job.shows(&[writing], |samples| samples[0] > 10.0);
+    job.tells(&["sink 0: t has been busy with one write"]);
+    // It is told once, not every second.
+    job.shows(&[writing], |samples| samples[0] > 12.0);
+    assert_eq!(job.log().matches("busy with one write").count(), 1, "{}", job.log());
+    // The reader reads on.
+    std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    job.shows(&[writing], |samples| samples[0] < 1.0);
+    job.stopped();
 }
 
 #[test]

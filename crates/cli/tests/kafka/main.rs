@@ -1,4 +1,4 @@
-//! Jobs of the command that write to Kafka exactly once, killed at given moments. Needs a broker, see the tests of the connector
+//! Jobs of the command that write to Kafka exactly once, killed at given moments; what is told of brokers and partitions. Needs a broker, see the tests of the connector
 //! (`MILLSTREAM_KAFKA=start`); without one it does nothing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
@@ -7,6 +7,9 @@
 #[allow(dead_code, reason = "what the tests of the connector need besides")]
 mod broker;
 mod commits;
+mod outages;
 mod proxy;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/watching.rs"]
+mod watching;

@@ -56,7 +56,7 @@ fn every_mode_does_what_it_says() {
         ("127.0.0.1", "ssl=true".into(), "certificate verify failed"),
     ] {
         let error = write(&database, host, &parameters).unwrap_err();
-        assert_eq!(error.code, code::CONNECTION_FAILED, "{error}");
+        assert_eq!(error.code, code::REFUSED, "{error}");
         assert!(error.message.contains(reason), "{parameters}: {error}");
         assert_eq!(error.place, Some(Place::Option("url".into())), "{error}");
         assert!(error.advice.unwrap().contains("sslrootcert"));
@@ -73,7 +73,7 @@ fn a_server_may_want_to_see_a_certificate() {
     let own = format!("sslmode=verify-full&sslrootcert={ca}&sslcert={certificate}&sslkey={key}");
     assert!(written(&mut database, "127.0.0.1", &own));
     let error = write(&database, "127.0.0.1", "sslmode=require").unwrap_err();
-    assert_eq!(error.code, code::CONNECTION_FAILED, "{error}");
+    assert_eq!(error.code, code::REFUSED, "{error}");
     assert!(error.message.contains("certificate"), "{error}");
     let error = write(&database, "127.0.0.1", &format!("sslcert={certificate}&sslkey={ca}")).unwrap_err();
     assert_eq!(error.code, code::INVALID_OPTION, "{error}");
@@ -86,7 +86,7 @@ fn a_server_without_tls_is_used_only_if_that_is_allowed() {
     assert!(!written(&mut database, "127.0.0.1", "sslmode=prefer"));
     for parameters in ["sslmode=require", "sslmode=verify-full"] {
         let error = write(&database, "127.0.0.1", parameters).unwrap_err();
-        assert_eq!(error.code, code::CONNECTION_FAILED, "{error}");
+        assert_eq!(error.code, code::REFUSED, "{error}");
         assert!(error.message.contains("does not support TLS"), "{error}");
     }
 }

@@ -5,7 +5,8 @@
 //! - `changed`: jobs that are changed between two runs;
 //! - `kills`, `from_kafka`: jobs of the command that are killed at random moments;
 //! - `encryption`: TLS, with every `sslmode`;
-//! - `failures`: a server that goes away and comes back, and one that does not.
+//! - `failures`: a server that goes away and comes back, and one that does not;
+//! - `outages`: jobs of the command that wait for the server, or end.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 #[path = "../../../engine/tests/kafka/broker.rs"]
@@ -20,8 +21,12 @@ mod from_kafka;
 #[path = "../support/how_often.rs"]
 mod how_often;
 mod kills;
+mod outages;
 mod queries;
 mod server;
 mod spans;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/watching.rs"]
+#[allow(dead_code, reason = "what the other tests of the command need besides")]
+mod watching;

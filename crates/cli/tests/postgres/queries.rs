@@ -166,10 +166,10 @@ fn what_does_not_fit_is_refused_before_the_first_row() {
     };
     let port = database.server.port();
     let error = with("password", "wrong");
-    assert_eq!(error.code, code::CONNECTION_FAILED);
+    assert_eq!(error.code, code::REFUSED);
     assert!(error.message.contains(&format!("password authentication failed for user \"{USER}\"")), "{error}");
     let error = with("url", &format!("jdbc:postgresql://127.0.0.1:{port}/nowhere"));
-    assert_eq!(error.code, code::CONNECTION_FAILED);
+    assert_eq!(error.code, code::REFUSED);
     assert!(error.message.contains("database \"nowhere\" does not exist"), "{error}");
     for (url, expected) in [
         ("jdbc:mysql://localhost/x", "begins with 'mysql:'"),

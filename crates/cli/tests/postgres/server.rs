@@ -1,6 +1,7 @@
 //! A private server: in a temporary directory, on a free port, gone when nobody uses it any more.
 
 use postgres::{Client, NoTls};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -155,9 +156,17 @@ impl Server {
 
     /// Ends the server, with all its connections.
     pub fn stop(&self) {
+        self.end(Signal::INT);
+    }
+
+    /// Ends the server at once, as a crash would: `pg_ctl stop -m immediate`.
+    pub fn crash(&self) {
+        self.end(Signal::QUIT);
+    }
+
+    fn end(&self, signal: Signal) {
         if let Some(mut child) = self.process.lock().unwrap().take() {
-            let id = rustix::process::Pid::from_child(&child);
-            rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+            kill_process(Pid::from_child(&child), signal).unwrap();
             child.wait().unwrap();
         }
     }

@@ -115,7 +115,8 @@ impl Registry {
     fn refused(&self, status: u16, answer: &Value) -> Diagnostic {
         let reason = answer.get("message").and_then(Value::as_str).map_or_else(|| answer.to_string(), str::to_string);
         let message = format!("the schema registry '{}' answers with status {status}: {reason}", self.url);
-        Diagnostic::new(code::CONNECTION_FAILED, message).at(Place::Option(URL.key.into())).advise(match status {
+        let kind = if status < 500 { code::REFUSED } else { code::CONNECTION_FAILED };
+        Diagnostic::new(kind, message).at(Place::Option(URL.key.into())).advise(match status {
             401 | 403 => "give 'avro-confluent.basic-auth.user-info' or 'avro-confluent.bearer-auth.token'",
             409 => "the registry holds the schema incompatible with those of the subject: give another subject, or change its rule",
             _ => "check the address and the registry's log",

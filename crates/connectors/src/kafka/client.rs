@@ -21,7 +21,11 @@ const MOMENT: Duration = Duration::from_millis(5);
 /// Listens to a client: keeps the last thing that was wrong with it, which says more than the error of a request that
 /// was given up.
 #[derive(Debug, Default)]
-pub(super) struct Trouble(Mutex<Option<(RDKafkaErrorCode, String)>>);
+pub(super) struct Trouble {
+    last: Mutex<Option<(RDKafkaErrorCode, String)>>,
+    /// Why no broker answers, since the client has said that all are away.
+    outage: Mutex<Option<String>>,
+}
 
 impl Trouble {
     /// Notes what is wrong. That a connection has failed says less than why brokers do not want it, and that all have failed
@@ -33,7 +37,11 @@ impl Trouble {
             code if is_hopeless(code) => 2,
             _ => 1,
         };
-        let mut last = locked(&self.0);
+        let mut last = locked(&self.last);
+        if code == RDKafkaErrorCode::AllBrokersDown {
+            let why = || last.as_ref().map_or(reason, |(_, reason)| reason).to_string();
+            locked(&self.outage).get_or_insert_with(why);
+        }
         if last.as_ref().is_none_or(|(before, _)| weight(code) >= weight(*before)) {
             *last = Some((code, reason.to_string()));
         }
@@ -48,7 +56,17 @@ impl Trouble {
 
     /// The last thing that was wrong.
     pub(super) fn last(&self) -> Option<(RDKafkaErrorCode, String)> {
-        locked(&self.0).clone()
+        locked(&self.last).clone()
+    }
+
+    /// A broker has answered.
+    pub(super) fn answered(&self) {
+        *locked(&self.outage) = None;
+    }
+
+    /// Why no broker answers, while none does.
+    pub(super) fn outage(&self) -> Option<String> {
+        locked(&self.outage).clone()
     }
 }
 
@@ -70,7 +88,7 @@ pub(super) type KafkaConsumer = BaseConsumer<Trouble>;
 /// Brokers that a table names: asked for topics, partitions and offsets when a query starts and while it runs.
 pub(super) struct Cluster {
     pub(super) consumer: KafkaConsumer,
-    servers: String,
+    pub(super) servers: String,
     timeout: Duration,
 }
 
@@ -121,7 +139,14 @@ pub(super) fn unreachable(what: &str, servers: &str, error: &KafkaError, trouble
     let reason = last.as_ref().map_or_else(|| error.to_string(), |(_, reason)| reason.clone());
     let code = last.map(|(code, _)| code).or(error.rdkafka_error_code());
     let message = format!("{what} cannot be asked of the brokers '{servers}': {reason}");
-    Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(servers)).advise(advice(code, &reason))
+    let is_refused = code.is_some_and(|code| is_refusal(code) || is_of_certificate(code, &reason));
+    let kind = if is_refused { code::REFUSED } else { code::CONNECTION_FAILED };
+    Diagnostic::new(kind, message).at(whole(servers)).advise(advice(code, &reason))
+}
+
+/// Whether one side does not accept the other's certificate. A connection that breaks during the handshake is an error of TLS, too.
+fn is_of_certificate(code: RDKafkaErrorCode, reason: &str) -> bool {
+    code == RDKafkaErrorCode::SSL && reason.contains("certificate")
 }
 
 /// What to do when brokers cannot be used.
@@ -172,6 +197,15 @@ pub(super) fn is_refusal(code: RDKafkaErrorCode) -> bool {
             | E::TransactionalIdAuthorizationFailed
             | E::UnsupportedFeature
             | E::UnsupportedVersion
+    )
+}
+
+/// Whether an error is that of brokers which are away, or of the way to them: it may pass.
+pub(super) fn is_outage(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as E;
+    matches!(
+        code,
+        E::OperationTimedOut | E::RequestTimedOut | E::MessageTimedOut | E::BrokerTransportFailure | E::AllBrokersDown
     )
 }
 

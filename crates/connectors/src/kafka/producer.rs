@@ -1,6 +1,6 @@
 //! A producer whose deliveries are counted: it blocks while its queue is full, and knows when all is delivered.
 
-use super::client::{Trouble, create, reason};
+use super::client::{Trouble, create, is_outage, reason};
 use super::options::CONNECT_TIMEOUT;
 use super::properties::default;
 use super::record::Record;
@@ -225,7 +225,8 @@ fn lost(error: &KafkaError, topic: &str, size: usize, trouble: &Trouble) -> Diag
             "see the brokers' logs, and the user's rights",
         ),
     };
-    Diagnostic::new(code::WRITE_FAILED, message).at(whole(topic)).advise(advice)
+    let kind = if is_outage(code) { code::CONNECTION_LOST } else { code::WRITE_FAILED };
+    Diagnostic::new(kind, message).at(whole(topic)).advise(advice)
 }
 
 /// Whether brokers listen to a younger producer of the same transactional id, or hold the transaction for dead.

@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// How long a look for messages takes.
 const MOMENT: Duration = Duration::from_millis(100);
+/// How long brokers that were away are asked whether they are back.
+const PROBE: Duration = Duration::from_millis(500);
 /// Messages of a chunk, however short they are.
 const MOST_MESSAGES: usize = 1 << 16;
 
@@ -61,6 +63,9 @@ struct Reading {
     start: Start,
     /// The offset behind the last message that was taken; negative before the first.
     next: AtomicI64,
+    /// Where the partition ended when it was last read to its end. Behind the last message may be the marker of a transaction, and
+    /// messages of one that is open or was aborted.
+    end: AtomicI64,
 }
 
 /// Where and how reading starts.
@@ -171,9 +176,15 @@ impl SplitReader for PartitionReader {
         Ok(self.is_ready())
     }
 
-    fn lag(&self) -> Option<u64> {
+    fn lag(&self, after: Option<Position>) -> Option<u64> {
         let ReaderState::Reading(reading) = &self.state else { return None };
-        reading.lag()
+        reading.lag(after)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let ReaderState::Reading(reading) = &self.state else { return None };
+        let why = reading.consumer.context().outage()?;
+        Some(format!("the brokers '{}' do not answer: {why}", self.shared.cluster.servers))
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
@@ -193,7 +204,7 @@ impl Reading {
         let Start { span, reset, .. } = start;
         let mut config = shared.config.clone();
         config.set("auto.offset.reset", reset.property());
-        config.set("enable.partition.eof", if span.until.is_some() { "true" } else { "false" });
+        config.set("enable.partition.eof", "true");
         let consumer: KafkaConsumer = create(&config, Trouble::default())?;
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(&partition.topic, partition.number, span.from)
@@ -203,11 +214,21 @@ impl Reading {
             Offset::Offset(from) => from,
             _ => -1,
         };
-        Ok(Reading { consumer, partition, start, next: next.into() })
+        Ok(Reading { consumer, partition, start, next: next.into(), end: AtomicI64::new(-1) })
     }
 
-    /// Messages behind the last one that was taken, as of the last answer of the broker.
-    fn lag(&self) -> Option<u64> {
+    /// Messages behind a position, as of the last answer of the broker.
+    fn lag(&self, after: Option<Position>) -> Option<u64> {
+        let next = self.next.load(Relaxed);
+        let from = after.map_or(next, |position| position.at.cast_signed());
+        // All messages were handed over.
+        let from = if from == next { from.max(self.end.load(Relaxed)) } else { from };
+        let high = self.known_end().filter(|_| from >= 0)?;
+        Some(high.saturating_sub(from).max(0).cast_unsigned())
+    }
+
+    /// The end of the partition, as of the last answer of the broker.
+    fn known_end(&self) -> Option<i64> {
         let topic = CString::new(&*self.partition.topic).ok()?;
         let (mut low, mut high) = (-1, -1);
         // SAFETY: the client lives as long as `self`, and the call reads the name and writes the two numbers before it returns.
@@ -221,8 +242,7 @@ impl Reading {
             )
         };
         let is_known = answer == rdkafka::types::RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR && high >= 0;
-        let next = self.next.load(Relaxed);
-        (is_known && next >= 0).then(|| high.saturating_sub(next).max(0).cast_unsigned())
+        is_known.then_some(high)
     }
 
     /// Takes what is there, up to a full batch; whether that is the end.
@@ -230,8 +250,16 @@ impl Reading {
         let mut patience = patience;
         while !batch.is_full() {
             match self.consumer.poll(patience) {
-                None => return Ok(false),
+                None => {
+                    if !patience.is_zero() {
+                        self.look_for_brokers();
+                    }
+                    return Ok(false);
+                }
                 Some(Ok(message)) => {
+                    if !patience.is_zero() {
+                        self.consumer.context().answered();
+                    }
                     self.next.store(message.offset() + 1, Relaxed);
                     let until = self.start.span.until.unwrap_or(i64::MAX);
                     if message.offset() < until {
@@ -243,6 +271,8 @@ impl Reading {
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => {
+                    self.consumer.context().answered();
+                    self.end.store(self.known_end().unwrap_or(-1), Relaxed);
                     if self.start.span.is_there {
                         return Ok(true);
                     }
@@ -252,6 +282,14 @@ impl Reading {
             patience = Duration::ZERO;
         }
         Ok(false)
+    }
+
+    /// After an outage brokers may be back without a message to tell of it.
+    fn look_for_brokers(&self) {
+        let trouble = self.consumer.context();
+        if trouble.outage().is_some() && self.consumer.fetch_metadata(Some(&self.partition.topic), PROBE).is_ok() {
+            trouble.answered();
+        }
     }
 
     /// Continues after an error that the client recovers from by itself.

@@ -3,7 +3,7 @@
 //! A token is a message within the transaction of the checkpoint's span: its key names the job and the sink, its value is
 //! the number of the checkpoint. So it is seen if, and only if, the rows of the span are. The topic is compacted.
 
-use super::client::{Cluster, Trouble, create};
+use super::client::{Cluster, Trouble, create, is_outage};
 use super::options::TOKEN_TOPIC;
 use super::producer::Producer;
 use super::record::Record;
@@ -53,8 +53,9 @@ impl Tokens {
 
     /// Creates the topic unless it is there.
     pub(super) fn create_topic(&self) -> Result<(), Diagnostic> {
-        let failed = |what: String| {
-            Diagnostic::new(code::WRITE_FAILED, format!("the topic '{}' cannot be created: {what}", self.topic))
+        let failed = |code: RDKafkaErrorCode, what: String| {
+            let kind = if is_outage(code) { code::CONNECTION_LOST } else { code::WRITE_FAILED };
+            Diagnostic::new(kind, format!("the topic '{}' cannot be created: {what}", self.topic))
                 .at(whole(&self.topic))
                 .advise("create it: kafka-topics.sh --create --topic … --partitions 1 --config cleanup.policy=compact")
         };
@@ -68,9 +69,12 @@ impl Tokens {
         let options = AdminOptions::new()
             .operation_timeout(Some(Duration::from_secs(10)))
             .request_timeout(Some(Duration::from_secs(20)));
-        let created = block_on(admin.create_topics([&topic], &options)).map_err(|e| failed(e.to_string()))?;
+        let created = block_on(admin.create_topics([&topic], &options))
+            .map_err(|e| failed(e.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown), e.to_string()))?;
         match created.into_iter().next() {
-            Some(Err((_, error))) if error != RDKafkaErrorCode::TopicAlreadyExists => Err(failed(error.to_string())),
+            Some(Err((_, error))) if error != RDKafkaErrorCode::TopicAlreadyExists => {
+                Err(failed(error, error.to_string()))
+            }
             _ => Ok(()),
         }
     }

@@ -12,7 +12,7 @@
 //! of the span where the cut passes; the transaction is complete when all have, and whichever [`Commit`] comes first
 //! commits it.
 
-use super::client::reason;
+use super::client::{is_outage, reason};
 use super::options::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
 use super::producer::{Producer, fenced, is_fenced};
 use super::sink::Route;
@@ -384,15 +384,7 @@ fn failed(error: &KafkaError, producer: &Producer, what: &str) -> Diagnostic {
         KafkaError::Transaction(error) => error.to_string(),
         error => reason(error, &producer.listener().trouble),
     };
-    let is_outage = matches!(
-        code,
-        RDKafkaErrorCode::OperationTimedOut
-            | RDKafkaErrorCode::RequestTimedOut
-            | RDKafkaErrorCode::MessageTimedOut
-            | RDKafkaErrorCode::BrokerTransportFailure
-            | RDKafkaErrorCode::AllBrokersDown
-    );
-    let kind = if is_outage { code::CONNECTION_LOST } else { code::WRITE_FAILED };
+    let kind = if is_outage(code) { code::CONNECTION_LOST } else { code::WRITE_FAILED };
     Diagnostic::new(kind, format!("{what}: {text}")).advise(match code {
         RDKafkaErrorCode::InvalidTransactionTimeout => {
             "lower 'properties.transaction.timeout.ms', or raise 'transaction.max.timeout.ms' of the brokers"

@@ -136,7 +136,7 @@ impl Connection {
         };
         let (code, advice) = match (&state.code()[..2], state.code()) {
             ("28" | "3D", _) => (
-                code::CONNECTION_FAILED,
+                code::REFUSED,
                 "check database, 'username' and 'password', and whether the server wants an encrypted connection ('sslmode')",
             ),
             ("08", _) | (_, "57P01" | "57P02" | "57P03") => {

@@ -85,7 +85,7 @@ pub(super) fn refused(server: &str, reason: &str) -> Diagnostic {
     let message = format!("no encrypted connection to PostgreSQL at '{server}': {reason}");
     let advice = "check 'sslmode' in the URL; 'sslrootcert' names a PEM file with the authority of the server's certificate, and \
         'verify-full' wants the name of the host in that";
-    option_fault(code::CONNECTION_FAILED, "url", message, advice)
+    option_fault(code::REFUSED, "url", message, advice)
 }
 
 impl Parameters {

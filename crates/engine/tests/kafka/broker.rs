@@ -175,6 +175,19 @@ impl Kafka {
         self.send_records(topic, &records, None);
     }
 
+    /// Sends values to a partition in a transaction.
+    pub fn send_in_transaction(&self, topic: &str, partition: i32, values: &[&str]) {
+        let producer: BaseProducer = self.config().set("transactional.id", topic).create().unwrap();
+        producer.init_transactions(Duration::from_secs(30)).unwrap();
+        producer.begin_transaction().unwrap();
+        for value in values {
+            let record: BaseRecord<'_, [u8], [u8]> =
+                BaseRecord::to(topic).partition(partition).payload(value.as_bytes());
+            producer.send(record).map_err(|(error, _)| error).unwrap();
+        }
+        producer.commit_transaction(Duration::from_secs(30)).unwrap();
+    }
+
     /// Sends messages, at a time.
     pub fn send_records(&self, topic: &str, records: &[Record], timestamp: Option<i64>) {
         let producer: BaseProducer = self.config().create().unwrap();

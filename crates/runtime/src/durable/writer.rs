@@ -5,6 +5,7 @@ use super::part::{Gathering, not_written};
 use crate::adaptive::Decision;
 use crate::query::Query;
 use crate::source::SourceRuntime;
+use crate::stats::SinkStats;
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_plan::shape::PlanShape;
 use millstream_storage::{FORMAT, Manifest, SourceState, SplitState};
@@ -168,8 +169,9 @@ impl<'a> Writer<'a> {
         let number = manifest.checkpoint;
         let failed = |e: io::Error| not_written(number, &place, &e);
         manifest.bytes_written = pack.finish().map_err(failed)?;
-        for (commit, sink) in commits.iter_mut().zip(&mut manifest.sinks) {
-            let prepared = commit.as_mut().map(|commit| commit.prepare()).transpose();
+        let stats = &self.query.host().stats;
+        for ((commit, sink), stats) in commits.iter_mut().zip(&mut manifest.sinks).zip(&stats.sinks) {
+            let prepared = commit.as_mut().map(|commit| stats.commits(|| commit.prepare())).transpose();
             if prepared.is_err() {
                 // Whoever has taken over has removed what this process had written.
                 self.checkpointing.config.checkpoints.check_owner().map_err(failed)?;
@@ -180,15 +182,16 @@ impl<'a> Writer<'a> {
         manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         manifest.is_finished = is_finished;
         self.checkpointing.config.checkpoints.write(&manifest).map_err(failed)?;
-        let mut commits: Vec<Box<dyn Commit>> = commits.into_iter().flatten().collect();
-        commits.sort_by_key(|commit| !commit.dies_with_process());
-        commits.into_iter().try_for_each(|commit| commit.commit())?;
+        let mut commits: Vec<(Box<dyn Commit>, &SinkStats)> =
+            std::iter::zip(commits, &stats.sinks).filter_map(|(commit, stats)| Some((commit?, &**stats))).collect();
+        commits.sort_by_key(|(commit, _)| !commit.dies_with_process());
+        commits.into_iter().try_for_each(|(commit, stats)| stats.commits(|| commit.commit()))?;
         // Numbers have gaps where a process has ended: those that are there count.
         let kept = self.checkpointing.config.checkpoints.numbers().map_err(failed)?;
         let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
         let read = self.checkpointing.files_read();
         self.checkpointing.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
-        let mut counts = self.query.host().stats.checkpoints.counts.lock();
+        let mut counts = stats.checkpoints.counts.lock();
         counts.bytes_written += manifest.bytes_written;
         counts.state_bytes = manifest.state_bytes();
         Ok(())

@@ -6,7 +6,7 @@ use crate::query::{Query, caught};
 use crate::schedule::timers::{after, earlier};
 use crate::station::{Consequences, DecodeTask, Task};
 use crate::stream::sequencer::Unit;
-use millstream_connectors::{Chunk, SplitReader};
+use millstream_connectors::{Chunk, Position, SplitReader};
 use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -99,9 +99,10 @@ impl<'a> Reader<'a> {
     fn read(self, reader: &mut dyn SplitReader) -> Result<(), Diagnostic> {
         let Reader { query, split, .. } = self;
         let flow = &query.host().flow;
-        match split.begin {
-            Begin::Resume(from) => reader.resume(from)?,
-            Begin::Fresh | Begin::Ended => {}
+        let mut after = None;
+        if let Begin::Resume(from) = split.begin {
+            reader.resume(from)?;
+            after = from;
         }
         reader.limit_records(usize::try_from(flow.budget.limit() / RECORD_SHARE).unwrap_or(usize::MAX));
         if split.is_spare() {
@@ -116,7 +117,7 @@ impl<'a> Reader<'a> {
         while !query.is_stopping() {
             reader.aim(flow.aim());
             let is_ready = reader.wait()?;
-            self.note_lag(reader);
+            self.note_outside(reader, after);
             if !is_ready {
                 continue;
             }
@@ -130,6 +131,7 @@ impl<'a> Reader<'a> {
             if split.is_spare.swap(false, Relaxed) {
                 flow.set_silent(split.stream, false);
             }
+            after = chunk.after;
             self.hand_over(chunk)?;
         }
         if !query.is_over() {
@@ -138,11 +140,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What the split says of records that are there and have not been read.
-    fn note_lag(&self, reader: &dyn SplitReader) {
-        if let Some(lag) = reader.lag() {
-            self.query.host().stats.sources[self.id.source].split(self.id.split).note_lag(lag);
+    /// What the split says of the outside: records that are there behind `after`, and whether it answers.
+    fn note_outside(&self, reader: &dyn SplitReader, after: Option<Position>) {
+        let stats = self.query.host().stats.sources[self.id.source].split(self.id.split);
+        if let Some(lag) = reader.lag(after) {
+            stats.note_lag(lag);
         }
+        stats.note_trouble(reader.trouble());
     }
 
     /// Has a chunk decoded, once there is room for it.

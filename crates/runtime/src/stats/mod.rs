@@ -124,6 +124,8 @@ pub(crate) struct SplitStats {
     pub(crate) has_ended: AtomicBool,
     /// One more than the lag; 0 if it is not known.
     lag: AtomicU64,
+    /// Why its server does not answer, while it does not.
+    trouble: Mutex<Option<String>>,
     /// When the last chunk was read, in milliseconds since the statistics were made.
     last_chunk_ms: AtomicU64,
 }
@@ -174,6 +176,8 @@ pub(crate) struct SinkStats {
     busy_nanos: AtomicU64,
     /// When the write that is under way has begun.
     writing: Mutex<Option<Instant>>,
+    /// When the commit that is under way has begun.
+    committing: Mutex<Option<Instant>>,
 }
 
 impl SinkStats {
@@ -194,12 +198,22 @@ impl SinkStats {
         self.busy_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
+    /// A span of the sink is prepared or committed, by the thread of the checkpoints.
+    pub(crate) fn commits<T>(&self, commit: impl FnOnce() -> T) -> T {
+        *self.committing.lock() = Some(Instant::now());
+        let done = commit();
+        *self.committing.lock() = None;
+        done
+    }
+
     fn snapshot(&self) -> SinkSnapshot {
+        let since = |begun: &Mutex<Option<Instant>>| begun.lock().map_or(Duration::ZERO, |since| since.elapsed());
         SinkSnapshot {
             name: self.name.clone(),
             rows: self.rows.load(Relaxed),
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
-            writing: self.writing.lock().map_or(Duration::ZERO, |since| since.elapsed()),
+            writing: since(&self.writing),
+            committing: since(&self.committing),
         }
     }
 }
@@ -467,6 +481,10 @@ impl SplitStats {
         self.lag.store(lag.saturating_add(1), Relaxed);
     }
 
+    pub(crate) fn note_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock() = trouble;
+    }
+
     /// A chunk was read that long after the statistics were made.
     pub(crate) fn note_chunk(&self, elapsed: Duration) {
         self.last_chunk_ms.store(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX), Relaxed);
@@ -485,6 +503,7 @@ impl SplitStats {
             is_idle: self.is_idle.load(Relaxed),
             has_ended: self.has_ended.load(Relaxed),
             lag: self.lag.load(Relaxed).checked_sub(1),
+            trouble: self.trouble.lock().clone(),
             silent: elapsed.saturating_sub(Duration::from_millis(self.last_chunk_ms.load(Relaxed))),
         }
     }

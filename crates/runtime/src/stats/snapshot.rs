@@ -135,6 +135,8 @@ pub struct SplitSnapshot {
     /// Records that are there and have not been read; `None` where the connector does not know it.
     #[serde(rename = "lag_records")]
     pub lag: Option<u64>,
+    /// Why its server does not answer, while it does not; only of connectors that wait for it to come back.
+    pub trouble: Option<String>,
     /// Since the last chunk was read, or since the start.
     #[serde(rename = "silent_s", serialize_with = "seconds")]
     pub silent: Duration,
@@ -215,6 +217,9 @@ pub struct SinkSnapshot {
     /// How long the write that is under way has taken; 0 between writes.
     #[serde(rename = "writing_s", serialize_with = "seconds")]
     pub writing: Duration,
+    /// How long the commit of a checkpoint's rows that is under way has taken; 0 between commits.
+    #[serde(rename = "committing_s", serialize_with = "seconds")]
+    pub committing: Duration,
 }
 
 /// Counters of a worker at one moment.
