@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Print the CREATE TABLE statement for a file, a directory or a glob, with the columns that are found in it
     Schema {
-        /// The path: CSV, JSON, Parquet or Arrow, also compressed
+        /// The path: CSV, JSON, Parquet, Arrow or Avro, also compressed
         path: String,
         /// The table's name [default: what the file is called]
         #[arg(long)]

@@ -25,8 +25,10 @@ pub(crate) const FORMATS: &[Format] = &[
 impl Format {
     /// Cuts about the first `rows` rows off a chunk, for sources with a limited rate.
     pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
-        if let Some(parts) = parquet::split_front(chunk, rows).or_else(|| arrow_stream::split_front(chunk, rows)) {
-            return parts;
+        for split in [parquet::split_front, arrow_stream::split_front, avro::split_front] {
+            if let Some(parts) = split(chunk, rows) {
+                return parts;
+            }
         }
         let text = chunk.payload.downcast_mut::<TextChunk>()?;
         if text.data.is_empty() {

@@ -4,7 +4,7 @@ use super::framer::{ArrowChunk, Batch, damaged, place};
 use crate::fit::{self, Wanted, guarded};
 use crate::format::StreamDecoder;
 use crate::text_chunk::FileInfo;
-use crate::{Chunk, Decoded, Position, SourceRequest};
+use crate::{Chunk, Decoded, SourceRequest};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_ipc::root_as_message;
@@ -67,8 +67,8 @@ impl StreamDecoder for ArrowDecoder {
             Ok(chunk) => chunk,
             Err(bug) => return (Decoded::failed(bug), Arc::default()),
         };
-        let mut parts = Vec::with_capacity(chunk.batches.len());
-        for batch in &chunk.batches {
+        let mut parts = Vec::with_capacity(chunk.blocks.len());
+        for batch in &chunk.blocks {
             let part = self.batch(batch, &chunk.file);
             let failed = part.error.is_some();
             parts.push(part);
@@ -96,22 +96,4 @@ fn joined(mut parts: Vec<Decoded>) -> Decoded {
         Ok(columns) => Decoded { columns, rows: parts.iter().map(|part| part.rows).sum(), skipped: 0, error },
         Err(bug) => Decoded::failed(bug),
     }
-}
-
-/// Cuts about the first `rows` rows off a chunk of this format; `None` for those of others.
-pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk, u64)>> {
-    let whole = chunk.payload.downcast_mut::<ArrowChunk>()?;
-    let Some(first) = whole.batches.first_mut() else { return Some(None) };
-    let count = first.rows.len().min(usize::try_from(rows).unwrap_or(usize::MAX));
-    let middle = first.rows.start + count;
-    let front = Batch { rows: first.rows.start..middle, ..first.clone() };
-    first.rows.start = middle;
-    if first.rows.is_empty() {
-        whole.batches.remove(0);
-    }
-    let left: usize = whole.batches.iter().map(|batch| batch.rows.len()).sum();
-    let after = chunk.after.map(|end| Position { at: end.at - left as u64, line: 0 });
-    let bytes = if whole.batches.is_empty() { std::mem::take(&mut chunk.bytes) } else { 0 };
-    let front = ArrowChunk { batches: vec![front], file: whole.file.clone() };
-    Some(Some((Chunk { payload: Box::new(front), bytes, after }, count as u64)))
 }

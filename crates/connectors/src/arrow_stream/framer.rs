@@ -7,9 +7,8 @@
 //! ```
 //! All lengths are multiples of 8, so messages lie aligned in a block that begins with one.
 
-use crate::filesystem::input_changed;
 use crate::fit::guarded;
-use crate::records::{Framer, MAX_RECORD_BYTES};
+use crate::records::{Framer, MAX_RECORD_BYTES, RowBlock, RowBlocks, RowCount};
 use crate::text_chunk::FileInfo;
 use crate::{Chunk, Position};
 use arrow_array::ArrayRef;
@@ -31,10 +30,7 @@ const CONTINUATION: &[u8] = &[0xff; 4];
 const PREFIX: usize = 8;
 
 /// Record batches of one stream.
-pub(super) struct ArrowChunk {
-    pub batches: Vec<Batch>,
-    pub file: Arc<FileInfo>,
-}
+pub(super) type ArrowChunk = RowBlocks<Batch>;
 
 /// A record batch as it came.
 #[derive(Clone)]
@@ -47,6 +43,16 @@ pub(super) struct Batch {
     pub offset: u64,
     /// The rows of it that are wanted.
     pub rows: Range<usize>,
+}
+
+impl RowBlock for Batch {
+    fn rows(&self) -> &Range<usize> {
+        &self.rows
+    }
+
+    fn rows_mut(&mut self) -> &mut Range<usize> {
+        &mut self.rows
+    }
 }
 
 /// What was said in a stream before a record batch.
@@ -89,25 +95,13 @@ pub(crate) struct ArrowFramer {
     spans: Vec<Span>,
     /// Where the next message of the block begins.
     next: usize,
-    /// Rows before the block: the unit of positions, because a batch may be handed out in parts, and what comes before it is
-    /// needed to read it.
-    rows: u64,
-    /// Rows that were read before the stream was resumed.
-    skipped: u64,
+    count: RowCount,
 }
 
 impl ArrowFramer {
     /// A framer at the start of a stream.
     pub(crate) fn new(info: Arc<FileInfo>) -> ArrowFramer {
         ArrowFramer { info, ..ArrowFramer::default() }
-    }
-
-    /// Counts the rows of a batch; what is left of it behind those that are skipped.
-    fn unread(&mut self, mut batch: Batch) -> Option<Batch> {
-        let skipped = self.skipped.saturating_sub(self.rows).min(batch.rows.len() as u64);
-        self.rows += batch.rows.len() as u64;
-        batch.rows.start += skipped as usize;
-        (!batch.rows.is_empty() || skipped == 0).then_some(batch)
     }
 
     fn damaged(&self, at: usize, what: &str) -> Diagnostic {
@@ -263,15 +257,10 @@ impl Framer for ArrowFramer {
         let mut batches = Vec::new();
         for span in std::mem::take(&mut self.spans) {
             let batch = self.take(&data, &span)?;
-            batches.extend(batch.and_then(|batch| self.unread(batch)));
+            batches.extend(batch.and_then(|batch| self.count.unread(batch)));
         }
         self.offset += data.len() as u64;
-        if batches.is_empty() {
-            return Ok(None);
-        }
-        let chunk = ArrowChunk { batches, file: self.info.clone() };
-        let after = Some(Position { at: self.rows, line: 0 });
-        Ok(Some(Chunk { payload: Box::new(chunk), bytes: data.len() as u64, after }))
+        Ok(self.count.chunk(batches, data.len(), &self.info))
     }
 
     fn rest(&mut self, _: Buffer) -> Result<Option<Chunk>, Diagnostic> {
@@ -282,15 +271,12 @@ impl Framer for ArrowFramer {
     }
 
     fn resume(&mut self, from: Position) -> u64 {
-        self.skipped = from.at;
+        self.count.resume(from);
         0
     }
 
     fn end(&self) -> Result<(), Diagnostic> {
-        if self.rows >= self.skipped {
-            return Ok(());
-        }
-        Err(input_changed(&self.info.path, self.rows, self.skipped, "rows"))
+        self.count.end(&self.info.path)
     }
 
     fn endless_record(&self) -> Diagnostic {

@@ -9,6 +9,7 @@ mod framer;
 #[cfg(test)]
 mod tests;
 
+use crate::Chunk;
 use crate::format::{Format, StreamFormat};
 use crate::infer::{FormatInput, columns_of, event_time, not_known};
 use crate::records::Framer;
@@ -16,7 +17,10 @@ use millstream_types::{Diagnostic, Inferred};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use decode::split_front;
+/// Cuts about the first `rows` rows off a chunk of this format; `None` for those of others.
+pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk, u64)>> {
+    framer::ArrowChunk::split_front(chunk, rows)
+}
 
 /// The format's entry in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
@@ -39,7 +43,7 @@ fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
     let file = input.first()?;
     let mut reader = (input.open)(0, Box::new(framer::ArrowFramer::new(Arc::new(file.info.clone()))));
     let chunk = reader.next()?.map(|chunk| chunk.content::<framer::ArrowChunk>()).transpose()?;
-    let batch = chunk.as_ref().and_then(|chunk| chunk.batches.first());
+    let batch = chunk.as_ref().and_then(|chunk| chunk.blocks.first());
     let batch = batch.ok_or_else(|| not_known("there is no record batch yet that says which columns the table has"))?;
     let columns = columns_of(&batch.context.schema)?;
     let has_nulls = |i: usize| batch.context.schema.field(i).is_nullable();

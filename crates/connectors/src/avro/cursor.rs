@@ -1,22 +1,34 @@
 //! The bytes of Avro's binary form, value by value.
 
 use super::schema::{AvroSchema, AvroType, MOST_LEVELS};
+use std::ops::Range;
 
-/// Bytes of a message that were not read yet.
+/// Bytes of a message, or of a block of a file, that were not read yet.
 pub(super) struct Cursor<'a> {
-    pub data: &'a [u8],
+    data: &'a [u8],
     /// Place of the next byte in the buffer of all messages.
     pub at: usize,
     /// Where the message ends there.
     pub end: usize,
+    /// Elements that arrays and maps may still have: each has a byte at least, but for those of types without any content, of which
+    /// few bytes could announce very many.
+    elements: usize,
 }
 
 /// Why a message cannot be used.
 pub(super) type Fault = &'static str;
 
-const ENDS: Fault = "it ends too early";
+/// More bytes may put it right.
+pub(super) const ENDS: Fault = "it ends too early";
+/// So it is with this.
+pub(super) const MORE_ELEMENTS: Fault = "a block has more elements than bytes";
 
 impl<'a> Cursor<'a> {
+    /// At the start of what lies at `range` of the buffer.
+    pub(super) fn new(data: &'a [u8], range: Range<usize>) -> Cursor<'a> {
+        Cursor { data, at: range.start, end: range.end, elements: range.len() }
+    }
+
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.end).ok_or(ENDS)?;
         let bytes = &self.data[self.at..end];
@@ -67,9 +79,9 @@ impl<'a> Cursor<'a> {
             self.long()?;
             count = count.checked_neg().ok_or("a block has too many elements")?;
         }
-        // Every element has a byte at least, but for those of types without any content.
-        let count = usize::try_from(count).map_err(|_| ENDS)?;
-        if count > self.end - self.at { Err("a block has more elements than bytes") } else { Ok(count) }
+        let count = usize::try_from(count).map_err(|_| MORE_ELEMENTS)?;
+        self.elements = self.elements.checked_sub(count).ok_or(MORE_ELEMENTS)?;
+        if count > self.end - self.at { Err(MORE_ELEMENTS) } else { Ok(count) }
     }
 }
 

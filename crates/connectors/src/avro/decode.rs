@@ -10,6 +10,7 @@ use crate::fit::{self, Wanted};
 use crate::messages::{DecodedMessages, Messages, failure, missing};
 use crate::values::{ColumnBuilder, Values};
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
 use millstream_types::{DataType, Diagnostic, Field, code};
 use std::sync::Arc;
 
@@ -77,8 +78,7 @@ impl WantedFields {
         messages: &Messages,
         open: impl Fn(&[u8]) -> Result<(Arc<AvroRecordReader>, usize), Diagnostic>,
     ) -> Result<DecodedMessages, Diagnostic> {
-        let builders = self.fields.iter().map(|field| ColumnBuilder::new(&field.data_type, messages.len()));
-        let mut builders = builders.collect::<Result<Vec<_>, _>>()?;
+        let mut builders = self.builders(messages.len())?;
         let mut rows = 0;
         let mut decoded = DecodedMessages::of(messages, |range| {
             let Some(range) = range else {
@@ -87,8 +87,8 @@ impl WantedFields {
                 return Ok(());
             };
             let outcome = open(&messages.data()[range.clone()]).and_then(|(reader, skip)| {
-                let mut cursor = Cursor { data: messages.data(), at: range.start + skip, end: range.end };
-                reader.read(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
+                let mut cursor = Cursor::new(messages.data(), range.start + skip..range.end);
+                reader.read_message(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
             });
             match &outcome {
                 Ok(()) => rows += 1,
@@ -96,7 +96,19 @@ impl WantedFields {
             }
             outcome
         })?;
-        let fields = builders.into_iter().map(|builder| builder.finish(messages.data()));
+        decoded.columns = self.finish(builders, messages.data())?;
+        decoded.check(|columns, row| self.missing(columns, row).map(missing))?;
+        Ok(decoded)
+    }
+
+    /// A builder for each field, with room for some rows.
+    pub(super) fn builders(&self, rows: usize) -> Result<Vec<ColumnBuilder>, Diagnostic> {
+        self.fields.iter().map(|field| ColumnBuilder::new(&field.data_type, rows)).collect()
+    }
+
+    /// The wanted columns. `data` is what the records lie in.
+    pub(super) fn finish(&self, builders: Vec<ColumnBuilder>, data: &Buffer) -> Result<Vec<ArrayRef>, Diagnostic> {
+        let fields = builders.into_iter().map(|builder| builder.finish(data));
         let fields = fields.collect::<Result<Vec<ArrayRef>, _>>()?;
         let column = |wanted: &Wanted| {
             let lost = || Diagnostic::bug("a field that was decoded is not there");
@@ -104,12 +116,13 @@ impl WantedFields {
             let field = self.fields.iter().position(|field| field.name == *first).ok_or_else(lost)?;
             fit::field_below(&fields[field], below).map_err(Diagnostic::bug)?.ok_or_else(lost)
         };
-        decoded.columns = self.columns.iter().map(column).collect::<Result<_, _>>()?;
-        decoded.check(|columns, row| {
-            let is_missing = |(array, wanted): &(&ArrayRef, &Wanted)| !wanted.nullable && array.is_null(row);
-            columns.iter().zip(&self.columns).find(is_missing).map(|(_, wanted)| missing(&wanted.name))
-        })?;
-        Ok(decoded)
+        self.columns.iter().map(column).collect()
+    }
+
+    /// The NOT NULL column that has no value in a row, if there is one.
+    pub(super) fn missing(&self, columns: &[ArrayRef], row: usize) -> Option<&str> {
+        let is_missing = |(array, wanted): &(&ArrayRef, &Wanted)| !wanted.nullable && array.is_null(row);
+        columns.iter().zip(&self.columns).find(is_missing).map(|(_, wanted)| wanted.name.as_str())
     }
 }
 
@@ -130,8 +143,18 @@ impl AvroRecordReader {
         Ok(AvroRecordReader { schema, record })
     }
 
-    fn read(&self, cursor: &mut Cursor<'_>, builders: &mut [ColumnBuilder]) -> Result<(), Fault> {
-        self.record.read(&self.schema, cursor, builders)?;
+    /// Reads the next record. After an error the columns may have a value of it, or not.
+    pub(super) fn read(&self, cursor: &mut Cursor<'_>, builders: &mut [ColumnBuilder]) -> Result<(), Fault> {
+        self.record.read(&self.schema, cursor, builders)
+    }
+
+    /// Passes over the next record.
+    pub(super) fn skip(&self, cursor: &mut Cursor<'_>) -> Result<(), Fault> {
+        skip(&self.schema, self.schema.root, cursor, 0)
+    }
+
+    fn read_message(&self, cursor: &mut Cursor<'_>, builders: &mut [ColumnBuilder]) -> Result<(), Fault> {
+        self.read(cursor, builders)?;
         if cursor.at < cursor.end { Err("something follows the record in its message") } else { Ok(()) }
     }
 }

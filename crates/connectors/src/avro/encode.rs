@@ -103,7 +103,7 @@ fn block(count: usize, out: &mut Vec<u8>) {
 }
 
 /// A number of variable length, small ones short.
-fn long(value: i64, out: &mut Vec<u8>) {
+pub(super) fn long(value: i64, out: &mut Vec<u8>) {
     let mut rest = ((value << 1) ^ (value >> 63)) as u64;
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
@@ -112,7 +112,7 @@ fn long(value: i64, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-fn bytes(value: &[u8], out: &mut Vec<u8>) {
+pub(super) fn bytes(value: &[u8], out: &mut Vec<u8>) {
     long(value.len() as i64, out);
     out.extend_from_slice(value);
 }

@@ -1,7 +1,7 @@
 //! The columns that a schema of Avro stands for.
 
 use super::registry::Registry;
-use super::schema::full_name;
+use super::schema::{MOST_LEVELS, MOST_TYPES, full_name};
 use super::{CREDENTIALS, SUBJECT};
 use crate::infer::{FormatInput, not_known};
 use millstream_types::{DataType, Diagnostic, Field, Inferred};
@@ -20,12 +20,31 @@ pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
 }
 
 /// The columns of a record in the JSON form of schemas.
-fn columns(schema: &str) -> Result<Vec<Field>, String> {
+pub(super) fn columns(schema: &str) -> Result<Vec<Field>, String> {
     let schema: Value = serde_json::from_str(schema).map_err(|e| format!("it is not JSON: {e}"))?;
-    let mut names = HashMap::new();
-    match data_type(&schema, "", &mut names, 0)? {
+    match data_type(&schema, "", &mut KnownTypes::default(), 0)? {
         (DataType::Row(fields), _) => Ok(fields.to_vec()),
         (other, _) => Err(format!("it is of {other}, not of a record")),
+    }
+}
+
+/// The types of a schema so far.
+#[derive(Default)]
+struct KnownTypes {
+    /// By full name, with the number of types in them.
+    named: HashMap<String, (DataType, usize)>,
+    count: usize,
+}
+
+impl KnownTypes {
+    fn add(&mut self, count: usize) -> Result<(), String> {
+        self.count += count;
+        if self.count > MOST_TYPES { Err(format!("it has more than {MOST_TYPES} types")) } else { Ok(()) }
+    }
+
+    /// Gives a type its name; `before` were the types before it.
+    fn name(&mut self, name: String, data_type: &DataType, before: usize) {
+        self.named.insert(name, (data_type.clone(), self.count - before));
     }
 }
 
@@ -33,23 +52,23 @@ fn columns(schema: &str) -> Result<Vec<Field>, String> {
 fn data_type(
     schema: &Value,
     namespace: &str,
-    names: &mut HashMap<String, DataType>,
+    names: &mut KnownTypes,
     level: usize,
 ) -> Result<(DataType, bool), String> {
-    if level > super::schema::MOST_LEVELS {
+    if level > MOST_LEVELS {
         return Err("its types are nested too deeply".into());
     }
     match schema {
         Value::String(name) => Ok((named(name, namespace, names)?, name == "null")),
         Value::Array(branches) => {
-            let mut others = branches.iter().filter(|branch| **branch != "null");
-            match (others.next(), others.next()) {
-                (None, _) => Ok((DataType::STRING, true)),
-                (Some(only), None) => {
-                    let (data_type, nullable) = data_type(only, namespace, names, level + 1)?;
-                    Ok((data_type, nullable || branches.len() > 1))
-                }
-                _ => Err(format!("SQL has no type for the union {schema}")),
+            let others: Vec<&Value> = branches.iter().filter(|branch| **branch != "null").collect();
+            let types = others.iter().map(|branch| data_type(branch, namespace, names, level + 1));
+            let types = types.collect::<Result<Vec<_>, _>>()?;
+            let nullable = others.len() < branches.len() || types.iter().any(|(_, nullable)| *nullable);
+            let common = types.into_iter().map(|(data_type, _)| Some(data_type)).reduce(|a, b| wider(a?, b?));
+            match common.unwrap_or(Some(DataType::STRING)) {
+                Some(common) => Ok((common, nullable)),
+                None => Err(format!("SQL has no type for the union {schema}")),
             }
         }
         Value::Object(object) => Ok((of_object(object, namespace, names, level)?, false)),
@@ -57,7 +76,19 @@ fn data_type(
     }
 }
 
-fn named(name: &str, namespace: &str, names: &HashMap<String, DataType>) -> Result<DataType, String> {
+/// The type that has the values of two branches of a union.
+fn wider(a: DataType, b: DataType) -> Option<DataType> {
+    use DataType::{BigInt, Double, Float, Int};
+    match (&a, &b) {
+        _ if a == b => Some(a),
+        (Int | BigInt, Int | BigInt) => Some(BigInt),
+        (Int | BigInt | Float | Double, Int | BigInt | Float | Double) => Some(Double),
+        _ => None,
+    }
+}
+
+fn named(name: &str, namespace: &str, names: &mut KnownTypes) -> Result<DataType, String> {
+    names.add(1)?;
     Ok(match name {
         "null" | "string" => DataType::STRING,
         "boolean" => DataType::Boolean,
@@ -67,8 +98,11 @@ fn named(name: &str, namespace: &str, names: &HashMap<String, DataType>) -> Resu
         "double" => DataType::Double,
         "bytes" => DataType::BYTES,
         _ => {
-            let known = names.get(&full_name(name, namespace)).or_else(|| names.get(name));
-            return known.cloned().ok_or_else(|| format!("it has no type '{name}' before it is named"));
+            let known = names.named.get(&full_name(name, namespace)).or_else(|| names.named.get(name));
+            let known = known.cloned().ok_or_else(|| format!("it has no type '{name}' before it is named"));
+            let (data_type, count) = known?;
+            names.add(count)?;
+            return Ok(data_type);
         }
     })
 }
@@ -76,9 +110,11 @@ fn named(name: &str, namespace: &str, names: &HashMap<String, DataType>) -> Resu
 fn of_object(
     object: &Map<String, Value>,
     namespace: &str,
-    names: &mut HashMap<String, DataType>,
+    names: &mut KnownTypes,
     level: usize,
 ) -> Result<DataType, String> {
+    let before = names.count;
+    names.add(1)?;
     let kind = object.get("type").ok_or("a type has no 'type'")?;
     let text = |key: &str| object.get(key).and_then(Value::as_str);
     let number = |key: &str| object.get(key).and_then(Value::as_u64).and_then(|n| u8::try_from(n).ok());
@@ -110,7 +146,7 @@ fn of_object(
                 Ok(Field::new(name, data_type, nullable))
             };
             let row = DataType::Row(fields.iter().map(field).collect::<Result<_, String>>()?);
-            names.insert(name, row.clone());
+            names.name(name, &row, before);
             return Ok(row);
         }
         ("enum", _) => DataType::STRING,
@@ -129,7 +165,7 @@ fn of_object(
         (name, _) => return named(name, within, names),
     };
     if let Some(name) = text("name") {
-        names.insert(full_name(name, within), data_type.clone());
+        names.name(full_name(name, within), &data_type, before);
     }
     Ok(data_type)
 }
@@ -170,9 +206,27 @@ mod tests {
                 "extra MAP<STRING, DOUBLE> NOT NULL",
             ]
         );
+        let field = |kind: &str| format!(r#"{{"type":"record","name":"A","fields":[{{"name":"a","type":{kind}}}]}}"#);
+        for (union, expected) in [
+            (r#"["int","long"]"#, DataType::BigInt),
+            (r#"["null","float","long","int"]"#, DataType::Double),
+            (r#"["string",{"type":"enum","name":"E","symbols":["X"]}]"#, DataType::STRING),
+            (r#"["null"]"#, DataType::STRING),
+        ] {
+            assert_eq!(columns(&field(union)).unwrap()[0].data_type, expected, "{union}");
+        }
+        // Each record has the one before twice.
+        let mut twice = r#"{"type":"record","name":"R0","fields":[]}"#.to_string();
+        for i in 1..40 {
+            twice = format!(
+                r#"{{"type":"record","name":"R{i}","fields":[{{"name":"a","type":{twice}}},{{"name":"b","type":"R{}"}}]}}"#,
+                i - 1
+            );
+        }
         for (schema, why) in [
             ("\"long\"", "not of a record"),
-            (r#"{"type":"record","name":"A","fields":[{"name":"a","type":["int","string"]}]}"#, "union"),
+            (&field(r#"["int","string"]"#), "union"),
+            (&twice, "more than 100000 types"),
             (r#"{"type":"record","name":"A","fields":[{"name":"a","type":"A"}]}"#, "no type 'A'"),
             ("{", "not JSON"),
         ] {

@@ -1,8 +1,10 @@
-//! The formats `avro` and `avro-confluent`: records in Avro's binary form, without and with the number of their schema.
+//! The formats `avro` and `avro-confluent`: records in Avro's binary form.
 //!
-//! The schema of `avro` is derived from the table's columns, for reading as for writing. A message of `avro-confluent` begins
-//! with a zero byte and the number of its writer's schema in a registry, four bytes, big-endian.
+//! `avro` is object container files ([`container`]), which have their writer's schema in them; and messages, whose schema is derived
+//! from the table's columns, for reading as for writing. A message of `avro-confluent` begins with a zero byte and the number of its
+//! writer's schema in a registry, four bytes, big-endian.
 
+mod container;
 mod cursor;
 mod decode;
 mod encode;
@@ -15,7 +17,8 @@ mod tests;
 use crate::format::{Format, MessageFormat};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, failure};
 use crate::option_table::option_list;
-use crate::{SinkRequest, SourceRequest, locked};
+use crate::records::RowBlocks;
+use crate::{Chunk, SinkRequest, SourceRequest, locked};
 use decode::{AvroRecordReader, WantedFields};
 use encode::AvroEncoder;
 use millstream_types::{Diagnostic, Place, code};
@@ -27,9 +30,15 @@ use std::sync::{Arc, Mutex};
 /// The entry of `avro` in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
     name: "avro",
-    summary: "Records in Avro's binary form, of the schema that follows from the table's columns (as in Flink: a column \
-        that may be NULL is a union with `null`). Only for connectors of messages.",
+    summary: "Apache Avro. Files and connections have object container files: the schema of their writer comes first, and \
+        columns are found in it by name; one that it does not have is NULL. Blocks may be compressed by `deflate`, `snappy` or \
+        `zstandard`. A message is one record, without a schema: that follows from the table's columns (as in Flink: a column that may \
+        be NULL is a union with `null`), and a sink writes files with it, too.",
     options: OPTIONS,
+    extension: Some("avro"),
+    stream: |request| container::stream(request).map(Some),
+    stream_output: |request| container::output(request).map(Some),
+    infer: Some(container::infer),
     messages: Some(MessageFormat { decoder: plain_decoder, encoder: plain_encoder, null_is_row: false }),
     ..Format::NONE
 };
@@ -51,7 +60,14 @@ option_list! {
     ENCODING = "avro.encoding": Choice(&["binary"]), "binary", "Only `binary`.";
     LEGACY_TIMESTAMPS = "avro.timestamp_mapping.legacy": Bool, "true",
         "Whether a sink writes TIMESTAMP as an instant, as TIMESTAMP_LTZ; otherwise as a local time. Both are read.";
-    "avro.ignore-parse-errors": Bool, "false", "Skip malformed messages (they are counted), instead of ending the query.";
+    CODEC = "avro.codec": Choice(&["snappy", "deflate", "zstandard", "null"]), "snappy", "How a sink compresses the blocks of a file; with `null` not at all. A file says it itself.";
+    IGNORE_ERRORS = "avro.ignore-parse-errors": Bool, "false", "Skip malformed messages (they are counted), instead of ending the query. \
+         Not for files: behind a malformed record the next one cannot be found.";
+}
+
+/// Cuts about the first `rows` rows off a chunk of a container file; `None` for others.
+pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk, u64)>> {
+    RowBlocks::<container::AvroBlock>::split_front(chunk, rows)
 }
 
 option_list! {

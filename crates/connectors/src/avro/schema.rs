@@ -48,6 +48,9 @@ pub(super) enum Logical {
 
 /// Levels of types within each other that are followed.
 pub(super) const MOST_LEVELS: usize = 64;
+/// Types that a schema may have. Each use of a name counts all that the name stands for, since a record may contain another
+/// twice, and that one yet another twice: few bytes could make very many.
+pub(super) const MOST_TYPES: usize = 100_000;
 
 impl AvroSchema {
     /// The type of a number.
@@ -58,7 +61,7 @@ impl AvroSchema {
     /// Reads the JSON form.
     pub(super) fn parse(text: &str) -> Result<AvroSchema, String> {
         let json: Value = serde_json::from_str(text).map_err(|e| format!("it is not JSON: {e}"))?;
-        let mut parser = Parser { schema: AvroSchema::default(), names: HashMap::new() };
+        let mut parser = Parser { schema: AvroSchema::default(), names: HashMap::new(), count: 0 };
         let root = parser.parse(&json, "", 0)?;
         Ok(AvroSchema { root, ..parser.schema })
     }
@@ -66,8 +69,10 @@ impl AvroSchema {
 
 struct Parser {
     schema: AvroSchema,
-    /// Types that have a name, by their full name.
-    names: HashMap<String, usize>,
+    /// Types that have a name, by their full name, and how many are in them; 0 while that is not known.
+    names: HashMap<String, (usize, usize)>,
+    /// Types so far.
+    count: usize,
 }
 
 impl Parser {
@@ -80,6 +85,7 @@ impl Parser {
         if level > MOST_LEVELS {
             return Err("its types are nested too deeply".into());
         }
+        self.counted(1)?;
         match json {
             Value::String(name) => self.named(name, namespace),
             Value::Array(branches) => {
@@ -90,6 +96,11 @@ impl Parser {
             Value::Object(object) => self.object(object, namespace, level),
             _ => Err(format!("{json} is no type")),
         }
+    }
+
+    fn counted(&mut self, types: usize) -> Result<(), String> {
+        self.count += types;
+        if self.count > MOST_TYPES { Err(format!("it has more than {MOST_TYPES} types")) } else { Ok(()) }
     }
 
     fn named(&mut self, name: &str, namespace: &str) -> Result<usize, String> {
@@ -104,7 +115,9 @@ impl Parser {
             "string" => AvroType::String,
             _ => {
                 let known = self.names.get(&full_name(name, namespace)).or_else(|| self.names.get(name));
-                return known.copied().ok_or_else(|| format!("it has no type '{name}'"));
+                let (number, types) = known.copied().ok_or_else(|| format!("it has no type '{name}'"))?;
+                self.counted(types)?;
+                return Ok(number);
             }
         };
         Ok(self.add(primitive))
@@ -160,7 +173,7 @@ impl Parser {
     }
 
     fn record(&mut self, object: &Map<String, Value>, namespace: &str, level: usize) -> Result<usize, String> {
-        let number = self.add(AvroType::Record(Vec::new()));
+        let (number, before) = (self.add(AvroType::Record(Vec::new())), self.count);
         let name = self.remember(object, namespace, number)?;
         let within = name.rsplit_once('.').map_or("", |(namespace, _)| namespace);
         let fields = object.get("fields").and_then(Value::as_array).ok_or("a record has no 'fields'")?;
@@ -171,6 +184,7 @@ impl Parser {
             parsed.push((name.to_string(), self.parse(kind, within, level + 1)?));
         }
         self.schema.types[number] = AvroType::Record(parsed);
+        self.names.insert(name, (number, self.count - before));
         Ok(number)
     }
 
@@ -179,7 +193,7 @@ impl Parser {
         let name = object.get("name").and_then(Value::as_str).ok_or("a type has no 'name'")?;
         let namespace = object.get("namespace").and_then(Value::as_str).unwrap_or(namespace);
         let name = full_name(name, namespace);
-        self.names.insert(name.clone(), number);
+        self.names.insert(name.clone(), (number, 0));
         Ok(name)
     }
 }

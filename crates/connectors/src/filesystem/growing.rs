@@ -18,7 +18,7 @@ use millstream_types::{Diagnostic, code};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempPath;
@@ -162,6 +162,10 @@ impl HiddenFile {
             let what = format!("has other bytes than the {length} that checkpoint {checkpoint} has left");
             return Err(not_as_left(&self.target, &what));
         }
+        if compression == Compression::None && !begins_with(&mut file, &stream.header).map_err(failed)? {
+            let what = "begins otherwise than this query would begin it: with another header, schema or codec";
+            return Err(not_as_left(&self.target, what));
+        }
         file.set_len(length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
         Ok(Output { file, checksum: Some(checksum) })
     }
@@ -210,6 +214,14 @@ impl HiddenFile {
         let what = format!("had {length} bytes at checkpoint {checkpoint}, but {hidden}, and {target}");
         not_as_left(&self.target, &what)
     }
+}
+
+/// Whether a file begins with a header; what it is continued with would not fit another.
+fn begins_with(file: &mut File, header: &[u8]) -> io::Result<bool> {
+    let mut begin = Vec::with_capacity(header.len());
+    file.rewind()?;
+    file.take(header.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin == header)
 }
 
 fn cannot_grow(name: &str) -> Diagnostic {

@@ -48,7 +48,7 @@ pub fn file_options(path: &str) -> Result<Options, Diagnostic> {
         Some(format) => format,
         None => infer::format_of(&first.info.name, &head(first)?).ok_or_else(|| {
             let message = format!("neither the name nor the start of '{}' says which format it has", first.info.path);
-            let advice = "names that end in .csv, .tsv, .json, .jsonl, .ndjson, .parquet or .arrow do; or name the format: \
+            let advice = "names that end in .csv, .tsv, .json, .jsonl, .ndjson, .parquet, .arrow or .avro do; or name the format: \
                           CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'csv')";
             option_fault(code::UNKNOWN_FORMAT, "path", message, advice)
         })?,

@@ -112,11 +112,13 @@ pub(crate) fn format_of(name: &str, head: &[u8]) -> Option<&'static str> {
         Some("csv" | "tsv" | "psv") => return Some("csv"),
         Some("parquet" | "pq") => return Some("parquet"),
         Some("arrow" | "arrows" | "feather" | "ipc") => return Some("arrow"),
+        Some("avro") => return Some("avro"),
         _ => {}
     }
     match head {
         [b'P', b'A', b'R', b'1', ..] => Some("parquet"),
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Some("arrow"),
+        [b'O', b'b', b'j', 1, ..] => Some("avro"),
         _ if head.trim_ascii_start().first() == Some(&b'{') => Some("json"),
         _ => None,
     }
@@ -136,7 +138,8 @@ pub(crate) fn columns_of(schema: &arrow_schema::Schema) -> Result<Vec<Field>, Di
     schema.fields().iter().map(column).collect()
 }
 
-fn nullable(field: &Field) -> Field {
+/// The column if it and all in it may be NULL.
+pub(crate) fn nullable(field: &Field) -> Field {
     Field::new(&field.name, with_nulls(&field.data_type), true)
 }
 

@@ -5,8 +5,10 @@
 //! what is there or to read on until the cutter is full.
 
 mod block;
+mod row_blocks;
 mod text;
 
+pub(crate) use row_blocks::{RowBlock, RowBlocks, RowCount};
 pub(crate) use text::{HeaderCheck, TextFramer};
 
 use crate::{CHUNK_BYTES, Chunk, Position};

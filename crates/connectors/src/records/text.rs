@@ -13,6 +13,7 @@ const NOT_TEXT: &[(&[u8], &str, &str)] = &[
     (b"\x28\xb5\x2f\xfd", "zstd data", "decompress it, or let the file's name end in .zst, so that it is decompressed"),
     (b"PAR1", "Parquet", "use 'format' = 'parquet'"),
     (b"ARROW1", "an Arrow file", "use 'format' = 'arrow'"),
+    (b"Obj\x01", "an Avro file", "use 'format' = 'avro'"),
     (b"\xff\xff\xff\xff", "an Arrow stream", "use 'format' = 'arrow'"),
     (b"\xff\xfe", "UTF-16", "convert it to UTF-8"),
     (b"\xfe\xff", "UTF-16", "convert it to UTF-8"),

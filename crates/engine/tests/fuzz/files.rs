@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 pub(crate) const COLUMNS: &str = "id INT, b BIGINT, d DOUBLE, n DECIMAL(10, 2), s STRING, f BOOLEAN, ts TIMESTAMP(3), a ARRAY<INT>, r ROW<x INT, y STRING>";
-const FORMATS: &[&str] = &["json", "csv", "arrow", "parquet"];
+const FORMATS: &[&str] = &["json", "csv", "arrow", "parquet", "avro"];
 
 /// A file of each format.
 pub(crate) struct Samples {

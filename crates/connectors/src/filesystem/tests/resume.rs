@@ -129,6 +129,9 @@ fn files_of_the_sink_in_every_format() {
         ("a.parquet", "parquet", ("parquet.block.size", "64kb")),
         ("a.arrows", "arrow", ("sink.rolling-policy.file-size", "1gb")),
         ("a.arrows.zst", "arrow", ("sink.rolling-policy.file-size", "1gb")),
+        ("a.avro", "avro", ("avro.codec", "null")),
+        ("b.avro", "avro", ("avro.codec", "zstandard")),
+        ("a.avro.gz", "avro", ("avro.codec", "null")),
     ] {
         let file = path(&directory, name);
         let mut sink = open_sink(&sink_request(&file, format, &[extra])).unwrap();
@@ -189,6 +192,7 @@ fn files_that_have_become_shorter_are_refused() {
         ("a.json.zst", "json"),
         ("a.parquet", "parquet"),
         ("a.arrows", "arrow"),
+        ("a.avro", "avro"),
     ] {
         let file = path(&directory, name);
         let mut sink = open_sink(&sink_request(&file, format, &[])).unwrap();

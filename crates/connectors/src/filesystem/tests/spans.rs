@@ -146,6 +146,9 @@ const OUTPUTS: &[(&str, &str)] = &[
     ("a.json.zst", "json"),
     ("a.arrows", "arrow"),
     ("a.arrows.gz", "arrow"),
+    ("", "avro"),
+    ("a.avro", "avro"),
+    ("a.avro.zst", "avro"),
 ];
 
 fn request(directory: &TempDir, name: &str, format: &str) -> SinkRequest {
