@@ -208,7 +208,7 @@ fn what_is_damaged_says_where() {
         ),
     ] {
         // The count of records makes it a record too many or too few.
-        let error = self::error(&file);
+        let error = error(&file);
         assert_eq!(error.code, code, "{message}: {error}");
         assert!(error.message.contains(message), "{message}: {error}");
         assert!(
