@@ -54,9 +54,6 @@ for unused in z3 xml2; do ar crs "$static/lib$unused.a"; done
 target=$(rustc -vV | sed -n 's/^host: //p')
 variable=${target//-/_}
 export "CFLAGS_$variable=--sysroot=$root" "CXXFLAGS_$variable=--sysroot=$root"
-# Functions with the same code become one where nobody compares their addresses: 5 % of LLVM. Only gold can do that.
-folding=()
-command -v ld.gold >/dev/null && folding=(-fuse-ld=gold -Wl,--icf=safe)
 # LLVM's build script has the linker look into this system's folder of libraries, where it would find this system's libc.
 cat >"$work/linker" <<EOF
 #!/usr/bin/env bash
@@ -65,7 +62,7 @@ for word in "\$@"; do
     case "\$word" in /usr/lib/*-linux-gnu | -L/usr/lib/*-linux-gnu) [ "\${words[-1]}" = -L ] && unset 'words[-1]' ;; *) words+=("\$word") ;; esac
 done
 libraries=$root/usr/lib/\$(gcc -print-multiarch)
-exec gcc ${folding[*]} "--sysroot=$root" "-L$static" "-B\$libraries" "-L\$libraries" "\${words[@]}" "$work/shim.o" -Wl,--no-as-needed -lpthread -ldl
+exec gcc "--sysroot=$root" "-L$static" "-B\$libraries" "-L\$libraries" "\${words[@]}" "$work/shim.o" -Wl,--no-as-needed -lpthread -ldl
 EOF
 gcc "--sysroot=$root" -O2 -fPIC -fvisibility=hidden -c scripts/wheel_shim.c -o "$work/shim.o"
 chmod +x "$work/linker"
