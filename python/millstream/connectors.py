@@ -48,7 +48,8 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Json(Format):
-    """One JSON object per line (NDJSON). Only the columns that a query reads are decoded; all else is still checked.
+    """JSON objects: one per line (NDJSON), in one array, or over several lines. Only the columns that a query reads are decoded; all
+    else is still checked.
 
     :param fail_on_missing_field: Whether a record without one of the columns ends the query; otherwise the column is NULL
         (``json.fail-on-missing-field``, default ``false``)
@@ -186,20 +187,25 @@ class Raw(Format):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Avro(Format):
-    """Records in Avro's binary form, of the schema that follows from the table's columns (as in Flink: a column that may be NULL is a
-    union with ``null``). Only for connectors of messages.
+    """Apache Avro. Files and connections have object container files: the schema of their writer comes first, and columns are found in
+    it by name; one that it does not have is NULL. Blocks may be compressed by ``deflate``, ``snappy`` or ``zstandard``. A message is one
+    record, without a schema: that follows from the table's columns (as in Flink: a column that may be NULL is a union with ``null``),
+    and a sink writes files with it, too.
 
     :param encoding: Only ``binary`` (``avro.encoding``, default ``binary``)
     :param timestamp_mapping_legacy: Whether a sink writes TIMESTAMP as an instant, as TIMESTAMP_LTZ; otherwise as a local time. Both are
         read (``avro.timestamp_mapping.legacy``, default ``true``)
-    :param ignore_parse_errors: Skip malformed messages (they are counted), instead of ending the query (``avro.ignore-parse-errors``,
-        default ``false``)
+    :param codec: How a sink compresses the blocks of a file; with ``null`` not at all. A file says it itself (``avro.codec``, default
+        ``snappy``)
+    :param ignore_parse_errors: Skip malformed messages (they are counted), instead of ending the query. Not for files: behind a
+        malformed record the next one cannot be found (``avro.ignore-parse-errors``, default ``false``)
     """
 
     _name: ClassVar[str] = "avro"
 
     encoding: Literal["binary"] | None = field(default=None, metadata=option("avro.encoding", to.text))
     timestamp_mapping_legacy: bool | None = field(default=None, metadata=option("avro.timestamp_mapping.legacy", to.flag))
+    codec: Literal["snappy", "deflate", "zstandard", "null"] | None = field(default=None, metadata=option("avro.codec", to.text))
     ignore_parse_errors: bool | None = field(default=None, metadata=option("avro.ignore-parse-errors", to.flag))
 
 
@@ -268,7 +274,7 @@ class DebeziumJson(Format):
 
 
 #: Formats of files and connections.
-StreamFormat = Json | Csv | Row | Arrow | Parquet
+StreamFormat = Json | Csv | Row | Arrow | Parquet | Avro
 
 
 #: Formats of messages.

@@ -157,7 +157,7 @@ pub struct Position {
     /// In the connector's unit: bytes of a (decompressed) file, rows or events that were generated, rows of a Parquet file, the
     /// offset of the next record of a Kafka partition.
     pub at: u64,
-    /// For files of lines, the number of the next line, from 1, for messages; else 0.
+    /// For files of lines, the number of the next line, from 1, for messages; else 0, or what the format has to know there.
     pub line: u64,
 }
 

@@ -24,7 +24,7 @@ pub struct TextChunk {
     pub data: Buffer,
     /// Position of the first byte in the (decompressed) file.
     pub offset: u64,
-    /// Number of the first line, from 1; without meaning where records have a length.
+    /// Number of the first line, from 1; what the positions of the framer have instead where lines are not counted.
     pub line: u64,
     /// The file.
     pub file: Arc<FileInfo>,
@@ -36,7 +36,7 @@ impl TextChunk {
     /// The place of the byte at `at`.
     pub fn place(&self, at: usize, column: Option<String>) -> Place {
         let at = at.min(self.data.len());
-        let has_lines = self.framing.record_bytes.is_none();
+        let has_lines = self.framing.record_bytes.is_none() && !self.framing.is_rewritten;
         let line = has_lines.then(|| self.line.saturating_add(self.framing.lines(&self.data[..at])));
         Place::Data { resource: self.file.path.clone(), offset: Some(self.offset + at as u64), line, column }
     }
@@ -71,12 +71,18 @@ pub struct Framing {
     pub comment: Option<u8>,
     /// Whether the first record of each file is a header to be left out.
     pub header: bool,
+    /// Whether the line feeds between records are not those of the file, so that lines have no numbers.
+    pub is_rewritten: bool,
 }
 
 impl Framing {
-    /// Lines that end in `data`; 0 where records have a length.
+    /// Lines that end in `data`; 0 where there are none to be counted.
     pub fn lines(&self, data: &[u8]) -> u64 {
-        if self.record_bytes.is_some() { 0 } else { memchr::memchr_iter(b'\n', data).count() as u64 }
+        if self.record_bytes.is_some() || self.is_rewritten {
+            0
+        } else {
+            memchr::memchr_iter(b'\n', data).count() as u64
+        }
     }
 }
 

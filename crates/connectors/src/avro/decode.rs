@@ -119,6 +119,17 @@ impl WantedFields {
         self.columns.iter().map(column).collect()
     }
 
+    /// The first row without a value in a NOT NULL column, and that column.
+    pub(super) fn first_missing(&self, columns: &[ArrayRef]) -> Option<(usize, &str)> {
+        let required =
+            columns.iter().zip(&self.columns).filter(|(array, wanted)| !wanted.nullable && array.null_count() > 0);
+        let first = required.filter_map(|(array, wanted)| {
+            let row = (0..array.len()).find(|row| array.is_null(*row))?;
+            Some((row, wanted.name.as_str()))
+        });
+        first.min_by_key(|(row, _)| *row)
+    }
+
     /// The NOT NULL column that has no value in a row, if there is one.
     pub(super) fn missing(&self, columns: &[ArrayRef], row: usize) -> Option<&str> {
         let is_missing = |(array, wanted): &(&ArrayRef, &Wanted)| !wanted.nullable && array.is_null(row);

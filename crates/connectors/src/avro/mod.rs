@@ -40,7 +40,6 @@ pub(crate) const FORMAT: Format = Format {
     stream_output: |request| container::output(request).map(Some),
     infer: Some(container::infer),
     messages: Some(MessageFormat { decoder: plain_decoder, encoder: plain_encoder, null_is_row: false }),
-    ..Format::NONE
 };
 
 /// The entry of `avro-confluent` in the table of all formats.

@@ -2,6 +2,7 @@
 
 use super::{COMMENTS, DELIMITER, HEADER, NULL_LITERAL, QUOTE, WITHOUT_QUOTES, character};
 use crate::infer::{Enough, FormatInput, RECORDS, ScalarKind, Scalars, event_time, not_known};
+use crate::records::{Framer, TextFramer};
 use crate::text_chunk::Framing;
 use crate::times;
 use millstream_types::{DataType, Diagnostic, Field, Inferred, code};
@@ -37,7 +38,8 @@ pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
     let given = character(options, DELIMITER.key)?;
     let mut text = Vec::new();
     // One file says it: the header of the next one would be a record.
-    input.each_text(|piece| {
+    let framer = |info| Box::new(TextFramer::new(info, Framing::default())) as Box<dyn Framer>;
+    input.each_text(framer, |piece| {
         text.extend_from_slice(&piece.text);
         Ok(if piece.is_last { Enough::Yes } else { Enough::No })
     })?;

@@ -100,6 +100,7 @@ impl Dialect {
             comment: COMMENTS.boolean(options)?.then_some(b'#'),
             header: HEADER.boolean(options)?,
             record_bytes: None,
+            is_rewritten: false,
         };
         Ok(Dialect {
             framing,

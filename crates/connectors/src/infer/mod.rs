@@ -7,9 +7,9 @@ mod scalars;
 #[cfg(test)]
 mod tests;
 
+use crate::SplitReader;
 use crate::records::Framer;
-use crate::text_chunk::{FileInfo, Framing, TextChunk};
-use crate::{SplitReader, records};
+use crate::text_chunk::{FileInfo, TextChunk};
 use millstream_types::{DataType, Diagnostic, Field, Options, Place, code};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,31 +44,35 @@ pub(crate) struct InferredFile {
     pub info: FileInfo,
 }
 
-/// A piece of text: whole records, as far as line feeds end them.
+/// A piece of text: whole records.
 pub(crate) struct TextPiece {
     pub text: Vec<u8>,
     pub file: Arc<FileInfo>,
+    /// Whether its lines are those of the file.
+    pub has_lines: bool,
     /// Whether the file ends with it.
     pub is_last: bool,
 }
 
 impl FormatInput<'_> {
-    /// Calls `each` with pieces of text from the start of the files, until it has seen enough or has been given 8 MB.
+    /// Calls `each` with pieces of text from the start of the files, until it has seen enough or has been given 8 MB. `framer` tells
+    /// the records of a file apart.
     pub(crate) fn each_text(
         &self,
+        framer: impl Fn(Arc<FileInfo>) -> Box<dyn Framer>,
         mut each: impl FnMut(TextPiece) -> Result<Enough, Diagnostic>,
     ) -> Result<(), Diagnostic> {
         let mut left = BYTES;
         for (number, file) in self.files.iter().enumerate() {
             let info = Arc::new(file.info.clone());
-            let framer: Box<dyn Framer> = Box::new(records::TextFramer::new(info.clone(), Framing::default()));
-            let mut reader = (self.open)(number, framer);
+            let mut reader = (self.open)(number, framer(info.clone()));
             reader.aim(PIECE);
             let mut next = text_of(&mut *reader)?;
-            while let Some(text) = next {
+            while let Some((text, has_lines)) = next {
                 next = if text.len() < left { text_of(&mut *reader)? } else { None };
                 left = left.saturating_sub(text.len());
-                if each(TextPiece { text, file: info.clone(), is_last: next.is_none() && left > 0 })? == Enough::Yes
+                if each(TextPiece { text, file: info.clone(), has_lines, is_last: next.is_none() && left > 0 })?
+                    == Enough::Yes
                     || left == 0
                 {
                     return Ok(());
@@ -91,14 +95,16 @@ pub(crate) enum Enough {
     No,
 }
 
-fn text_of(reader: &mut dyn SplitReader) -> Result<Option<Vec<u8>>, Diagnostic> {
+fn text_of(reader: &mut dyn SplitReader) -> Result<Option<(Vec<u8>, bool)>, Diagnostic> {
     let Some(chunk) = reader.next()? else { return Ok(None) };
-    Ok(Some(chunk.content::<TextChunk>()?.data.to_vec()))
+    let chunk = chunk.content::<TextChunk>()?;
+    Ok(Some((chunk.data.to_vec(), !chunk.framing.is_rewritten)))
 }
 
-/// What is wrong with a line of a sample.
-pub(crate) fn unreadable(file: &FileInfo, line: u64, message: impl Into<String>) -> Diagnostic {
-    let place = Place::Data { resource: file.path.clone(), offset: None, line: Some(line), column: None };
+/// What is wrong with a line of a sample, by its number if the sample has lines.
+pub(crate) fn unreadable(piece: &TextPiece, line: u64, message: impl Into<String>) -> Diagnostic {
+    let line = piece.has_lines.then_some(line);
+    let place = Place::Data { resource: piece.file.path.clone(), offset: None, line, column: None };
     Diagnostic::new(code::MALFORMED_RECORD, message).at(place)
 }
 
@@ -119,8 +125,11 @@ pub(crate) fn format_of(name: &str, head: &[u8]) -> Option<&'static str> {
         [b'P', b'A', b'R', b'1', ..] => Some("parquet"),
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Some("arrow"),
         [b'O', b'b', b'j', 1, ..] => Some("avro"),
-        _ if head.trim_ascii_start().first() == Some(&b'{') => Some("json"),
-        _ => None,
+        _ => match head.trim_ascii_start() {
+            [b'{', ..] => Some("json"),
+            [b'[', rest @ ..] if rest.trim_ascii_start().first() == Some(&b'{') => Some("json"),
+            _ => None,
+        },
     }
 }
 

@@ -1,6 +1,8 @@
 //! Which columns JSON records have.
 
+use super::split::JsonFramer;
 use crate::infer::{Enough, FormatInput, RECORDS, ScalarKind, Scalars, event_time, not_known, unreadable};
+use crate::records::Framer;
 use crate::times;
 use millstream_types::text::TimestampStyle;
 use millstream_types::{DataType, Diagnostic, Field, Inferred};
@@ -20,14 +22,15 @@ pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
     let ignores_errors = input.options.boolean("json.ignore-parse-errors", false)?;
     let mut all = SeenValues::default();
     let mut records = 0;
-    input.each_text(|piece| {
+    let framer = |info| Box::new(JsonFramer::new(info)) as Box<dyn Framer>;
+    input.each_text(framer, |piece| {
         for (line, text) in piece.text.split(|byte| *byte == b'\n').enumerate() {
             let text = text.trim_ascii();
             let number = line as u64 + 1;
             if text.starts_with(b"[") {
-                let message = "the file is a JSON array, and the json format reads one object per line";
-                let advice = format!("convert it: jq -c '.[]' {} > rows.jsonl", piece.file.path);
-                return Err(unreadable(&piece.file, number, message).advise(advice));
+                let message = "a JSON array that is not one of objects has no columns";
+                let advice = "the json format reads objects: one per line, in one array, or over several lines";
+                return Err(unreadable(&piece, number, message).advise(advice));
             }
             let mut json = serde_json::Deserializer::from_slice(text);
             while json.end().is_err() {
@@ -35,9 +38,10 @@ pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
                     Ok(()) => records += 1,
                     Err(_) if ignores_errors => break,
                     Err(error) => {
-                        let message = format!("the line is no JSON object: {}", without_place(&error));
-                        let advice = "the json format reads one object per line; 'json.ignore-parse-errors' = 'true' skips other lines";
-                        return Err(unreadable(&piece.file, number, message).advise(advice));
+                        let message = format!("this is no JSON object: {}", without_place(&error));
+                        let advice = "the json format reads objects: one per line, in one array, or over several lines; \
+                                      'json.ignore-parse-errors' = 'true' skips others";
+                        return Err(unreadable(&piece, number, message).advise(advice));
                     }
                 }
                 if records == RECORDS {

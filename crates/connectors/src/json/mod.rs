@@ -1,7 +1,7 @@
-//! The `json` format: one object per line (NDJSON).
+//! The `json` format: objects, one per line (NDJSON), in an array, or over several lines.
 //!
 //! Decoding is on the hot path of most queries and therefore ours: [`decode`] walks the wanted columns, [`keys`] guesses
-//! which key comes next, [`value`] converts, [`scan`] skips.
+//! which key comes next, [`value`] converts, [`scan`] skips. [`split`] finds records that are no lines.
 
 mod decode;
 mod encode;
@@ -9,14 +9,17 @@ mod infer;
 mod keys;
 mod messages;
 mod scan;
+mod split;
 #[cfg(test)]
 mod tests;
 mod value;
 
-use crate::format::{Format, MessageFormat, record_output, record_stream};
+use crate::format::{Format, MessageFormat, StreamFormat, record_output};
 use crate::messages::TextMessageEncoder;
 use crate::option_table::option_list;
+use crate::records::Framer;
 use crate::text_chunk::Framing;
+use std::sync::Arc;
 
 pub(crate) use decode::JsonDecoder;
 pub(crate) use encode::JsonEncoder;
@@ -24,10 +27,14 @@ pub(crate) use encode::JsonEncoder;
 /// The format's entry in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
     name: "json",
-    summary: "One JSON object per line (NDJSON). Only the columns that a query reads are decoded; all else is still checked.",
+    summary: "JSON objects: one per line (NDJSON), in one array, or over several lines. Only the columns that a query reads are decoded; all else is still checked.",
     options: OPTIONS,
     extension: Some("json"),
-    stream: |request| record_stream(Framing::default(), JsonDecoder::new(request, "json")?),
+    stream: |request| {
+        let framer = |info| Box::new(split::JsonFramer::new(info)) as Box<dyn Framer>;
+        let decoder = Arc::new(JsonDecoder::new(request, "json")?);
+        Ok(Some(StreamFormat { framer: Box::new(framer), decoder }))
+    },
     stream_output: |request| record_output(JsonEncoder::new(request, "json")?, Vec::new()),
     messages: Some(MessageFormat {
         decoder: |request| Ok(Box::new(JsonDecoder::new(request, "json")?)),

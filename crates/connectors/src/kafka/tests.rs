@@ -85,7 +85,7 @@ fn options_of_formats_have_their_prefix() {
     assert_eq!(error.code, code::UNKNOWN_OPTION);
     assert!(error.advice.unwrap().starts_with("did you mean 'value.json.ignore-parse-errors'?"));
     assert_eq!(check(&[("format", "parquet")]).unwrap_err().code, code::INVALID_OPTION);
-    let file = options(&[("connector", "filesystem"), ("path", "x"), ("format", "avro")]);
+    let file = options(&[("connector", "filesystem"), ("path", "x"), ("format", "avro-confluent")]);
     assert_eq!(check_table_options("t", &file).unwrap_err().code, code::INVALID_OPTION);
 }
 

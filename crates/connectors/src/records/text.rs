@@ -52,7 +52,14 @@ impl TextFramer {
         TextFramer { check_header: Some(check), ..self }
     }
 
+    /// Has the records that follow have no lines: between them are line feeds that the stream does not have. Positions have `kept` instead.
+    pub(crate) fn without_lines(&mut self, kept: u64) {
+        self.framing.is_rewritten = true;
+        self.line = kept;
+    }
+
     fn place(&self, line: Option<u64>) -> Place {
+        let line = line.filter(|_| !self.framing.is_rewritten);
         Place::Data { resource: self.info.path.clone(), offset: Some(self.offset), line, column: None }
     }
 

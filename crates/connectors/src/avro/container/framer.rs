@@ -55,7 +55,7 @@ impl RowBlock for AvroBlock {
 }
 
 /// A block in the bytes that were received.
-struct Span {
+struct BlockSpan {
     bytes: Range<usize>,
     count: usize,
 }
@@ -69,7 +69,7 @@ pub(super) struct AvroFramer {
     /// Shared with whoever only wants the header.
     header: Arc<OnceLock<Arc<Header>>>,
     /// The blocks found behind the last chunk.
-    spans: Vec<Span>,
+    spans: Vec<BlockSpan>,
     /// Where the next block begins there.
     next: usize,
     count: RowCount,
@@ -121,7 +121,7 @@ impl AvroFramer {
     }
 
     /// The next block; `None` while there is less than the whole.
-    fn find_block(&self, data: &[u8], header: &Header) -> Result<Option<Span>, Diagnostic> {
+    fn find_block(&self, data: &[u8], header: &Header) -> Result<Option<BlockSpan>, Diagnostic> {
         let start = self.next;
         let mut cursor = Cursor::new(data, start..data.len());
         let (count, size) = match cursor.long().and_then(|count| Ok((count, cursor.long()?))) {
@@ -140,7 +140,7 @@ impl AvroFramer {
             let what = format!("the block at byte {} does not end with the file's marker", self.offset + start as u64);
             return Err(self.damaged(bytes.end, &what));
         }
-        Ok(Some(Span { bytes, count }))
+        Ok(Some(BlockSpan { bytes, count }))
     }
 }
 
@@ -189,7 +189,7 @@ impl Framer for AvroFramer {
     fn chunk(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
         let mut blocks = Vec::with_capacity(self.spans.len());
         if let Some(header) = self.header.get() {
-            for Span { bytes, count } in std::mem::take(&mut self.spans) {
+            for BlockSpan { bytes, count } in std::mem::take(&mut self.spans) {
                 let offset = self.offset + bytes.start as u64;
                 let (chunk, header) = (data.clone(), header.clone());
                 let block = AvroBlock { chunk, bytes, count, offset, header, rows: 0..count };

@@ -97,8 +97,7 @@ impl AvroFileDecoder {
             }
         }
         let columns = self.wanted.finish(builders, &data)?;
-        let missing = (0..rows).find_map(|row| Some((row, self.wanted.missing(&columns, row)?)));
-        if let Some((row, column)) = missing {
+        if let Some((row, column)) = self.wanted.first_missing(&columns) {
             error = Some(missing_value(column, row, &blocks, &chunk.file));
             rows = row;
         }

@@ -4,10 +4,11 @@ use super::codec::{Codec, bounded};
 use super::framer::AvroFramer;
 use super::{output, stream};
 use crate::avro::encode::{bytes, long};
+use crate::format::Format;
 use crate::random::Random;
-use crate::records::RecordCutter;
+use crate::records::{Framer, RecordCutter};
 use crate::text_chunk::FileInfo;
-use crate::{ColumnRequest, Decoded, RequestOrigin, SinkRequest, SourceRequest};
+use crate::{ColumnRequest, Decoded, Position, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
@@ -76,9 +77,18 @@ const ID: &str = r#"{"type": "record", "name": "r", "fields": [{"name": "id", "t
 
 /// What is decoded of a file that comes in pieces of some bytes, up to the first error.
 fn read_as(request: &SourceRequest, file: &[u8], piece: usize) -> (Vec<Decoded>, Option<Diagnostic>) {
-    let records = stream(request).unwrap();
     let info = Arc::new(FileInfo { path: "a.avro".into(), ..FileInfo::default() });
-    let mut cutter = RecordCutter::new(Box::new(AvroFramer::new(info)));
+    read_with(Box::new(AvroFramer::new(info)), request, file, piece)
+}
+
+fn read_with(
+    framer: Box<AvroFramer>,
+    request: &SourceRequest,
+    file: &[u8],
+    piece: usize,
+) -> (Vec<Decoded>, Option<Diagnostic>) {
+    let records = stream(request).unwrap();
+    let mut cutter = RecordCutter::new(framer);
     let (mut all, mut rest) = (Vec::new(), file);
     loop {
         let count = cutter.room().len().min(piece).min(rest.len());
@@ -133,9 +143,39 @@ fn blocks_may_come_in_any_pieces() {
 }
 
 #[test]
+fn blocks_are_resumed_at_every_record() {
+    for codec in CODECS {
+        let file = written(codec, 3, 40);
+        let framer = |from: u64| {
+            let mut framer = AvroFramer::new(Arc::default());
+            assert_eq!(framer.resume(Position { at: from, line: 0 }), 0);
+            Box::new(framer)
+        };
+        let mut whole = RecordCutter::new(framer(0));
+        whole.room()[..file.len()].copy_from_slice(&file);
+        whole.advance(file.len());
+        let mut chunk = whole.cut().unwrap().unwrap();
+        let (decoder, mut before) = (stream(&request(schema())).unwrap().decoder, 0);
+        while let Some((part, rows)) = Format::split_front(&mut chunk, 7) {
+            let after = part.after.unwrap().at;
+            assert_eq!(ids(&[decoder.decode(part).0]), (before..before + rows as i64).collect::<Vec<_>>(), "{codec}");
+            before += rows as i64;
+            assert_eq!(after, before as u64);
+            let (rest, error) = read_with(framer(after), &request(schema()), &file, 1 << 20);
+            assert!(error.is_none(), "{error:?}");
+            assert_eq!(ids(&rest), (before..120).collect::<Vec<_>>(), "{codec} behind {after}");
+        }
+        assert_eq!(before, 120);
+        let (_, error) = read_with(framer(121), &request(schema()), &file, 1 << 20);
+        assert_eq!(error.unwrap().code, code::INPUT_CHANGED);
+    }
+}
+
+#[test]
 fn what_is_damaged_says_where() {
     let plain = written("null", 2, 10);
-    let header = plain.windows(16).position(|bytes| bytes == &plain[plain.len() - 16..]).unwrap() + 16;
+    let marker = &plain[plain.len() - 16..];
+    let second = (0..plain.len() - 16).rev().find(|at| plain[*at..].starts_with(marker)).unwrap() + 16;
     let damaged = |at: usize| {
         let mut file = plain.clone();
         file[at] ^= 0x55;
@@ -152,12 +192,7 @@ fn what_is_damaged_says_where() {
     for (file, code, message, byte) in [
         (b"PAR1 and more".to_vec(), code::MALFORMED_FILE, "no Avro container file", 0),
         (plain[..30].to_vec(), code::MALFORMED_FILE, "in the middle of a header", 0),
-        (
-            plain[..plain.len() - 1].to_vec(),
-            code::MALFORMED_FILE,
-            "in the middle of a block",
-            header + (plain.len() - header) / 2,
-        ),
+        (plain[..plain.len() - 1].to_vec(), code::MALFORMED_FILE, "in the middle of a block", second),
         (damaged(plain.len() - 1), code::MALFORMED_FILE, "does not end with the file's marker", plain.len() - 16),
         (file(ID, "bzip2", &[]), code::MALFORMED_FILE, "compressed by 'bzip2'", 0),
         (file("{", "null", &[]), code::MALFORMED_FILE, "its schema: it is not JSON", 0),
@@ -170,10 +205,10 @@ fn what_is_damaged_says_where() {
             file(ID, "null", &[]).len(),
         ),
         (
-            file(ID, "null", &[(2, &[2])]),
+            file(ID, "null", &[(2_000_000, &[2])]),
             code::MALFORMED_RECORD,
             "more records than bytes",
-            file(ID, "null", &[]).len() + 2,
+            file(ID, "null", &[]).len() + 5,
         ),
         (
             file(ID, "null", &[(1, &[2, 4])]),
@@ -207,7 +242,6 @@ fn what_is_damaged_says_where() {
             file(ID, "snappy", &[]).len() + 2,
         ),
     ] {
-        // The count of records makes it a record too many or too few.
         let error = error(&file);
         assert_eq!(error.code, code, "{message}: {error}");
         assert!(error.message.contains(message), "{message}: {error}");

@@ -153,8 +153,11 @@ const OUTPUTS: &[(&str, &str)] = &[
 
 fn request(directory: &TempDir, name: &str, format: &str) -> SinkRequest {
     let mut extra = vec![("sink.rolling-policy.file-size", "4kb")];
-    if format == "csv" {
-        extra.push(("csv.header", "true"));
+    match format {
+        "csv" => extra.push(("csv.header", "true")),
+        // Its records are the shortest.
+        "avro" => extra.extend([("avro.codec", "null"), ("sink.rolling-policy.file-size", "1kb")]),
+        _ => {}
     }
     sink_request(&path(directory, name), format, &extra)
 }
