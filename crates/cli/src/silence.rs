@@ -176,7 +176,7 @@ mod tests {
         // Those in reserve are not counted, and nobody waits for them.
         let spare = SplitSnapshot { is_idle: true, ..split("t in reserve #0", 0, None) };
         let splits = [split("a", 22, Some(5000)), spare];
-        assert_eq!(silence.observe(Some(&stats(7, &splits)), None, at(33)), None);
+        assert!(silence.observe(Some(&stats(7, &splits)), None, at(33)).unwrap().contains("wait for 'a'"));
         let reason = silence.observe(Some(&stats(7, &splits)), None, at(43)).unwrap();
         assert!(reason.contains("table t has sent no rows (a)"), "{reason}");
         // A server that is away is told whatever comes out.

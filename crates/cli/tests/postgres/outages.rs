@@ -69,7 +69,7 @@ fn an_outage_is_waited_out() {
 
 #[test]
 fn what_is_no_outage_ends_the_job_at_once() {
-    let (folder, mut database) = (tempfile::tempdir().unwrap(), Database::new("refused"));
+    let (folder, mut database) = (tempfile::tempdir().unwrap(), Database::new("no_outage"));
     database.execute("CREATE TABLE t (id BIGINT)");
     let wrong = database.with("t").replace("'a ''secret'' word'", "'guessed'");
     let (code, log) = Watching::start(&mut command(folder.path(), &wrong, "30s")).ended();

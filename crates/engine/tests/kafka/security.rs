@@ -96,7 +96,7 @@ fn what_is_wrong_is_said_soon() {
     // Until then brokers may be on their way.
     let timeout = "'connect.timeout' = '3 s'";
     let unknown = certificate(&kafka).replace("client.", "other-ca.");
-    // Only what will be refused again is no outage.
+    // What is surely refused again is no outage. To the client the broker's alert of a bad certificate is a broken connection.
     let (refused, away) = (code::REFUSED, code::CONNECTION_FAILED);
     for (servers, options, code, expected, advice) in [
         (&secure, password(&kafka, "PLAIN", "wrong"), refused, "uthentication", "sasl.mechanism"),
