@@ -8,12 +8,13 @@ use crate::interrupt::Interrupt;
 use crate::output::{StandardOutput, print};
 use crate::status::{self, Painted};
 use crate::units::duration;
-use crate::watch::{Server, Watched};
+use crate::watch::{Watched, serve};
 use crate::{log, summary};
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
     CancelState, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code, user_code_directory,
 };
+use std::any::Any;
 use std::io::{IsTerminal, stderr, stdout};
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(crate) struct Context {
     endless: Vec<Insert>,
     /// What is served of what runs.
     watched: Watched,
-    _server: Option<Server>,
+    _server: Option<Box<dyn Any>>,
 }
 
 /// An insert that is to be run.
@@ -65,12 +66,21 @@ impl Context {
         }
         log::set_form(config.log_format);
         let watched = Watched::default();
-        let server = config.http.as_deref().map(|address| Server::start(address, watched.clone())).transpose()?;
-        if let Some(server) = server.as_ref().filter(|_| !config.quiet) {
-            log::info(&format!("metrics at http://{}/metrics", server.address));
+        let served = config.http.as_deref().map(|address| serve(address, watched.clone())).transpose()?;
+        if let Some((address, _)) = served.as_ref().filter(|_| !config.quiet) {
+            log::info(&format!("metrics at http://{address}/metrics"));
         }
         let output = StandardOutput::new(config.output);
-        Ok(Context { session, config, output, interrupt, control: None, endless: Vec::new(), watched, _server: server })
+        Ok(Context {
+            session,
+            config,
+            output,
+            interrupt,
+            control: None,
+            endless: Vec::new(),
+            watched,
+            _server: served.map(|(_, server)| server),
+        })
     }
 
     /// Substitutes variables.

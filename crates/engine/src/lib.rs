@@ -37,6 +37,7 @@ mod results;
 mod session;
 mod settings;
 mod skipping;
+mod stored_files;
 
 pub use aggregate::{AggregateFunction, AggregateState, Group};
 pub use compiler::user_code_directory;

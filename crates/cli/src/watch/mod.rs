@@ -8,28 +8,28 @@ mod metrics;
 #[cfg(feature = "http")]
 mod server;
 
+use crate::failure::Failure;
+#[cfg(not(feature = "http"))]
+use millstream::{Diagnostic, code};
 use millstream::{RunMonitor, StatsSnapshot};
+use std::any::Any;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use metrics::reference_markdown;
-#[cfg(feature = "http")]
-pub(crate) use server::Server;
 
-/// Where the option `--http` says that it is not there.
-#[cfg(not(feature = "http"))]
-#[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) address: std::net::SocketAddr,
+/// Serves what is watched at an address until what is returned is dropped. Says which address it is.
+#[cfg(feature = "http")]
+pub(crate) fn serve(address: &str, watched: Watched) -> Result<(SocketAddr, Box<dyn Any>), Failure> {
+    let server = server::Server::start(address, watched)?;
+    Ok((server.address, Box::new(server)))
 }
 
+/// There is no server in this program.
 #[cfg(not(feature = "http"))]
-impl Server {
-    pub(crate) fn start(_: &str, _: Watched) -> Result<Server, crate::failure::Failure> {
-        let message = "this program was built without --http";
-        let error = millstream::Diagnostic::new(millstream::code::USAGE, message)
-            .advise("build it with all it can: make release");
-        Err(crate::failure::Failure::usage(error))
-    }
+pub(crate) fn serve(_: &str, _: Watched) -> Result<(SocketAddr, Box<dyn Any>), Failure> {
+    let error = Diagnostic::new(code::USAGE, "this program was built without --http");
+    Err(Failure::usage(error.advise("build it with all it can: make release")))
 }
 
 /// The queries and inserts of the process that run.

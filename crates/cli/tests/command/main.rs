@@ -261,7 +261,9 @@ fn statistics_add_up_and_keep_their_names() {
     assert_eq!(names(source), "bytes chunks decode_time empty_columns name queued rows splits watermark_ms");
     assert_eq!(source["name"], "source 0: table t");
     assert!(
-        splits.iter().all(|x| names(x) == "bytes chunks ended idle lag_records name queued rows silent_s watermark_ms"),
+        splits
+            .iter()
+            .all(|x| names(x) == "bytes chunks ended idle lag_records name queued rows silent_s trouble watermark_ms"),
         "{s}"
     );
     let of_split =
@@ -293,7 +295,7 @@ fn statistics_add_up_and_keep_their_names() {
     assert_eq!(names(aggregation), "busy_s in_flight name rows_out trigger_delay windows");
     assert_eq!(aggregation["rows_out"], pipelines[1]["rows_in"], "{s}");
     let sink = &s["sinks"][0];
-    assert_eq!((names(sink), &sink["rows"]), ("busy_s name rows writing_s".to_string(), &s["rows_out"]));
+    assert_eq!((names(sink), &sink["rows"]), ("busy_s committing_s name rows writing_s".to_string(), &s["rows_out"]));
     assert_eq!((&aggregation["windows"], &s["windows"], &s["rows_out"]), (&30.into(), &30.into(), &30.into()), "{s}");
     assert_eq!(
         (names(&aggregation["trigger_delay"]), &aggregation["trigger_delay"]["count"]),

@@ -6,6 +6,7 @@ use crate::{ended, interrupt, text};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 const ENDLESS: &str = "CREATE TABLE numbers (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', \
      'rows-per-second' = '1000'); CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');";
@@ -46,6 +47,9 @@ fn a_job_that_waits_is_not_ready() {
     );
     let job = Watching::start(millstream(folder.path()).args(["run", "-e", &sql]));
     job.shows(&["millstream_job_ready{job=\"t\"}"], |samples| samples[0] == 0.0);
+    // The table is named once it is being opened.
+    let since = Instant::now();
+    while job.get("/ready").1 != "t: t does not answer yet\n" && since.elapsed() < Duration::from_secs(10) {}
     let (status, body) = job.get("/ready");
     assert_eq!((status, body.as_str()), (503, "t: t does not answer yet\n"));
     assert_eq!(job.get("/health").0, 200);
