@@ -231,7 +231,7 @@ def test_values_of_other_types_are_refused_at_once(make: Any, error: type[Except
         (Datagen(fields={"n": DatagenField(null_rate=2)}), "fields.n.null-rate"),
         (Datagen(number_of_rows=-1), "number-of-rows"),
         (Socket(port=70_000, format=Json()), "port"),
-        (Filesystem(path="x.parquet", format=Avro()), "format"),  # type: ignore[arg-type]
+        (Filesystem(path="x.json", format=AvroConfluent(url="http://h")), "format"),  # type: ignore[arg-type]
     ],
 )
 def test_other_values_are_errors_of_the_engine(con: ms.Session, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, connector: Connector, key: str) -> None:

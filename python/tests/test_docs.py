@@ -20,7 +20,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^(?:[^\n]*`([^`\n]+)`:\n\n)?```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^(?:[^\n]*`([^`\n]+\.\w+)`:\n\n)?```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROWS = re.compile(r"^(ms\.sql\(.*?\)\.fetchall\(\)|\w[\w.]*\.\w+\([^#\n]*?\)) *# (\[.*?\])", re.MULTILINE)
 
 PAGES = {page.relative_to(DOCS).as_posix(): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
