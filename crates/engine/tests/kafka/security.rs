@@ -102,13 +102,7 @@ fn what_is_wrong_is_said_soon() {
         (&secure, password(&kafka, "PLAIN", "wrong"), refused, "uthentication", "sasl.mechanism"),
         (&secure, password(&kafka, "SCRAM-SHA-512", "wrong"), refused, "uthentication", "sasl.mechanism"),
         (&secure, stranger, refused, "certificate verify failed", "ssl.ca.location"),
-        (
-            &kafka.with_certificate(),
-            format!("{unknown}, {timeout}"),
-            refused,
-            "certificate",
-            "ssl.certificate.location",
-        ),
+        (&kafka.with_certificate(), format!("{unknown}, {timeout}"), away, "certificate", "ssl.certificate.location"),
         (&plain, format!("{right}, {timeout}"), away, "SSL", "security.protocol"),
         (&secure, timeout.into(), away, "Disconnected", "security.protocol"),
     ] {
