@@ -1,7 +1,7 @@
 //! `--output live`: the newest rows of a SELECT as a table that stays where it is on the terminal, over a line that says how fast rows come in.
 
 use crate::log;
-use crate::status::status_line;
+use crate::status::{rows_per_second, status_line};
 use crate::table::Layout;
 use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink};
 use millstream::{Diagnostic, RunMonitor, Schema, StatsSnapshot, counted};
@@ -9,8 +9,8 @@ use rustix::termios::tcgetwinsize;
 use std::collections::VecDeque;
 use std::io::{Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use unicode_width::UnicodeWidthChar;
 
 /// From one picture to the next.
@@ -29,11 +29,11 @@ const RATES: usize = 24;
 const PARTS: [&str; 9] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"];
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What is on the terminal of a query.
-#[derive(Debug)]
+/// What is on the terminal of the query that runs.
+#[derive(Debug, Default)]
 pub(crate) struct Live(Mutex<Shown>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shown {
     layout: Option<Layout>,
     newest: VecDeque<Vec<String>>,
@@ -47,19 +47,7 @@ struct Shown {
 }
 
 impl Live {
-    /// Nothing is shown yet.
-    pub(crate) fn new() -> Live {
-        Live(Mutex::new(Shown {
-            layout: None,
-            newest: VecDeque::new(),
-            rows: 0,
-            notes: vec![],
-            rates: VecDeque::new(),
-            drawn: 0,
-        }))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, Shown> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,17 +56,15 @@ impl Live {
         self.lock().notes.push(text);
     }
 
-    /// The sink of a query, whose table takes the place of the one before.
+    /// The sink of the query.
     pub(crate) fn sink(self: &Arc<Live>, schema: &Schema) -> Box<dyn Sink> {
-        let mut shown = self.lock();
-        (shown.layout, shown.rows) = (Some(Layout::new(schema)), 0);
-        shown.newest.clear();
+        self.lock().layout = Some(Layout::new(schema));
         Box::new(LiveSink(Arc::clone(self)))
     }
 
-    /// Draws until the query has ended, and then its last rows and their number.
+    /// Draws until the query has ended, and then its last rows and their number. The next query's table stands below.
     pub(crate) fn paint(&self, monitor: &RunMonitor, ended: &AtomicBool) {
-        let mut last: Option<(Instant, StatsSnapshot)> = None;
+        let mut last: Option<StatsSnapshot> = None;
         let mut status = String::new();
         for frame in 0.. {
             if ended.load(Relaxed) {
@@ -87,18 +73,19 @@ impl Live {
             if frame % FRAMES_PER_RATE == 0
                 && let Some(stats) = monitor.stats()
             {
-                let now = (Instant::now(), stats.snapshot());
-                if let Some((since, before)) = &last {
-                    let rows = now.1.rows_in.saturating_sub(before.rows_in) as f64;
-                    self.lock().note_rate(rows / now.0.duration_since(*since).as_secs_f64().max(1e-3));
+                let now = stats.snapshot();
+                if last.is_some() {
+                    self.lock().note_rate(rows_per_second(&now, last.as_ref()));
                 }
-                status = status_line(&now.1, last.as_ref().map(|(_, before)| before));
+                status = status_line(&now, last.as_ref());
                 last = Some(now);
             }
             self.lock().draw(Some(&status));
             std::thread::park_timeout(FRAME);
         }
-        self.lock().draw(None);
+        let mut shown = self.lock();
+        shown.draw(None);
+        *shown = Shown::default();
     }
 }
 

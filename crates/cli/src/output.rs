@@ -27,7 +27,7 @@ impl StandardOutput {
     pub(crate) fn new(form: Option<OutputArgument>) -> StandardOutput {
         let default = if stdout().is_terminal() { OutputArgument::Text } else { OutputArgument::Json };
         let form = form.unwrap_or(default);
-        let live = (form == OutputArgument::Live && stdout().is_terminal()).then(|| Arc::new(Live::new()));
+        let live = (form == OutputArgument::Live && stdout().is_terminal()).then(Arc::<Live>::default);
         StandardOutput { form, live }
     }
 

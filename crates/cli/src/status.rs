@@ -103,11 +103,21 @@ fn paint(monitor: &RunMonitor, ended: &AtomicBool) {
     }
 }
 
+/// Seconds since the snapshot before, or the start.
+fn seconds_since(s: &StatsSnapshot, before: Option<&StatsSnapshot>) -> f64 {
+    (s.elapsed - before.map_or(Duration::ZERO, |b| b.elapsed)).as_secs_f64().max(1e-3)
+}
+
+/// How fast rows have come in since the snapshot before.
+pub(crate) fn rows_per_second(s: &StatsSnapshot, before: Option<&StatsSnapshot>) -> f64 {
+    s.rows_in.saturating_sub(before.map_or(0, |b| b.rows_in)) as f64 / seconds_since(s, before)
+}
+
 /// Totals, and rates since the snapshot before.
 pub(crate) fn status_line(s: &StatsSnapshot, before: Option<&StatsSnapshot>) -> String {
     let since = |of: fn(&StatsSnapshot) -> u64| of(s).saturating_sub(before.map_or(0, of)) as f64;
-    let seconds = (s.elapsed - before.map_or(Duration::ZERO, |b| b.elapsed)).as_secs_f64().max(1e-3);
-    let mut line = format!("{} in, {} rows/s", amount(s.rows_in as f64), amount(since(|s| s.rows_in) / seconds));
+    let seconds = seconds_since(s, before);
+    let mut line = format!("{} in, {} rows/s", amount(s.rows_in as f64), amount(rows_per_second(s, before)));
     if s.bytes_in > 0 {
         line += &format!(", {}B/s", amount(since(|s| s.bytes_in) / seconds));
     }

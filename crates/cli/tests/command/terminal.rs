@@ -3,32 +3,39 @@
 use crate::alone;
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// Runs commands of sh in a terminal that `script` makes, where `$UNDER_TEST` is the program; what is shown goes to the file `shown`. `None`: there is no
+/// command `script`.
+fn in_terminal(folder: &Path, commands: &str) -> Option<Child> {
+    Command::new("script")
+        .args(["--quiet", "--command", commands, "/dev/null"])
+        .current_dir(folder)
+        .env("UNDER_TEST", env!("CARGO_BIN_EXE_millstream"))
+        .env("XDG_STATE_HOME", folder)
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .stdin(Stdio::piped())
+        .stdout(File::create(folder.join("shown")).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()
+}
 
 #[test]
 fn a_signal_leaves_the_terminal_as_it_was_and_the_history_whole() {
     let _alone = alone();
-    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("not run: there is no command 'script'");
-        return;
-    }
     for signal in ["TERM", "HUP"] {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let read = |name: &str| fs::read_to_string(path(name)).unwrap_or_default();
-        let in_terminal = "stty -g > before; sh -c 'echo $$ > process; exec \"$SHELL_UNDER_TEST\" sql'; echo $? > code; stty -g > after";
-        let mut terminal = Command::new("script")
-            .args(["--quiet", "--command", in_terminal, "/dev/null"])
-            .current_dir(folder.path())
-            .env("SHELL_UNDER_TEST", env!("CARGO_BIN_EXE_millstream"))
-            .env("XDG_STATE_HOME", folder.path())
-            .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
-            .stdin(Stdio::piped())
-            .stdout(File::create(path("shown")).unwrap())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let commands =
+            "stty -g > before; sh -c 'echo $$ > process; exec \"$UNDER_TEST\" sql'; echo $? > code; stty -g > after";
+        let Some(mut terminal) = in_terminal(folder.path(), commands) else {
+            println!("not run: there is no command 'script'");
+            return;
+        };
         let mut keys = terminal.stdin.take().unwrap();
         keys.write_all(b"SELECT 40 + 2;\r").unwrap();
         let since = Instant::now();
@@ -56,29 +63,20 @@ fn a_signal_leaves_the_terminal_as_it_was_and_the_history_whole() {
     }
 }
 
-/// The last picture of a table that stays where it is, as a terminal of 60 columns and 12 rows shows it.
+/// Tables that stay where they are, as a terminal of 60 columns and 12 rows shows them.
 #[test]
 fn a_live_table_shows_the_newest_rows_and_their_number() {
-    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("not run: there is no command 'script'");
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let sql = "CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',
-        'fields.id.end' = '40', 'rows-per-second' = '40'); SELECT id, 'a text that is as wide as the terminal is, and more' AS t FROM g;";
-    let in_terminal = "stty cols 60 rows 12; \"$UNDER_TEST\" run -e \"$SQL\" --output live; echo $? > code";
-    let mut terminal = Command::new("script")
-        .args(["--quiet", "--command", in_terminal, "/dev/null"])
-        .current_dir(folder.path())
-        .env("UNDER_TEST", env!("CARGO_BIN_EXE_millstream"))
-        .env("SQL", sql)
-        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .stdin(Stdio::piped())
-        .stdout(File::create(path("shown")).unwrap())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+        'fields.id.end' = '40', 'rows-per-second' = '40'); SELECT id, 'a text that is as wide as the terminal is, and more' AS t FROM g;
+        SELECT 1 AS behind;";
+    fs::write(path("job.sql"), sql).unwrap();
+    let commands = "stty cols 60 rows 12; \"$UNDER_TEST\" run job.sql --output live; echo $? > code";
+    let Some(mut terminal) = in_terminal(folder.path(), commands) else {
+        println!("not run: there is no command 'script'");
+        return;
+    };
     let keys = terminal.stdin.take();
     let since = Instant::now();
     while fs::read_to_string(path("code")).unwrap_or_default().is_empty() {
@@ -88,11 +86,15 @@ fn a_live_table_shows_the_newest_rows_and_their_number() {
     drop(keys);
     terminal.wait().unwrap();
     let shown = fs::read_to_string(path("shown")).unwrap();
-    let pictures: Vec<&str> = shown.split("\x1b[J").collect();
+    let (first, second) = shown.split_once("(40 rows)").unwrap();
+    let pictures: Vec<&str> = first.split("\x1b[J").collect();
     assert!(pictures.len() > 5, "{shown}");
     let last: Vec<&str> = pictures.last().unwrap().lines().map(str::trim_end).collect();
     let rows: Vec<&str> = last[2..9].iter().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(rows, ["34", "35", "36", "37", "38", "39", "40"], "{last:?}");
-    assert_eq!(last[9], "(40 rows)");
-    assert!(last.iter().take(9).all(|line| line.chars().count() < 60), "{last:?}");
+    assert_eq!(last.len(), 9, "the number of rows comes next: {last:?}");
+    assert!(last.iter().all(|line| line.chars().count() < 60), "{last:?}");
+    // The next table stands below, and takes nothing of this one away.
+    let (between, next) = second.split_once("behind").unwrap();
+    assert!(!between.contains('\x1b') && next.contains("(1 row)"), "{second}");
 }
