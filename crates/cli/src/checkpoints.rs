@@ -20,7 +20,12 @@ struct Job {
     /// What its user calls it, or its number.
     name: String,
     checkpoints: Checkpoints,
+    /// What it keeps: checkpoints, the newest first, and then savepoints.
+    kept: Vec<Kept>,
 }
+
+/// A checkpoint or savepoint with its manifest, or what is wrong with that.
+type Kept = (Which, Result<Manifest, Damaged>);
 
 /// `millstream stop`
 pub(crate) fn stop(savepoint: Option<&str>, common: &Common) -> Result<(), Failure> {
@@ -74,9 +79,14 @@ fn jobs(place: &StatePlace, only: Option<&str>) -> Result<Vec<Job>, Failure> {
     let mut jobs = Vec::new();
     for number in place.jobs().map_err(|e| failed(place, &e))? {
         let checkpoints = place.checkpoints(number);
-        let listed = checkpoints.list().map_err(|e| failed(place, &e))?;
-        let name = listed.into_iter().find_map(|listed| listed.manifest.ok()).and_then(|manifest| manifest.name);
-        jobs.push(Job { number, name: name.unwrap_or_else(|| format!("job-{number}")), checkpoints });
+        let (listed, savepoints) = (checkpoints.list(), checkpoints.savepoints());
+        let listed = listed.map_err(|e| failed(place, &e))?.into_iter().map(numbered);
+        let savepoints = savepoints.map_err(|e| failed(place, &e))?.into_iter();
+        let named = savepoints.map(|Savepoint { name, manifest }| (Which::Name(name), manifest));
+        let kept: Vec<Kept> = listed.chain(named).collect();
+        let newest = kept.iter().find_map(|(_, manifest)| manifest.as_ref().ok());
+        let name = newest.and_then(|manifest| manifest.name.clone()).unwrap_or_else(|| format!("job-{number}"));
+        jobs.push(Job { number, name, checkpoints, kept });
     }
     let Some(only) = only else { return Ok(jobs) };
     let is_meant =
@@ -89,6 +99,10 @@ fn jobs(place: &StatePlace, only: Option<&str>) -> Result<Vec<Job>, Failure> {
         return Err(Failure::usage(error));
     }
     Ok(jobs)
+}
+
+fn numbered(Listed { checkpoint, manifest }: Listed) -> Kept {
+    (Which::Number(checkpoint), manifest)
 }
 
 /// Takes a state directory that no job runs with.
@@ -138,9 +152,10 @@ fn save_here(place: &StatePlace, name: &str) -> Result<(), Failure> {
 
 fn tell_savepoint(place: &StatePlace, name: &str) -> Result<(), Failure> {
     let mut text = String::new();
+    let which = Which::Name(name.into());
     for job in jobs(place, None)? {
-        for savepoint in savepoints(&job, place)?.into_iter().filter(|savepoint| savepoint.name == name) {
-            let number = savepoint.manifest.map_or(0, |manifest| manifest.checkpoint);
+        for (_, manifest) in job.kept.into_iter().filter(|(this, _)| *this == which) {
+            let number = manifest.map_or(0, |manifest| manifest.checkpoint);
             let _ = writeln!(text, "savepoint {name}: checkpoint {number} of {}", job.name);
         }
     }
@@ -156,41 +171,49 @@ fn create(place: &StatePlace, name: &str) -> Result<(), Failure> {
     tell_savepoint(place, name)
 }
 
-/// Whether everything that a checkpoint names is there; its blobs are read if they have at most `bytes` bytes.
-fn verified(job: &Job, manifest: &Manifest, bytes: u64, place: &StatePlace) -> Result<Result<(), Damaged>, Failure> {
-    job.checkpoints.verify(manifest, bytes).map_err(|e| failed(place, &e))
+/// Whether everything is there that a checkpoint names; its blobs are read if they have at most `bytes` bytes.
+fn verified(
+    checkpoints: &Checkpoints,
+    manifest: &Manifest,
+    bytes: u64,
+    place: &StatePlace,
+) -> Result<Result<(), Damaged>, Failure> {
+    checkpoints.verify(manifest, bytes).map_err(|e| failed(place, &e))
 }
 
-fn listed(job: &Job, place: &StatePlace) -> Result<Vec<Listed>, Failure> {
-    job.checkpoints.list().map_err(|e| failed(place, &e))
-}
-
-fn savepoints(job: &Job, place: &StatePlace) -> Result<Vec<Savepoint>, Failure> {
-    job.checkpoints.savepoints().map_err(|e| failed(place, &e))
+/// A manifest, if it and everything that it names is whole.
+fn whole(
+    checkpoints: &Checkpoints,
+    manifest: Result<Manifest, Damaged>,
+    place: &StatePlace,
+) -> Result<Result<Manifest, Damaged>, Failure> {
+    let Ok(manifest) = manifest else { return Ok(manifest) };
+    Ok(verified(checkpoints, &manifest, u64::MAX, place)?.map(|()| manifest))
 }
 
 fn list(place: &StatePlace) -> Result<(), Failure> {
     let mut rows = vec![["job", "checkpoint", "taken", "state", "written", "condition"].map(String::from)];
-    for job in jobs(place, None)? {
-        let numbered =
-            listed(&job, place)?.into_iter().map(|Listed { checkpoint, manifest }| (checkpoint.to_string(), manifest));
-        let named = savepoints(&job, place)?.into_iter().map(|Savepoint { name, manifest }| (name, manifest));
-        for (which, manifest) in numbered.chain(named) {
-            let name = job.name.clone();
+    for Job { name, checkpoints, kept, .. } in jobs(place, None)? {
+        for (which, manifest) in kept {
+            let name = name.clone();
+            let (shown, is_savepoint) = match which {
+                Which::Number(number) => (number.to_string(), false),
+                Which::Name(savepoint) => (savepoint, true),
+            };
             rows.push(match manifest {
                 Ok(manifest) => {
                     let good = if manifest.is_finished { "finished" } else { "complete" };
-                    let mut condition = condition(verified(&job, &manifest, 0, place)?, good);
-                    if which != manifest.checkpoint.to_string() {
-                        condition = format!("{condition}, savepoint of checkpoint {}", manifest.checkpoint);
+                    let mut condition = condition(verified(&checkpoints, &manifest, 0, place)?, good);
+                    if is_savepoint {
+                        condition += &format!(", savepoint of checkpoint {}", manifest.checkpoint);
                     }
                     let taken = timestamp(i64::try_from(manifest.written_ms).unwrap_or(i64::MAX));
                     let (state, written) = (bytes(manifest.state_bytes()), bytes(manifest.bytes_written));
-                    [name, which, taken, state, written, condition]
+                    [name, shown, taken, state, written, condition]
                 }
                 Err(damaged) => {
                     let none = String::new;
-                    [name, which, none(), none(), none(), condition(Err(damaged), "")]
+                    [name, shown, none(), none(), none(), condition(Err(damaged), "")]
                 }
             });
         }
@@ -214,23 +237,6 @@ fn bytes(count: u64) -> String {
     format!("{}B", amount(count as f64))
 }
 
-/// The checkpoint of a job that is meant; the newest one if none is. `None`: the job does not have it. With `void` also one that was set aside
-/// when an earlier one was restored.
-fn find_in(
-    job: &Job,
-    which: Option<&Which>,
-    void: bool,
-    place: &StatePlace,
-) -> Result<Option<Result<Manifest, Damaged>>, Failure> {
-    if let Some(Which::Name(name)) = which {
-        let named = savepoints(job, place)?.into_iter().find(|savepoint| savepoint.name == *name);
-        return Ok(named.map(|savepoint| savepoint.manifest));
-    }
-    let listed = if void { job.checkpoints.list_with_void() } else { job.checkpoints.list() };
-    let is_meant = |listed: &Listed| which.is_none_or(|which| *which == Which::Number(listed.checkpoint));
-    Ok(listed.map_err(|e| failed(place, &e))?.into_iter().find(is_meant).map(|listed| listed.manifest))
-}
-
 fn not_there(place: &StatePlace, which: Option<&Which>) -> Failure {
     let which = which.map_or("checkpoint".to_string(), ToString::to_string);
     let message = format!("there is no {which} in {place}");
@@ -238,12 +244,13 @@ fn not_there(place: &StatePlace, which: Option<&Which>) -> Failure {
     Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise(advice))
 }
 
-/// The checkpoint that is meant, and the first job that has it.
+/// The checkpoint that is meant, by default the newest one, and the first job that has it.
 fn find(place: &StatePlace, which: Option<&Which>, job: Option<&str>) -> Result<(Job, Manifest), Failure> {
-    for job in jobs(place, job)? {
-        if let Some(found) = find_in(&job, which, false, place)? {
+    let is_meant = |this: &Which| which.map_or(matches!(this, Which::Number(_)), |which| which == this);
+    for mut job in jobs(place, job)? {
+        if let Some(at) = job.kept.iter().position(|(this, _)| is_meant(this)) {
             let damaged = |Damaged(what)| Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, what));
-            return found.map(|manifest| (job, manifest)).map_err(damaged);
+            return job.kept.swap_remove(at).1.map(|manifest| (job, manifest)).map_err(damaged);
         }
     }
     Err(not_there(place, which))
@@ -257,12 +264,12 @@ fn show(place: &StatePlace, which: Option<&Which>, job: Option<&str>) -> Result<
 fn restore(place: &StatePlace, which: &Which, job: Option<&str>) -> Result<(), Failure> {
     let lock = lock(place)?;
     let mut found = Vec::new();
-    for job in jobs(place, job)? {
-        let Some(manifest) = find_in(&job, Some(which), true, place)? else { continue };
-        let whole = match manifest {
-            Ok(manifest) => verified(&job, &manifest, u64::MAX, place)?.map(|()| manifest),
-            Err(damaged) => Err(damaged),
-        };
+    for mut job in jobs(place, job)? {
+        // What was set aside when an earlier one was restored can be restored as well.
+        let void = job.checkpoints.void().map_err(|e| failed(place, &e))?;
+        job.kept.extend(void.into_iter().map(numbered));
+        let Some(at) = job.kept.iter().position(|(this, _)| this == which) else { continue };
+        let whole = whole(&job.checkpoints, job.kept.swap_remove(at).1, place)?;
         let damaged = |Damaged(what)| {
             let message = format!("{which} of {} cannot be restored: {what}", job.name);
             Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, message))
@@ -341,19 +348,12 @@ fn watermark_text(watermark: i64) -> String {
 
 fn verify(place: &StatePlace, which: Option<&Which>) -> Result<(), Failure> {
     let (mut text, mut damaged, mut found) = (String::new(), 0, 0);
-    for job in jobs(place, None)? {
-        let numbered =
-            listed(&job, place)?.into_iter().map(|listed| (Which::Number(listed.checkpoint), listed.manifest));
-        let named =
-            savepoints(&job, place)?.into_iter().map(|savepoint| (Which::Name(savepoint.name), savepoint.manifest));
-        for (this, manifest) in numbered.chain(named).filter(|(this, _)| which.is_none_or(|which| which == this)) {
+    for Job { name, checkpoints, kept, .. } in jobs(place, None)? {
+        for (this, manifest) in kept.into_iter().filter(|(this, _)| which.is_none_or(|which| which == this)) {
             found += 1;
-            let whole = match manifest {
-                Ok(manifest) => verified(&job, &manifest, u64::MAX, place)?,
-                Err(damaged) => Err(damaged),
-            };
+            let whole = whole(&checkpoints, manifest, place)?.map(drop);
             damaged += usize::from(whole.is_err());
-            let _ = writeln!(text, "{} {this}: {}", job.name, condition(whole, "whole"));
+            let _ = writeln!(text, "{name} {this}: {}", condition(whole, "whole"));
         }
     }
     print(&text).map_err(Failure::usage)?;
@@ -383,10 +383,10 @@ fn delete(place: &StatePlace, wanted: &[Which], job: Option<&str>) -> Result<(),
     }
     for job in jobs(place, job)? {
         let checkpoints = place.own_checkpoints(job.number, &lock).map_err(|e| failed(place, &e))?;
-        for Savepoint { name, .. } in savepoints(&job, place)? {
-            if wanted.contains(&Which::Name(name.clone())) {
-                checkpoints.delete_savepoint(&name).map_err(|e| failed(place, &e))?;
-                print(&format!("{} savepoint '{name}' deleted\n", job.name)).map_err(Failure::usage)?;
+        for (which, _) in job.kept.iter().filter(|(which, _)| wanted.contains(which)) {
+            if let Which::Name(name) = which {
+                checkpoints.delete_savepoint(name).map_err(|e| failed(place, &e))?;
+                print(&format!("{} {which} deleted\n", job.name)).map_err(Failure::usage)?;
             }
         }
         let removed = checkpoints.delete(|checkpoint| wanted.contains(&Which::Number(checkpoint)), BTreeSet::new());

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 const SOCKET: &str = "control";
 /// The answer to a request that was carried out.
 const OK: &str = "ok";
+/// The answer while there is nothing to ask.
+const NOTHING_RUNS: &str = "no query is running";
 /// Longest request.
 const REQUEST_BYTES: u64 = 128;
 /// How long a process is waited for that has been asked to stop, and a checkpoint that is to have a name.
@@ -87,7 +89,7 @@ fn answer(mut stream: UnixStream, place: &StatePlace, running: &Running) -> std:
     BufReader::new((&stream).take(REQUEST_BYTES)).read_line(&mut request)?;
     let monitors = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let answer = match request.trim_end().split_once(' ').unwrap_or((request.trim_end(), "")) {
-        _ if monitors.is_empty() => "no query is running".to_string(),
+        _ if monitors.is_empty() => NOTHING_RUNS.to_string(),
         ("checkpoint", "") => {
             monitors.iter().for_each(|monitor| monitor.cancel().checkpoint());
             OK.into()
@@ -135,7 +137,7 @@ fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> Result<(
     }
 }
 
-/// Sends a request to the process that uses a state directory.
+/// Sends a request to the process that uses a state directory, which has to carry it out.
 pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> {
     let failed = |what: String| {
         let message = format!("the job in {place} cannot be reached: {what}");
@@ -151,7 +153,12 @@ pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> 
     BufReader::new(stream).read_line(&mut answer).map_err(|e| failed(e.to_string()))?;
     match answer.trim_end() {
         OK => Ok(()),
-        other => Err(failed(other.into())),
+        "" => Err(failed("it has ended".into())),
+        NOTHING_RUNS => Err(failed(NOTHING_RUNS.into())),
+        other => {
+            let message = format!("the job in {place} has not done it: {other}");
+            Err(Failure::usage(Diagnostic::new(code::CHECKPOINT_FAILED, message)))
+        }
     }
 }
 

@@ -153,12 +153,9 @@ impl Checkpoints {
         manifests(&self.store.list()?).0.iter().map(|(numbers, file)| self.listed(numbers.checkpoint, file)).collect()
     }
 
-    /// Like [`Checkpoints::list`], with those that were set aside ([`Checkpoints::restore`]) and are still there.
-    pub fn list_with_void(&self) -> io::Result<Vec<Listed>> {
-        let files = self.store.list()?;
-        let (counting, void) = manifests(&files);
-        let all = counting.iter().chain(&void);
-        all.map(|(numbers, file)| self.listed(numbers.checkpoint, file)).collect()
+    /// Those that were set aside ([`Checkpoints::restore`]) and are still there, the newest first.
+    pub fn void(&self) -> io::Result<Vec<Listed>> {
+        manifests(&self.store.list()?).1.iter().map(|(numbers, file)| self.listed(numbers.checkpoint, file)).collect()
     }
 
     fn listed(&self, checkpoint: u64, file: &StoredFile) -> io::Result<Listed> {
@@ -463,7 +460,7 @@ mod tests {
         run().restore(&one).unwrap();
         let looking = checkpoints(directory.path());
         assert_eq!(looking.numbers().unwrap(), [1]);
-        assert!(looking.list_with_void().unwrap().iter().any(|listed| listed.checkpoint == 3));
+        assert!(looking.void().unwrap().iter().any(|listed| listed.checkpoint == 3));
         run().restore(&two).unwrap();
         assert_eq!(looking.numbers().unwrap(), [2, 1]);
         let last = run();
@@ -471,7 +468,7 @@ mod tests {
         assert_eq!(looking.numbers().unwrap(), [1]);
         // What was set aside goes when the job runs.
         last.delete(|_| false, BTreeSet::new()).unwrap();
-        assert_eq!(looking.list_with_void().unwrap().len(), 1);
+        assert_eq!((looking.numbers().unwrap(), looking.void().unwrap().len()), (vec![1], 0));
         last.verify(&one, u64::MAX).unwrap().unwrap();
         last.delete_savepoint("early").unwrap();
         last.delete(|checkpoint| checkpoint == 1, BTreeSet::new()).unwrap();
