@@ -5,14 +5,17 @@
 
 #[path = "support/draws.rs"]
 mod draws;
+#[path = "support/folders.rs"]
+mod folders;
 #[path = "support/job.rs"]
 mod job;
 mod support;
 
 use draws::Draws;
+use folders::copy;
 use job::{Job, assert_same, lines_of};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use support::millstream;
@@ -67,20 +70,6 @@ fn damaged_state_is_never_trusted() {
         }
     }
     assert!(refused < 8, "one damaged file leaves a checkpoint");
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap() {
-            kind if kind.is_dir() => copy(&entry.path(), &target),
-            kind if kind.is_file() => drop(fs::copy(entry.path(), target).unwrap()),
-            // A socket.
-            _ => {}
-        }
-    }
 }
 
 #[test]

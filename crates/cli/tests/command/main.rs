@@ -4,6 +4,8 @@
 
 mod changed;
 mod connections;
+#[path = "../support/folders.rs"]
+mod folders;
 mod giants;
 mod memory;
 mod named;

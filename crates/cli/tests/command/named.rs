@@ -1,5 +1,6 @@
 //! Names of jobs and of savepoints, and checkpoints of earlier builds.
 
+use crate::folders::copy;
 use crate::support::millstream;
 use crate::{ended, text};
 use std::fs;
@@ -38,14 +39,6 @@ fn lines(folder: &Path) -> Vec<String> {
     }
     lines.sort_unstable();
     lines
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
-        if path.is_dir() { copy(&path, &to.join(name)) } else { fs::copy(&path, to.join(name)).map(drop).unwrap() }
-    }
 }
 
 /// Every checkpoint that `scripts/keep_checkpoints.sh` has kept, of this format and of those before.
