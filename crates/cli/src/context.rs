@@ -110,8 +110,7 @@ impl Context {
                 let session = self.session.snapshot();
                 let source = InsertSource { statement: statement.clone(), text: text.clone(), session };
                 let insert = self.prepare(source)?;
-                let is_endless = insert.run.is_endless();
-                match is_endless {
+                match insert.run.is_endless() {
                     true => self.endless.push(insert),
                     false => self.run_together(vec![insert])?,
                 }

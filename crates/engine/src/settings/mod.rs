@@ -85,7 +85,7 @@ settings! {
         "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
          Windows and interval joins drop theirs as watermarks pass.";
     "pipeline.name" = "", name(job_name),
-        "What the next INSERT or statement set is called: its job in the state directory, in metrics and in the Python package. A job with a name is found by it, \
+        "What the next INSERT or statement set is called: its job in the state directory and in metrics. A job with a name is found by it, \
          wherever its statement stands (see recovery.md). Two INSERTs of a script that have state need two names.";
     "execution.checkpointing.dir" = "", path(state),
         "The state directory: every INSERT is checkpointed there, and resumes from its last checkpoint when the script is run \
