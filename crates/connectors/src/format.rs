@@ -2,6 +2,8 @@
 //!
 //! Each format describes itself as a [`Format`]; which there are says [`crate::formats`].
 
+use crate::declaration::ReadySource;
+use crate::filesystem::{Output, PartWriter};
 use crate::infer::{FormatInput, not_known};
 use crate::messages::{MessageDecoder, MessageEncoder};
 use crate::option_table::OptionInfo;
@@ -9,6 +11,7 @@ use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{Chunk, Decoded, Encoder, SinkRequest, SourceRequest};
 use millstream_types::{Diagnostic, Inferred};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How streams of bytes become columns.
@@ -41,6 +44,16 @@ pub(crate) struct StreamOutput {
     pub trailer: &'static [u8],
 }
 
+/// How columns are read from files that are sought in, and written to files as a whole.
+pub(crate) struct FileFormat {
+    /// Opens files, each with its path unless it is standard input.
+    pub open: fn(&SourceRequest, Vec<(Option<PathBuf>, FileInfo)>) -> Result<ReadySource, Diagnostic>,
+    /// Makes the encoder of a sink.
+    pub encoder: fn(&SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic>,
+    /// Begins a file.
+    pub writer: fn(Output, &SinkRequest) -> Result<Box<dyn PartWriter>, Diagnostic>,
+}
+
 /// Decodes the records of a chunk into the columns that have a path, in the order of the request.
 pub(crate) trait RecordDecoder: Send + Sync {
     /// Decodes a chunk.
@@ -70,6 +83,8 @@ pub(crate) struct Format {
     pub stream: fn(&SourceRequest) -> Result<Option<StreamFormat>, Diagnostic>,
     /// How it is written as a stream of bytes; `None` if it is written otherwise.
     pub stream_output: fn(&SinkRequest) -> Result<Option<StreamOutput>, Diagnostic>,
+    /// How whole files are read and written, for a format that is no stream.
+    pub files: Option<FileFormat>,
     /// How its records come and go one by one, if they do.
     pub messages: Option<MessageFormat>,
     /// Which columns its records have, if they or what stands before them say so.
@@ -85,12 +100,18 @@ impl Format {
         extension: None,
         stream: |_| Ok(None),
         stream_output: |_| Ok(None),
+        files: None,
         messages: None,
         infer: None,
     };
 }
 
 impl Format {
+    /// How its files are read and written, since they are no streams.
+    pub(crate) fn files(&self) -> Result<&FileFormat, Diagnostic> {
+        self.files.as_ref().ok_or_else(|| Diagnostic::bug(format!("the format '{}' is not for files", self.name)))
+    }
+
     /// The columns that the format finds in its input.
     pub(crate) fn columns(&self, input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
         let message = || not_known(format!("the format '{}' does not say which columns a table has", self.name));

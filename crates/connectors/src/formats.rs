@@ -3,10 +3,12 @@
 //! A format is one entry of [`FORMATS`]; options, documentation and error messages follow from it.
 
 use crate::format::Format;
-use crate::option_table::{known_names, option_fault};
+use crate::option_table::{known_names, not_built, option_fault};
 use crate::text_chunk::TextChunk;
 use crate::{Chunk, Position};
-use crate::{arrow_stream, avro, csv, debezium, json, parquet, raw, row};
+#[cfg(feature = "parquet")]
+use crate::parquet;
+use crate::{arrow_stream, avro, csv, debezium, json, raw, row};
 use millstream_types::{Diagnostic, Options, code};
 
 /// Every format.
@@ -15,17 +17,32 @@ pub(crate) const FORMATS: &[Format] = &[
     csv::FORMAT,
     row::FORMAT,
     arrow_stream::FORMAT,
+    #[cfg(feature = "parquet")]
     parquet::FORMAT,
     raw::FORMAT,
     avro::FORMAT,
-    avro::CONFLUENT_FORMAT,
+    #[cfg(feature = "kafka")]
+    avro::confluent::FORMAT,
     debezium::FORMAT,
+];
+
+/// Formats that this program was built without.
+const LEFT_OUT: &[&str] = &[
+    #[cfg(not(feature = "parquet"))]
+    "parquet",
+    #[cfg(not(feature = "kafka"))]
+    "avro-confluent",
 ];
 
 impl Format {
     /// Cuts about the first `rows` rows off a chunk, for sources with a limited rate.
     pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
-        for split in [parquet::split_front, arrow_stream::split_front, avro::split_front] {
+        for split in [
+            #[cfg(feature = "parquet")]
+            parquet::split_front,
+            arrow_stream::split_front,
+            avro::split_front,
+        ] {
             if let Some(parts) = split(chunk, rows) {
                 return parts;
             }
@@ -49,6 +66,9 @@ impl Format {
     /// The format of this name, which the option `key` gives.
     pub(crate) fn named(name: &str, key: &str) -> Result<&'static Format, Diagnostic> {
         FORMATS.iter().find(|format| format.name == name).ok_or_else(|| {
+            if LEFT_OUT.contains(&name) {
+                return not_built(code::UNKNOWN_FORMAT, key, &format!("format '{name}'"));
+            }
             let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
             let message = format!("there is no format '{name}'");
             option_fault(code::UNKNOWN_FORMAT, key, message, known_names(name, "formats", &names))

@@ -9,8 +9,8 @@
 //! Invariants: connectors know nothing of pipelines, windows or SQL; everything read from outside is checked; a sink
 //! shows nothing half-written.
 
-// Formats of messages are there for Kafka, spans for what is written in transactions.
-#![cfg_attr(not(all(feature = "kafka", feature = "postgres")), allow(dead_code, unused_imports))]
+// Formats of messages are there for Kafka, files that are sought in for Parquet, spans for what is written in transactions.
+#![cfg_attr(not(all(feature = "kafka", feature = "parquet", feature = "postgres")), allow(dead_code, unused_imports))]
 
 mod arrow_stream;
 mod avro;
@@ -34,6 +34,7 @@ mod kafka;
 mod messages;
 mod nexmark;
 mod option_table;
+#[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -174,6 +174,12 @@ pub(crate) fn known_names(name: &str, what: &str, names: &[&str]) -> String {
     }
 }
 
+/// The error for a value of an option that names what only other builds of the program have.
+pub(crate) fn not_built(code: Code, key: &str, what: &str) -> Diagnostic {
+    let advice = "build it with everything: make release";
+    option_fault(code, key, format!("this program was built without the {what}"), advice)
+}
+
 /// Fails on the first option that is in none of the tables, with the nearest one as advice, or whose value is of another kind, and on one
 /// that must be given and is not. The keys of a table have its prefix before them.
 pub(crate) fn check_options(

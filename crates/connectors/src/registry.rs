@@ -8,7 +8,7 @@ use crate::formats::FORMATS;
 use crate::infer::not_known;
 #[cfg(feature = "kafka")]
 use crate::kafka;
-use crate::option_table::{check_options, known_names, markdown, option_fault, option_list};
+use crate::option_table::{check_options, known_names, markdown, not_built, option_fault, option_list};
 #[cfg(feature = "postgres")]
 use crate::postgres;
 use crate::rate_limit::RateLimitedSource;
@@ -136,13 +136,7 @@ fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagn
     })?;
     CONNECTORS.iter().find(|connector| connector.name == name).ok_or_else(|| {
         if LEFT_OUT.contains(&name) {
-            let message = format!("this program was built without the connector '{name}'");
-            return option_fault(
-                code::UNKNOWN_CONNECTOR,
-                "connector",
-                message,
-                "build it with all connectors: make release",
-            );
+            return not_built(code::UNKNOWN_CONNECTOR, "connector", &format!("connector '{name}'"));
         }
         let advice = known_names(name, "connectors", &connector_names().collect::<Vec<_>>());
         option_fault(code::UNKNOWN_CONNECTOR, "connector", format!("there is no connector '{name}'"), advice)

@@ -1,23 +1,10 @@
 //! The columns that a schema of Avro stands for.
 
-use super::registry::Registry;
 use super::schema::{MOST_LEVELS, MOST_TYPES, full_name};
-use super::{CREDENTIALS, SUBJECT};
-use crate::infer::{FormatInput, not_known};
-use millstream_types::{DataType, Diagnostic, Field, Inferred};
+use millstream_types::{DataType, Field};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// The columns of the newest schema of the table's subject.
-pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
-    CREDENTIALS.only(input.options)?;
-    let subject = input.options.require(SUBJECT.key)?;
-    let schema = Registry::open(input.options)?.latest(subject)?;
-    let columns = schema.and_then(|text| columns(&text));
-    let columns = columns.map_err(|why| not_known(format!("the schema of '{subject}' says no columns: {why}")))?;
-    Ok(Inferred::of_columns(columns))
-}
 
 /// The columns of a record in the JSON form of schemas.
 pub(super) fn columns(schema: &str) -> Result<Vec<Field>, String> {

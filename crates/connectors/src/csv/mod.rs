@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 /// The format's entry in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
+    files: None,
     name: "csv",
     summary: "Comma-separated values. Columns are found by their position in the table; quoted fields may have line feeds. \
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",

@@ -77,7 +77,7 @@ impl PartDirectory {
         let part = match &mut self.open {
             Some(part) => part,
             None => {
-                let name = format!("{}-{}.{}", self.prefix, self.next, files.extension);
+                let name = format!("{}-{}.{}", self.prefix, self.next, files.extension());
                 self.next += 1;
                 let (target, output) = match &self.spans {
                     Some(_) => Target::part(&self.path, &name)?,

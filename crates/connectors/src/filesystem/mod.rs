@@ -67,7 +67,7 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
         Some(records) => Box::new(source::open(request, records, files)?),
         None => {
             let files = files.into_iter().map(|file| (file.path, file.info)).collect();
-            Box::new(crate::parquet::open(request, files)?)
+            Box::new((format.files()?.open)(request, files)?)
         }
     })
 }

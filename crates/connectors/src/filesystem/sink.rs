@@ -11,7 +11,6 @@ use super::target::{Output, Sealed, Target, write_error};
 use super::writer::{PartWriter, StreamWriter};
 use super::{OVERWRITE, PART_AGE, PART_BYTES};
 use crate::format::{Format, StreamOutput};
-use crate::parquet::ParquetWriter;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
 use std::fs;
@@ -26,12 +25,12 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let stream = (format.stream_output)(request)?;
     let encoder = match &stream {
         Some(stream) => stream.encoder.clone(),
-        None => crate::parquet::encoder(request)?,
+        None => (format.files()?.encoder)(request)?,
     };
     let files = Files {
         request: request.clone(),
         stream,
-        extension: format.extension.unwrap_or(format.name),
+        format,
         part_bytes: PART_BYTES.memory_bytes(options)?,
         part_age: PART_AGE.duration(options)?,
     };
@@ -67,9 +66,9 @@ fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
 /// How the files of a sink are made.
 pub(super) struct Files {
     request: SinkRequest,
-    /// `None` for Parquet.
+    format: &'static Format,
+    /// `None` for a format that is no stream.
     pub(super) stream: Option<StreamOutput>,
-    pub(super) extension: &'static str,
     /// When a file of a directory is complete.
     part_bytes: u64,
     part_age: Duration,
@@ -99,10 +98,15 @@ struct FileSink {
 }
 
 impl Files {
+    /// The extension of files that the sink names.
+    pub(super) fn extension(&self) -> &'static str {
+        self.format.extension.unwrap_or(self.format.name)
+    }
+
     /// Begins a file.
     pub(super) fn begin(&self, target: Target, output: Output) -> Result<Part, Diagnostic> {
         let writer: Box<dyn PartWriter> = match &self.stream {
-            None => Box::new(ParquetWriter::new(output, &self.request)?),
+            None => (self.format.files()?.writer)(output, &self.request)?,
             Some(stream) => {
                 let compression = Compression::of(&target.name);
                 let writer = StreamWriter::new(output, compression, stream);

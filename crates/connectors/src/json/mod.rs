@@ -26,6 +26,7 @@ pub(crate) use encode::JsonEncoder;
 
 /// The format's entry in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
+    files: None,
     name: "json",
     summary: "JSON objects: one per line (NDJSON), in one array, or over several lines. Only the columns that a query reads are decoded; all else is still checked.",
     options: OPTIONS,

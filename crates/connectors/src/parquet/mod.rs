@@ -6,14 +6,14 @@ mod read;
 mod tests;
 mod write;
 
-use crate::format::Format;
+use crate::format::{FileFormat, Format};
 use crate::option_table::option_list;
 use crate::{ColumnEncoder, Encoder, SinkRequest};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-pub(crate) use read::{open, split_front};
-pub(crate) use write::ParquetWriter;
+pub(crate) use read::split_front;
+use write::ParquetWriter;
 
 /// The format's entry in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
@@ -21,6 +21,11 @@ pub(crate) const FORMAT: Format = Format {
     summary: "Apache Parquet. Columns are found by name; one that a file does not have is NULL.",
     options: OPTIONS,
     extension: Some("parquet"),
+    files: Some(FileFormat {
+        open: read::open,
+        encoder,
+        writer: |output, request| Ok(Box::new(ParquetWriter::new(output, request)?)),
+    }),
     infer: Some(read::infer),
     ..Format::NONE
 };
@@ -32,7 +37,7 @@ option_list! {
 }
 
 /// The encoder of a sink: columns stay columns.
-pub(crate) fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
+fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
     write::properties(&request.options)?;
     Ok(Arc::new(ColumnEncoder))
 }

@@ -54,8 +54,13 @@ pub(super) const FURTHER: &[Function<()>] = functions! {Vectorised;
         "Seconds since the epoch of a date, a timestamp or a string, in UTC; an error for a malformed string.";
 };
 
+/// The function of an upper-case name.
+pub(super) fn find(name: &str) -> Option<&'static Function<()>> {
+    FURTHER.iter().find(|function| function.names().any(|known| known == name))
+}
+
 /// How a function of an upper-case name is called.
+#[cfg(feature = "fallback")]
 pub(super) fn usage(name: &str) -> String {
-    let named = FURTHER.iter().filter(|function| function.names().any(|known| known == name));
-    named.flat_map(|function| function.signatures).copied().collect::<Vec<_>>().join(" or ")
+    find(name).map(|function| function.signatures.join(" or ")).unwrap_or_default()
 }

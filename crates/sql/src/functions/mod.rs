@@ -33,6 +33,7 @@ pub(crate) mod collection;
 mod conditional;
 mod docs;
 mod examples;
+#[cfg(feature = "fallback")]
 mod fallback;
 mod function;
 mod further;
@@ -64,14 +65,14 @@ const MISSING: &[&str] = &["JSON_ARRAYAGG", "JSON_OBJECTAGG", "PARSE_JSON", "SOU
 /// Whether [`bind_call`] knows a scalar function of this name, even if only as one that Flink has and we lack.
 pub fn is_scalar(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ours::find(&name).is_some() || fallback::find(&name).is_some() || MISSING.contains(&&*name)
+    ours::find(&name).is_some() || further::find(&name).is_some() || MISSING.contains(&&*name)
 }
 
 /// The function whose name is nearest to an unknown one.
 pub fn suggest(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let ours = ours::names().filter(|known| known.starts_with(|c: char| c.is_ascii_alphabetic()));
-    let mut known: Vec<&'static str> = ours.chain(fallback::all().map(|(name, _)| name)).collect();
+    let mut known: Vec<&'static str> = ours.chain(further::FURTHER.iter().flat_map(|function| function.names())).collect();
     known.sort_unstable();
     diagnostics::nearest(&upper, known)
 }
@@ -91,8 +92,14 @@ pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, D
         };
         return expr.map(|expr| expr.at(span)).map_err(|diagnostic| at(diagnostic, span));
     }
+    #[cfg(feature = "fallback")]
     if let Some(udf) = fallback::find(&upper) {
         return fallback::bind(udf, arguments, span);
+    }
+    #[cfg(not(feature = "fallback"))]
+    if further::find(&upper).is_some() {
+        let message = format!("this program was built without the function {upper}");
+        return Err(at(Diagnostic::new(code::UNSUPPORTED, message), span).advise("build it with everything: make release"));
     }
     if MISSING.contains(&&*upper) {
         let message = format!("the function {upper} is not supported yet");

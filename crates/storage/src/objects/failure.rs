@@ -12,13 +12,17 @@ struct Unavailable {
     advice: &'static str,
 }
 
+#[cfg(feature = "s3")]
 const UNREACHABLE: &str = "check that the store can be reached (AWS_ENDPOINT_URL, AWS_REGION, the network), and run the job \
      again: it resumes from its last checkpoint";
+#[cfg(feature = "s3")]
 const NO_BUCKET: &str = "make the bucket, or check its name, AWS_REGION and AWS_ENDPOINT_URL";
+#[cfg(feature = "s3")]
 const DENIED: &str = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or the role of the machine): they must be allowed to \
      list the bucket, and to get, put and delete its objects";
 
 /// An error of a store as one of input and output.
+#[cfg(feature = "s3")]
 pub(super) fn io_error(place: &str, error: &object_store::Error) -> io::Error {
     use object_store::Error;
     let whole = error.to_string();
@@ -48,6 +52,7 @@ pub(super) fn io_error(place: &str, error: &object_store::Error) -> io::Error {
 }
 
 /// The text of the first XML element of a name.
+#[cfg(feature = "s3")]
 fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     Some(rest.split_once(&format!("</{name}>"))?.0)
