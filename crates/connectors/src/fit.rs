@@ -1,5 +1,6 @@
 //! Columns of columnar input (Parquet, Arrow) → the columns of a query, of the table's types.
 
+use crate::casts::cast;
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -7,8 +8,7 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, Int64Array, ListArray, RecordBatch, StructArray, make_array, new_null_array,
 };
 use arrow_buffer::NullBuffer;
-use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{ArrowError, DataType as ArrowType, Fields};
+use arrow_schema::{DataType as ArrowType, Fields};
 use millstream_types::{DataType, Diagnostic, Place, code};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -164,7 +164,7 @@ pub fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
     let mismatch = || format!("{} cannot be read as {wanted}", array.data_type());
     if let Some(dictionary) = array.as_any_dictionary_opt() {
         let values = fit(dictionary.values(), wanted)?;
-        let keys = arrow_cast::cast(dictionary.keys(), &ArrowType::Int64).map_err(|e| e.to_string())?;
+        let keys = cast(dictionary.keys(), &ArrowType::Int64, true)?;
         // Under a NULL of a row around it a key may be any number, and the library does not look.
         let is_key = |key: &i64| usize::try_from(*key).is_ok_and(|key| key < values.len());
         let keys: Int64Array = keys.as_primitive::<Int64Type>().iter().map(|key| key.filter(is_key)).collect();
@@ -184,10 +184,8 @@ pub fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
     if kind(array.data_type()) != kind(&target) && *array.data_type() != ArrowType::Null {
         return Err(mismatch());
     }
-    let cast = |array: &ArrayRef, target: &ArrowType| {
-        let options = CastOptions { safe: false, ..CastOptions::default() };
-        cast_with_options(array, target, &options).map_err(|e| format!("{}: {e}", mismatch()))
-    };
+    let cast =
+        |array: &ArrayRef, target: &ArrowType| cast(array, target, false).map_err(|e| format!("{}: {e}", mismatch()));
     match (array.data_type(), &target) {
         (ArrowType::List(_), ArrowType::List(field)) => {
             let (DataType::Array(element), list) = (wanted, array.as_list::<i32>()) else { return Err(mismatch()) };
@@ -238,12 +236,12 @@ fn is_widening(from: &ArrowType, to: &ArrowType) -> bool {
 }
 
 /// A column of metadata in the type that a table has for it.
-pub(crate) fn metadata(natural: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+pub(crate) fn metadata(natural: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
     // Without a zone a timestamp is cast by its digits, with one by its instant; both are UTC here.
     let is_instant = matches!(wanted, DataType::TimestampLtz(_));
     let natural = if is_instant { labelled(natural, Some("UTC".into())) } else { natural.clone() };
     let target = wanted.to_arrow();
-    if *natural.data_type() == target { Ok(natural) } else { arrow_cast::cast(&natural, &target) }
+    if *natural.data_type() == target { Ok(natural) } else { cast(&natural, &target, true) }
 }
 
 /// The same timestamps with another zone.

@@ -44,14 +44,20 @@ pub(crate) struct StreamOutput {
     pub trailer: &'static [u8],
 }
 
+/// Opens files for reading.
+pub(crate) type OpenFiles = fn(&SourceRequest, Vec<(Option<PathBuf>, FileInfo)>) -> Result<ReadySource, Diagnostic>;
+
+/// Begins a file of a sink.
+pub(crate) type BeginFile = fn(Output, &SinkRequest) -> Result<Box<dyn PartWriter>, Diagnostic>;
+
 /// How columns are read from files that are sought in, and written to files as a whole.
 pub(crate) struct FileFormat {
     /// Opens files, each with its path unless it is standard input.
-    pub open: fn(&SourceRequest, Vec<(Option<PathBuf>, FileInfo)>) -> Result<ReadySource, Diagnostic>,
+    pub open: OpenFiles,
     /// Makes the encoder of a sink.
     pub encoder: fn(&SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic>,
     /// Begins a file.
-    pub writer: fn(Output, &SinkRequest) -> Result<Box<dyn PartWriter>, Diagnostic>,
+    pub writer: BeginFile,
 }
 
 /// Decodes the records of a chunk into the columns that have a path, in the order of the request.

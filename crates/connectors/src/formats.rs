@@ -6,9 +6,9 @@ use crate::format::Format;
 use crate::option_table::{known_names, not_built, option_fault};
 use crate::text_chunk::TextChunk;
 use crate::{Chunk, Position};
-#[cfg(feature = "parquet")]
-use crate::parquet;
-use crate::{arrow_stream, avro, csv, debezium, json, raw, row};
+#[cfg(feature = "columnar")]
+use crate::{arrow_stream, parquet};
+use crate::{avro, csv, debezium, json, raw, row};
 use millstream_types::{Diagnostic, Options, code};
 
 /// Every format.
@@ -16,8 +16,9 @@ pub(crate) const FORMATS: &[Format] = &[
     json::FORMAT,
     csv::FORMAT,
     row::FORMAT,
+    #[cfg(feature = "columnar")]
     arrow_stream::FORMAT,
-    #[cfg(feature = "parquet")]
+    #[cfg(feature = "columnar")]
     parquet::FORMAT,
     raw::FORMAT,
     avro::FORMAT,
@@ -28,7 +29,9 @@ pub(crate) const FORMATS: &[Format] = &[
 
 /// Formats that this program was built without.
 const LEFT_OUT: &[&str] = &[
-    #[cfg(not(feature = "parquet"))]
+    #[cfg(not(feature = "columnar"))]
+    "arrow",
+    #[cfg(not(feature = "columnar"))]
     "parquet",
     #[cfg(not(feature = "kafka"))]
     "avro-confluent",
@@ -38,8 +41,9 @@ impl Format {
     /// Cuts about the first `rows` rows off a chunk, for sources with a limited rate.
     pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
         for split in [
-            #[cfg(feature = "parquet")]
+            #[cfg(feature = "columnar")]
             parquet::split_front,
+            #[cfg(feature = "columnar")]
             arrow_stream::split_front,
             avro::split_front,
         ] {

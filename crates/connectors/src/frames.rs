@@ -4,9 +4,10 @@
 //! same values (an Arrow string of 32-bit offsets, an unsigned integer).
 
 use crate::fit::{self, Wanted};
-use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader, Witness, locked};
+use crate::{
+    CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader, Witness, casts, locked,
+};
 use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_cast::display::array_value_to_string;
 use arrow_schema::{Field, Schema as ArrowSchema};
 use millstream_types::{Diagnostic, Place, Schema, code, counted};
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ impl Summary {
                     let row = sample * rows / SAMPLES - before;
                     for column in batch.columns() {
                         // What has no text is not compared.
-                        text += &array_value_to_string(column, row).unwrap_or_default();
+                        text += &casts::text(column, row).unwrap_or_default();
                         text.push('\n');
                     }
                     sample += 1;

@@ -10,11 +10,13 @@
 //! shows nothing half-written.
 
 // Formats of messages are there for Kafka, files that are sought in for Parquet, spans for what is written in transactions.
-#![cfg_attr(not(all(feature = "kafka", feature = "parquet", feature = "postgres")), allow(dead_code, unused_imports))]
+#![cfg_attr(not(all(feature = "kafka", feature = "columnar", feature = "postgres")), allow(dead_code, unused_imports))]
 
+#[cfg(feature = "columnar")]
 mod arrow_stream;
 mod avro;
 mod blackhole;
+mod casts;
 mod csv;
 mod datagen;
 mod debezium;
@@ -34,7 +36,7 @@ mod kafka;
 mod messages;
 mod nexmark;
 mod option_table;
-#[cfg(feature = "parquet")]
+#[cfg(feature = "columnar")]
 mod parquet;
 #[cfg(feature = "postgres")]
 mod postgres;

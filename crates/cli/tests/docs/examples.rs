@@ -191,7 +191,7 @@ fn files() {
 fn the_readme() {
     check("README.md", |folder| {
         std::os::unix::fs::symlink(root().join("examples"), folder.join("examples")).unwrap();
-        fs::create_dir_all(folder.join("target/release")).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_millstream"), folder.join("target/release/millstream")).unwrap();
+        fs::create_dir_all(folder.join("target/demo")).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_millstream"), folder.join("target/demo/millstream")).unwrap();
     });
 }

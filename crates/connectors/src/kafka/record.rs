@@ -3,7 +3,7 @@
 use super::fields::{MessagePart, MessageParts};
 use super::metadata::Headers;
 use crate::messages::MessageEncoder;
-use crate::{Encoded, Encoder, SinkRequest};
+use crate::{Encoded, Encoder, SinkRequest, casts};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, MapArray, TimestampMillisecondArray, new_null_array};
 use arrow_schema::{DataType as ArrowType, TimeUnit};
@@ -80,7 +80,7 @@ impl Encoder for RecordEncoder {
 /// A column of timestamps in milliseconds.
 fn milliseconds(column: &ArrayRef) -> Result<ArrayRef, Diagnostic> {
     let zone = if let ArrowType::Timestamp(_, zone) = column.data_type() { zone.clone() } else { None };
-    arrow_cast::cast(column, &ArrowType::Timestamp(TimeUnit::Millisecond, zone))
+    casts::cast(column, &ArrowType::Timestamp(TimeUnit::Millisecond, zone), true)
         .map_err(|e| Diagnostic::bug(format!("timestamps have no milliseconds: {e}")))
 }
 
