@@ -22,26 +22,59 @@ const TYPE_NAMES: &str = "ARRAY BIGINT BINARY BOOLEAN BYTES CHAR DATE DEC DECIMA
     INTERVAL MAP NUMERIC ROW SMALLINT STRING TIME TIMESTAMP TIMESTAMP_LTZ TINYINT VARBINARY VARCHAR";
 
 /// Types of other systems and what to write instead.
-const FOREIGN_NAMES: &[(&str, &str)] = &[
+const SYNONYMS: &[(&str, &str)] = &[
     ("TEXT", "STRING"),
     ("DATETIME", "TIMESTAMP(3)"),
+    ("DATETIME2", "TIMESTAMP(3)"),
     ("TIMESTAMPTZ", "TIMESTAMP_LTZ(3)"),
+    ("TIMESTAMP_NTZ", "TIMESTAMP(3)"),
+    ("TIMESTAMP_TZ", "TIMESTAMP_LTZ(3)"),
     ("BOOL", "BOOLEAN"),
+    ("BIT", "BOOLEAN"),
     ("REAL", "FLOAT"),
     ("LONG", "BIGINT"),
+    ("INT64", "BIGINT"),
+    ("INT32", "INT"),
+    ("INT16", "SMALLINT"),
     ("INT8", "BIGINT"),
     ("INT4", "INT"),
     ("INT2", "SMALLINT"),
+    ("UBIGINT", "DECIMAL(20, 0)"),
+    ("UINTEGER", "BIGINT"),
+    ("HUGEINT", "DECIMAL(38, 0)"),
+    ("MEDIUMINT", "INT"),
+    ("FLOAT64", "DOUBLE"),
+    ("FLOAT32", "FLOAT"),
     ("FLOAT8", "DOUBLE"),
     ("FLOAT4", "FLOAT"),
+    ("NUMBER", "DECIMAL(10, 0), with the precision and scale that are needed, or BIGINT"),
+    ("MONEY", "DECIMAL(19, 4)"),
     ("BLOB", "BYTES"),
     ("BYTEA", "BYTES"),
-    ("STRUCT", "ROW<…>"),
-    ("LIST", "ARRAY<…>"),
+    ("STRUCT", "ROW<name type, …>, as in ROW<lat DOUBLE, lon DOUBLE>"),
+    ("LIST", "ARRAY<type>, as in ARRAY<STRING>"),
     ("NVARCHAR", "STRING"),
+    ("VARCHAR2", "VARCHAR(n) or STRING"),
+    ("NVARCHAR2", "VARCHAR(n) or STRING"),
+    ("CLOB", "STRING"),
+    ("LONGTEXT", "STRING"),
+    ("CITEXT", "STRING"),
     ("UUID", "STRING"),
-    ("JSON", "STRING"),
+    ("ENUM", "STRING"),
+    ("INET", "STRING"),
+    ("JSON", "STRING, and read parts with JSON_VALUE(x, '$.a')"),
+    ("JSONB", "STRING, and read parts with JSON_VALUE(x, '$.a')"),
 ];
+
+/// Types that are more than a name.
+const FOREIGN_NAMES: &[(&str, &str)] = &[
+    ("SERIAL", NUMBERED),
+    ("BIGSERIAL", NUMBERED),
+    ("SMALLSERIAL", NUMBERED),
+    ("AUTOINCREMENT", NUMBERED),
+];
+
+const NUMBERED: &str = "rows are not numbered as they are written: declare BIGINT, and have the query give the numbers";
 
 /// Types that Flink has and we lack.
 const UNSUPPORTED_NAMES: &[&str] = &["MULTISET", "RAW", "VARIANT", "NULL", "BITMAP", "DESCRIPTOR"];
@@ -333,23 +366,25 @@ fn number(parser: &mut Parser, least: u32, most: u32, expected: &str) -> Result<
 }
 
 fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan) -> ParserError {
+    const LISTED: &str = "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BYTES, DATE, \
+        TIME, TIMESTAMP(3), TIMESTAMP_LTZ(3), INTERVAL, ARRAY<…>, MAP<…, …> and ROW<…>";
     let at = token.span.start;
     let text = if UNSUPPORTED_NAMES.contains(&name) {
         let instead = match name {
             "MULTISET" => "declare MAP<type, INT>, which COLLECT gives, too",
-            _ => "docs/sql-reference.md lists the types",
+            "VARIANT" => "declare STRING, and read parts with JSON_VALUE(x, '$.a')",
+            "BITMAP" | "RAW" => "declare BYTES",
+            _ => LISTED,
         };
         format!("the data type {name} is not supported; {instead}")
-    } else if matches!(name, "SERIAL" | "BIGSERIAL" | "SMALLSERIAL") {
-        format!(
-            "unknown data type {name}; Flink SQL numbers no rows: declare BIGINT, and have the rows bring their numbers"
-        )
     } else if let Some((_, ours)) = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name) {
-        format!("unknown data type {name}; did you mean {ours}?")
+        format!("unknown data type {name}; {ours}")
+    } else if let Some((_, ours)) = SYNONYMS.iter().find(|(foreign, _)| *foreign == name) {
+        format!("unknown data type {name}; write {ours}")
     } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.split(' ')) {
         format!("unknown data type {name}; did you mean {near}?")
     } else {
-        format!("unknown data type {name}; docs/sql-reference.md lists the types")
+        format!("unknown data type {name}; {LISTED}")
     };
     ParserError::ParserError(format!("{text}{at}"))
 }

@@ -303,8 +303,10 @@ fn set_primary_key(
     start: TokenWithSpan,
 ) -> Result<(), Failure> {
     if !take_words(parser, &["NOT", "ENFORCED"]) {
-        let text = "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint";
-        return Err(invalid(start, text, "write PRIMARY KEY … NOT ENFORCED; the data is not checked").into());
+        let columns = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(", ");
+        let text = "a PRIMARY KEY is not checked, and has to say so";
+        let advice = format!("write PRIMARY KEY ({columns}) NOT ENFORCED");
+        return Err(invalid(start, text, &advice).into());
     }
     if !table.primary_key.is_empty() {
         return Err(

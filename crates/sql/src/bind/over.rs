@@ -14,6 +14,7 @@
 //! | an aggregate of a bounded input, without an order | [`Rel::Over`] whose rows are all of one time |
 //! | the same with a frame of RANGE | [`Rel::Rank`], then [`Rel::Over`] by the rank |
 
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
@@ -51,7 +52,8 @@ pub(super) fn apply(
         return Ok((input, expressions));
     }
     let scope = Scope::of(input.columns.clone());
-    let operators = list.calls.iter().map(|call| operator_of(call, &scope, extent)).collect::<Result<Vec<_>, _>>()?;
+    let cure = windows_over(&input.rel);
+    let operators = list.calls.iter().map(|call| operator_of(call, &scope, extent, &cure)).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
@@ -188,7 +190,7 @@ impl Operator {
     }
 }
 
-fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operator, Diagnostic> {
+fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, cure: &WindowCure) -> Result<Operator, Diagnostic> {
     if let Some(whole) = &call.whole {
         if extent == Extent::Whole {
             return Sorted::of(call).map(Operator::Sorted);
@@ -231,9 +233,12 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operato
         if extent == Extent::Whole {
             return Ok(Operator::Rank { time: end_of_input(), partition, order: order(), function });
         }
-        let advice = "PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute)";
-        return Err(error(code::NEEDS_UPDATES, call.place, "ranks outside of a window would change with every row")
-            .advise(format!("{advice}; or {}", extent.advice())));
+        let WindowCure { from, first } = cure;
+        let message = format!("ranks outside of a window would change with every row, and {NO_UPDATES}");
+        return Err(error(code::NEEDS_UPDATES, call.place, message).advise(format!(
+            "{first}rank within windows: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or {}",
+            extent.advice()
+        )));
     };
     if let WindowAssigner::Count { .. } = windows.assigner {
         let advice = "rank rows of time windows, or aggregate the count window";

@@ -2,6 +2,7 @@
 
 use super::aggregate_list::AggregateList;
 use super::coercion::{common_type, convert};
+use super::cures::{WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group::Grouping;
@@ -329,11 +330,11 @@ impl<'a> QueryBinder<'a> {
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
-        let extent = self.extent(&input.rel);
+        let (extent, cure) = (self.extent(&input.rel), windows_over(&input.rel));
         let (aggregated, expressions) = grouping
             .aggregate(input, &AggregateList::default(), expressions, extent, span)
             .map_err(|e| match e.code {
-                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(extent, span),
+                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(&cure, &names, extent, span),
                 _ => e,
             })?;
         Ok(aggregated.select(expressions.into_iter().zip(names)))
@@ -380,7 +381,12 @@ fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
     }
 }
 
-fn distinct_needs_window(extent: Extent, span: Span) -> Diagnostic {
-    error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end")
-        .advise(format!("select window_start and window_end of a window too, or {}", extent.advice()))
+fn distinct_needs_window(cure: &WindowCure, names: &[String], extent: Extent, span: Span) -> Diagnostic {
+    let WindowCure { from, first } = cure;
+    let message = "on a stream, distinct rows without a window never end";
+    error(code::NEEDS_UPDATES, span, message).advise(format!(
+        "{first}take the distinct rows of each window: SELECT DISTINCT {}, window_start, window_end FROM {from}; or {}",
+        names.join(", "),
+        extent.advice()
+    ))
 }
