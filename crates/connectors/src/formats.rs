@@ -4,10 +4,10 @@
 
 use crate::format::Format;
 use crate::option_table::{known_names, not_built, option_fault};
-use crate::text_chunk::TextChunk;
-use crate::{Chunk, Position};
 #[cfg(feature = "parquet")]
 use crate::parquet;
+use crate::text_chunk::TextChunk;
+use crate::{Chunk, Position};
 use crate::{arrow_stream, avro, csv, debezium, json, raw, row};
 use millstream_types::{Diagnostic, Options, code};
 

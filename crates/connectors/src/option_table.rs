@@ -169,6 +169,7 @@ pub(crate) fn both_given(message: &str, first: &str, second: &str) -> Diagnostic
 pub(crate) fn known_names(name: &str, what: &str, names: &[&str]) -> String {
     let list = format!("known {what}: {}", names.join(", "));
     match nearest(name, names.iter().copied()) {
+        Some(near) if names.len() > 12 => format!("did you mean '{near}'?"),
         Some(near) => format!("did you mean '{near}'? {list}"),
         None => list,
     }
@@ -214,7 +215,7 @@ pub(crate) fn check_options(
 }
 
 /// The candidate that is most like `name`, if one is like it at all.
-fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     candidates
         .map(|candidate| (strsim::normalized_damerau_levenshtein(&name, &candidate.to_ascii_lowercase()), candidate))

@@ -138,8 +138,54 @@ fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagn
         if LEFT_OUT.contains(&name) {
             return not_built(code::UNKNOWN_CONNECTOR, "connector", &format!("connector '{name}'"));
         }
-        let advice = known_names(name, "connectors", &connector_names().collect::<Vec<_>>());
+        let names = || known_names(name, "connectors", &connector_names().collect::<Vec<_>>());
+        let advice = instead_of(name).map_or_else(names, str::to_owned);
         option_fault(code::UNKNOWN_CONNECTOR, "connector", format!("there is no connector '{name}'"), advice)
+    })
+}
+
+/// What to write instead of a connector of Flink or of another system.
+fn instead_of(name: &str) -> Option<&'static str> {
+    let base = name.to_ascii_lowercase();
+    Some(match base.as_str() {
+        "upsert-kafka" => {
+            "Millstream does not keep updating results yet: write 'connector' = 'kafka' with 'format' = 'json', and in a sink the rows of \
+             windows; records by key take 'key.format' and 'key.fields' too"
+        }
+        _ if base.ends_with("-cdc") => {
+            "have Debezium write the changes to Kafka, and read its inserts: 'connector' = 'kafka', 'format' = 'debezium-json'"
+        }
+        "file" | "files" | "fs" | "s3" | "hdfs" => "write 'connector' = 'filesystem' with 'path' and 'format'",
+        "csv" | "json" | "parquet" | "avro" | "arrow" => {
+            "that is a format: write 'connector' = 'filesystem' with 'path' = '…' and the name as 'format'"
+        }
+        "iceberg" | "paimon" | "hudi" | "delta" | "hive" => {
+            "read or write its Parquet files: 'connector' = 'filesystem', 'path' = '…', 'format' = 'parquet'"
+        }
+        "postgres" | "postgresql" => {
+            "write 'connector' = 'jdbc', 'url' = 'jdbc:postgresql://host:5432/database', 'table-name' = '…'"
+        }
+        "console" | "stdout" => "write 'connector' = 'print'",
+        "faker" | "generator" | "values" => "write 'connector' = 'datagen'",
+        "tcp" => "write 'connector' = 'socket' with 'hostname' and 'port'",
+        "null" | "dev-null" => "write 'connector' = 'blackhole'",
+        _ if [
+            "elasticsearch",
+            "opensearch",
+            "mongo",
+            "hbase",
+            "redis",
+            "clickhouse",
+            "kinesis",
+            "pulsar",
+            "cassandra",
+        ]
+        .iter()
+        .any(|other| base.starts_with(other)) =>
+        {
+            "write to one that is there: 'kafka' (topics), 'jdbc' (PostgreSQL) or 'filesystem' (JSON, CSV, Parquet, Avro)"
+        }
+        _ => return None,
     })
 }
 

@@ -67,12 +67,8 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// Types that are more than a name.
-const FOREIGN_NAMES: &[(&str, &str)] = &[
-    ("SERIAL", NUMBERED),
-    ("BIGSERIAL", NUMBERED),
-    ("SMALLSERIAL", NUMBERED),
-    ("AUTOINCREMENT", NUMBERED),
-];
+const FOREIGN_NAMES: &[(&str, &str)] =
+    &[("SERIAL", NUMBERED), ("BIGSERIAL", NUMBERED), ("SMALLSERIAL", NUMBERED), ("AUTOINCREMENT", NUMBERED)];
 
 const NUMBERED: &str = "rows are not numbered as they are written: declare BIGINT, and have the query give the numbers";
 

@@ -5,11 +5,11 @@
 
 use millstream_types::{Code, Diagnostic, Place, code, secret};
 use sqlparser::parser::ParserError;
-use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::dialect::unquoted_word;
+use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::foreign::{clause_failure, element_failure};
 use crate::syntax_advice::{Advice, advice};
 
@@ -239,8 +239,12 @@ pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> Strin
     let Diagnostic { code, message, place, .. } = diagnostic;
     let mut out = format!("error[{code}]: {message}\n");
     let mut gutter = 2;
+    let option = match (place, sql) {
+        (Some(Place::Option(key)), Some(sql)) => place_of_option(sql, key, message),
+        _ => None,
+    };
     // Writing to a String cannot fail, so the results of write! are not looked at.
-    match place {
+    match option.as_ref().or(place.as_ref()) {
         Some(Place::Sql { line, column, length }) => {
             gutter = line.to_string().len() + 1;
             let _ = writeln!(out, "{:gutter$}--> {origin}:{line}:{column}", "");
@@ -266,6 +270,28 @@ pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> Strin
         let _ = writeln!(out, "{:gutter$} = help: {help}", "");
     }
     out
+}
+
+/// Where the value of an option stands in a script, if that is certain: in one place only, or in one only with a value that the message
+/// names.
+fn place_of_option(sql: &str, key: &str, message: &str) -> Option<Place> {
+    let tokens = Tokenizer::new(&FlinkDialect, sql).tokenize_with_location().ok()?;
+    let tokens: Vec<TokenWithSpan> = tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
+    let is_key = |t: &TokenWithSpan| matches!(&t.token, Token::SingleQuotedString(text) if text == key);
+    let found: Vec<&[TokenWithSpan]> =
+        tokens.windows(3).filter(|three| is_key(&three[0]) && three[1].token == Token::Eq).collect();
+    let value = |three: &&[TokenWithSpan]| match &three[2].token {
+        Token::SingleQuotedString(value) => Some(value.clone()).filter(|value| !value.is_empty()),
+        _ => None,
+    };
+    let is_named =
+        |three: &&&[TokenWithSpan]| value(three).is_some_and(|value| message.contains(&format!("'{value}'")));
+    let named: Vec<_> = found.iter().filter(is_named).collect();
+    match (found.as_slice(), named.as_slice()) {
+        (_, [one]) => place_of(one[2].span),
+        ([one], _) => place_of(one[0].span),
+        _ => None,
+    }
 }
 
 /// A line without secrets, and the column (from 1) where what stood in `column` stands in it.

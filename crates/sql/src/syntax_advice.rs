@@ -155,7 +155,9 @@ fn of_expected(expected: &str, tokens: &[TokenWithSpan], i: usize) -> Option<Str
             format!("write BETWEEN {low} AND {high}")
         }
         "INTO" if i == 1 => format!("write INSERT INTO {found}"),
-        "SELECT or VALUES" => format!("write INSERT INTO {} SELECT … or VALUES (…)", tokens.get(2).map(shown).unwrap_or_default()),
+        "SELECT or VALUES" => {
+            format!("write INSERT INTO {} SELECT … or VALUES (…)", tokens.get(2).map(shown).unwrap_or_default())
+        }
         "INSERT INTO or END" => match token {
             Some(_) => format!("a statement set has INSERTs only: remove {found}, or end the set before it with END;"),
             None => "write END; behind the last INSERT".into(),
@@ -171,20 +173,24 @@ fn of_expected(expected: &str, tokens: &[TokenWithSpan], i: usize) -> Option<Str
             choice(token?, &verb, ["TABLE", "VIEW", "FUNCTION"].into_iter())
         }
         "a query, INSERT or STATEMENT SET after EXPLAIN" => {
-            let start = tokens[i..].iter().position(|t| ["SELECT", "INSERT", "VALUES"].iter().any(|w| is_word(Some(t), w)));
+            let start =
+                tokens[i..].iter().position(|t| ["SELECT", "INSERT", "VALUES"].iter().any(|w| is_word(Some(t), w)));
             match start {
                 Some(start) => format!("write EXPLAIN {}", text_of(&tokens[i + start..])),
                 None => "write EXPLAIN SELECT … or EXPLAIN INSERT INTO … SELECT …".into(),
             }
         }
         e if e.starts_with("a statement (") => {
-            let verbs = "SELECT, INSERT INTO, CREATE TABLE, CREATE VIEW, DROP TABLE, SHOW TABLES, DESCRIBE, EXPLAIN, SET";
+            let verbs =
+                "SELECT, INSERT INTO, CREATE TABLE, CREATE VIEW, DROP TABLE, SHOW TABLES, DESCRIBE, EXPLAIN, SET";
             match token.and_then(unquoted_word).and_then(|word| nearest(word, STATEMENT_WORDS.iter().copied())) {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("statements start with {verbs} and the like"),
             }
         }
-        "joined table" | "a table after JOIN" => "write the table behind JOIN, and its condition: JOIN t ON a.k = t.k".into(),
+        "joined table" | "a table after JOIN" => {
+            "write the table behind JOIN, and its condition: JOIN t ON a.k = t.k".into()
+        }
         "AS" if is_word(previous, "WINDOW") || tokens[..i].iter().any(|t| is_word(Some(t), "WINDOW")) => {
             "write WINDOW w AS (PARTITION BY … ORDER BY …)".into()
         }

@@ -6,9 +6,9 @@
 use super::{Dialect, IGNORE_ERRORS};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{Framing, TextChunk, excerpt};
-use crate::times;
 use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
+use crate::{times, unfit};
 use millstream_types::{Code, DataType, Diagnostic, Place, code};
 use std::borrow::Cow;
 
@@ -101,7 +101,7 @@ impl CsvFailure {
         Diagnostic::new(self.code, format!("malformed CSV: {} (in '{}')", self.message, excerpt(line)))
         .at(place)
         .advise(
-            "correct the record or the table's columns, or set 'csv.ignore-parse-errors' = 'true' to skip such records",
+            "correct the record, or declare the columns that the file has: `millstream schema FILE` prints them; 'csv.ignore-parse-errors' = 'true' leaves such records out",
         )
     }
 }
@@ -289,11 +289,29 @@ impl<'a> CsvDecoding<'a> {
                     return null(builder, column);
                 }
                 let message = format!("'{}' cannot be read as {}", excerpt(text.as_bytes()), column.data_type);
-                let advice = times::remedy(&text, &column.data_type, &column.name, "csv");
+                let advice = Some(unfit_advice(&text, column, &self.plan.dialect, self.plan.columns.len() == 1));
                 Err(CsvFailure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()), advice })
             }
         }
     }
+}
+
+/// What to declare for a field that is not of its column's type.
+fn unfit_advice(text: &str, column: &CsvColumn, dialect: &Dialect, is_only: bool) -> String {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case(&column.name) {
+        return "the record looks like a header: add 'csv.header' = 'true' to the WITH of the table".into();
+    }
+    let other = [(";", ";"), ("\t", "\\t"), ("|", "|")].into_iter().find(|(other, _)| text.contains(other));
+    if let (Some((_, other)), false) = (other, is_only)
+        && dialect.framing.delimiter == b','
+    {
+        return format!(
+            "the fields look separated by '{other}': add 'csv.field-delimiter' = '{other}' to the WITH of the table"
+        );
+    }
+    times::remedy(text, &column.data_type, &column.name, "csv")
+        .unwrap_or_else(|| unfit::remedy(text, &column.data_type.to_string(), &column.name))
 }
 
 /// Whether an unquoted field is NULL: the null literal, or nothing where a value of another type than STRING is due.

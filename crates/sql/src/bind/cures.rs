@@ -23,9 +23,7 @@ pub(super) fn windows_over(rel: &Rel) -> WindowCure {
             first: String::new(),
         };
     };
-    let processing = |c: &&millstream_plan::logical::TableColumn| {
-        matches!(&c.kind, ColumnKind::Computed(e) if matches!(e.kind, ExprKind::ProcessingTime))
-    };
+    let processing = |c: &&millstream_plan::logical::TableColumn| matches!(&c.kind, ColumnKind::Computed(e) if matches!(e.kind, ExprKind::ProcessingTime));
     let event = table.watermark.as_ref().map(|watermark| table.columns[watermark.column].field.name.as_str());
     let time = event.or_else(|| table.columns.iter().find(processing).map(|c| c.field.name.as_str()));
     let name = &table.name;

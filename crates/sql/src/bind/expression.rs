@@ -231,7 +231,8 @@ impl<'a> Binder<'a> {
             }
             other => {
                 let message = format!("Flink SQL has no operator `{other}`");
-                Err(error(code::SYNTAX, span, message).advise(operator_cure(&other.to_string(), &[operand.to_string()])))
+                Err(error(code::SYNTAX, span, message)
+                    .advise(operator_cure(&other.to_string(), &[operand.to_string()])))
             }
         }
     }

@@ -6,8 +6,8 @@
 //! marker becomes the aggregate's, and a column of the input that is left over is an error. Several grouping sets are
 //! as many aggregations of the input, in whose expressions the keys that the set lacks are NULL.
 
-use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::aggregate_list::{AggregateList, GroupWindow};
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group_keys::SelectedItems;

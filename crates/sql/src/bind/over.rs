@@ -14,9 +14,9 @@
 //! | an aggregate of a bounded input, without an order | [`Rel::Over`] whose rows are all of one time |
 //! | the same with a frame of RANGE | [`Rel::Rank`], then [`Rel::Over`] by the rank |
 
-use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::markers::OVER_MARK;
@@ -53,7 +53,8 @@ pub(super) fn apply(
     }
     let scope = Scope::of(input.columns.clone());
     let cure = windows_over(&input.rel);
-    let operators = list.calls.iter().map(|call| operator_of(call, &scope, extent, &cure)).collect::<Result<Vec<_>, _>>()?;
+    let operators =
+        list.calls.iter().map(|call| operator_of(call, &scope, extent, &cure)).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.

@@ -190,7 +190,11 @@ pub(super) fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
     let foreign = [
         ("TOP", select.top.is_some(), "write LIMIT at the end: SELECT * FROM t LIMIT 10"),
         ("EXCLUDE", select.exclude.is_some(), "write SELECT * EXCEPT (a) FROM t"),
-        ("INTO", select.into.is_some(), "write CREATE TABLE new_table WITH ('connector' = …) AS SELECT …, or INSERT INTO t SELECT …"),
+        (
+            "INTO",
+            select.into.is_some(),
+            "write CREATE TABLE new_table WITH ('connector' = …) AS SELECT …, or INSERT INTO t SELECT …",
+        ),
         ("LATERAL VIEW", !select.lateral_views.is_empty(), "write FROM t CROSS JOIN UNNEST(SPLIT(t.x, ' ')) AS u (w)"),
         ("PREWHERE", select.prewhere.is_some(), "write WHERE"),
         ("CONNECT BY", !select.connect_by.is_empty(), "join the table with itself once for each level"),
@@ -201,7 +205,9 @@ pub(super) fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
         ("FROM without SELECT", select.flavor != ast::SelectFlavor::Standard, "write SELECT * FROM t"),
     ];
     match foreign.iter().find(|(_, present, _)| *present) {
-        Some((clause, _, cure)) => Err(error(code::SYNTAX, span, format!("Flink SQL has no SELECT … {clause}")).advise(*cure)),
+        Some((clause, _, cure)) => {
+            Err(error(code::SYNTAX, span, format!("Flink SQL has no SELECT … {clause}")).advise(*cure))
+        }
         None => Ok(()),
     }
 }

@@ -122,9 +122,7 @@ fn column_of(scope: &Scope, attribute: Attribute) -> Option<Expr> {
 /// A constant INTERVAL DAY TO SECOND in milliseconds.
 fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnostic> {
     let span = span_of(expression);
-    let wrong = |message: String| {
-        Err(error(code::INVALID_WINDOW, span, message).advise(interval_cure(expression)))
-    };
+    let wrong = |message: String| Err(error(code::INVALID_WINDOW, span, message).advise(interval_cure(expression)));
     match Binder::scalar(&Scope::default(), "a window").bind(expression) {
         Ok(Expr { kind: ExprKind::Literal(Value::Int(ms)), data_type: DataType::IntervalMilli, .. }) => Ok(ms),
         Ok(Expr { data_type: DataType::IntervalMonth, .. }) => {
@@ -157,7 +155,8 @@ fn positive_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnost
         return Ok(ms);
     }
     let message = format!("the {what} of a window must be positive, and is {ms} ms");
-    Err(error(code::INVALID_WINDOW, span_of(expression), message).advise("write an INTERVAL above zero, such as INTERVAL '1' MINUTE"))
+    Err(error(code::INVALID_WINDOW, span_of(expression), message)
+        .advise("write an INTERVAL above zero, such as INTERVAL '1' MINUTE"))
 }
 
 /// An offset shifts windows by less than `limit_ms`, in either direction.

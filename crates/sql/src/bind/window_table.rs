@@ -132,7 +132,8 @@ impl QueryBinder<'_> {
             ast::Expr::Nested(inner) => self.window_input(kind, inner),
             _ => {
                 let message = format!("the first operand of {} must be a table", kind.name());
-                Err(error(code::INVALID_WINDOW, span, message).advise(format!("write {}(TABLE {data}, …)", kind.name())))
+                Err(error(code::INVALID_WINDOW, span, message)
+                    .advise(format!("write {}(TABLE {data}, …)", kind.name())))
             }
         }
     }

@@ -4,12 +4,30 @@
 /// time without quotes and in capitals, `{1p}` a pattern of times in Java's letters instead of `%Y-%m-%d`, `{*}` all arguments.
 const FUNCTIONS: &[(&[&str], &str)] = &[
     // Now.
-    (&["GETDATE", "SYSDATE", "SYSDATETIME", "SYSTIMESTAMP", "MZ_NOW", "CLOCK_TIMESTAMP", "STATEMENT_TIMESTAMP", "TRANSACTION_TIMESTAMP", "GETUTCDATE", "UTC_TIMESTAMP", "CURRENT_DATETIME"], "CURRENT_TIMESTAMP"),
+    (
+        &[
+            "GETDATE",
+            "SYSDATE",
+            "SYSDATETIME",
+            "SYSTIMESTAMP",
+            "MZ_NOW",
+            "CLOCK_TIMESTAMP",
+            "STATEMENT_TIMESTAMP",
+            "TRANSACTION_TIMESTAMP",
+            "GETUTCDATE",
+            "UTC_TIMESTAMP",
+            "CURRENT_DATETIME",
+        ],
+        "CURRENT_TIMESTAMP",
+    ),
     (&["CURDATE", "TODAY"], "CURRENT_DATE"),
     (&["CURTIME"], "LOCALTIME"),
     (&["ROWTIME"], "the column with the watermark"),
     // Times.
-    (&["TIME_BUCKET", "TIME_SLICE", "DATE_SLICE", "WINDOWSTART"], "FROM TUMBLE(TABLE t, DESCRIPTOR({1}), {0i}) … GROUP BY window_start, window_end"),
+    (
+        &["TIME_BUCKET", "TIME_SLICE", "DATE_SLICE", "WINDOWSTART"],
+        "FROM TUMBLE(TABLE t, DESCRIPTOR({1}), {0i}) … GROUP BY window_start, window_end",
+    ),
     (&["DATETIME_TRUNC", "TIMESTAMP_TRUNC", "TRUNC"], "FLOOR({0} TO {1u})"),
     (&["TOSTARTOFHOUR"], "FLOOR({0} TO HOUR)"),
     (&["TOSTARTOFDAY"], "FLOOR({0} TO DAY)"),
@@ -27,7 +45,17 @@ const FUNCTIONS: &[(&[&str], &str)] = &[
     (&["EPOCH_MS", "MAKE_TIMESTAMP_MS", "FROM_UNIXTIME_MILLIS", "TIMESTAMP_MILLIS"], "TO_TIMESTAMP_LTZ({0}, 3)"),
     (&["TIMESTAMP_SECONDS", "FROM_EPOCH"], "TO_TIMESTAMP_LTZ({0}, 0)"),
     // JSON.
-    (&["JSON_EXTRACT_STRING", "JSON_EXTRACT_SCALAR", "GET_JSON_OBJECT", "EXTRACTJSONFIELD", "JSON_EXTRACT", "JSONEXTRACTSTRING"], "JSON_VALUE({0}, {1})"),
+    (
+        &[
+            "JSON_EXTRACT_STRING",
+            "JSON_EXTRACT_SCALAR",
+            "GET_JSON_OBJECT",
+            "EXTRACTJSONFIELD",
+            "JSON_EXTRACT",
+            "JSONEXTRACTSTRING",
+        ],
+        "JSON_VALUE({0}, {1})",
+    ),
     (&["JSON_EXTRACT_PATH_TEXT", "JSONB_EXTRACT_PATH_TEXT", "JSON_EXTRACT_PATH"], "JSON_VALUE({0}, '$.{1'}')"),
     (&["JSON_BUILD_OBJECT", "JSONB_BUILD_OBJECT"], "JSON_OBJECT(KEY {0} VALUE {1})"),
     (&["TO_JSON", "ROW_TO_JSON", "TO_JSONB"], "JSON_STRING({0})"),
@@ -66,9 +94,27 @@ const FUNCTIONS: &[(&[&str], &str)] = &[
     (&["STRUCT_PACK", "NAMED_STRUCT"], "CAST(ROW(1, 'x') AS ROW<a INT, b STRING>), or ROW(1, 'x') without names"),
     (&["STRUCT_EXTRACT"], "{0}.field"),
     (&["MAP_FROM_ENTRIES"], "MAP_FROM_ARRAYS(keys, values)"),
-    (&["LIST_TRANSFORM", "ARRAY_TRANSFORM", "TRANSFORM", "LIST_APPLY", "LIST_FILTER", "ARRAY_FILTER", "FILTER", "LIST_REDUCE"], "a query over the elements: SELECT ARRAY_AGG(x + 1) FROM t CROSS JOIN UNNEST({0}) AS u (x); there are no lambdas"),
-    (&["EXPLODE", "FLATTEN", "UNNEST", "POSEXPLODE", "JSON_ARRAY_ELEMENTS", "JSONB_ARRAY_ELEMENTS", "ARRAYJOIN"], "FROM t CROSS JOIN UNNEST({0}) AS u (element), and select element"),
-    (&["REGEXP_SPLIT_TO_TABLE", "STRING_SPLIT_TO_TABLE"], "FROM t CROSS JOIN UNNEST(SPLIT({0}, {1})) AS u (element), and select element"),
+    (
+        &[
+            "LIST_TRANSFORM",
+            "ARRAY_TRANSFORM",
+            "TRANSFORM",
+            "LIST_APPLY",
+            "LIST_FILTER",
+            "ARRAY_FILTER",
+            "FILTER",
+            "LIST_REDUCE",
+        ],
+        "a query over the elements: SELECT ARRAY_AGG(x + 1) FROM t CROSS JOIN UNNEST({0}) AS u (x); there are no lambdas",
+    ),
+    (
+        &["EXPLODE", "FLATTEN", "UNNEST", "POSEXPLODE", "JSON_ARRAY_ELEMENTS", "JSONB_ARRAY_ELEMENTS", "ARRAYJOIN"],
+        "FROM t CROSS JOIN UNNEST({0}) AS u (element), and select element",
+    ),
+    (
+        &["REGEXP_SPLIT_TO_TABLE", "STRING_SPLIT_TO_TABLE"],
+        "FROM t CROSS JOIN UNNEST(SPLIT({0}, {1})) AS u (element), and select element",
+    ),
     // Aggregates.
     (&["AVERAGE", "MEAN"], "AVG({0})"),
     (&["ANY_VALUE", "ARBITRARY", "FIRST", "EARLIEST_BY_OFFSET", "ANY"], "FIRST_VALUE({0})"),
@@ -86,21 +132,59 @@ const FUNCTIONS: &[(&[&str], &str)] = &[
     (&["APPROX_QUANTILE", "APPROX_PERCENTILE_CONT", "PERCENTILE_APPROX"], "APPROX_PERCENTILE({0}, {1})"),
     (&["EVERY", "LOGICAL_AND"], "BOOL_AND({0})"),
     (&["LOGICAL_OR"], "BOOL_OR({0})"),
-    (&["MAX_BY", "ARG_MAX", "ARGMAX"], "a rank within each window: ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY {1} DESC) AS r … WHERE r = 1"),
-    (&["MIN_BY", "ARG_MIN", "ARGMIN"], "a rank within each window: ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY {1}) AS r … WHERE r = 1"),
+    (
+        &["MAX_BY", "ARG_MAX", "ARGMAX"],
+        "a rank within each window: ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY {1} DESC) AS r … WHERE r = 1",
+    ),
+    (
+        &["MIN_BY", "ARG_MIN", "ARGMIN"],
+        "a rank within each window: ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY {1}) AS r … WHERE r = 1",
+    ),
     (&["HISTOGRAM", "COUNT_VALUES"], "COLLECT({0}), which counts each value"),
-    (&["TOPK"], "a rank within each window: ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY {0} DESC) AS r … WHERE r <= 10"),
+    (
+        &["TOPK"],
+        "a rank within each window: ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY {0} DESC) AS r … WHERE r <= 10",
+    ),
     // Systems.
     (&["VERSION", "PG_TYPEOF"], "TYPEOF(x) for a type; `millstream --version` shows the version"),
-    (&["CURRENT_USER", "USER", "SESSION_USER", "CURRENT_SCHEMA"], "a column, or ${NAME} with --var NAME=value: there are no users"),
+    (
+        &["CURRENT_USER", "USER", "SESSION_USER", "CURRENT_SCHEMA"],
+        "a column, or ${NAME} with --var NAME=value: there are no users",
+    ),
 ];
 
 /// Table functions, likewise.
 const TABLE_FUNCTIONS: &[(&[&str], &str)] = &[
-    (&["READ_CSV", "READ_CSV_AUTO", "READ_JSON", "READ_JSON_AUTO", "READ_NDJSON", "READ_NDJSON_AUTO", "READ_PARQUET", "PARQUET_SCAN", "CSV_SCAN", "FILE", "READ_TEXT", "PARQUET_METADATA", "ARROW_SCAN"], "FROM {0}"),
-    (&["GENERATE_SERIES", "RANGE", "NUMBERS", "GENERATOR", "SEQUENCE"], "CREATE TABLE series (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '{0}', 'fields.n.end' = '{1}'); SELECT n FROM series"),
-    (&["EXPLODE", "FLATTEN", "JSON_TABLE", "JSON_ARRAY_ELEMENTS", "JSON_EACH", "POSEXPLODE", "STRING_SPLIT"], "FROM t CROSS JOIN UNNEST(list) AS u (element), where list is an array: SPLIT(text, ','), or JSON_QUERY(text, '$.list' RETURNING ARRAY<STRING>)"),
-    (&["POSTGRES_SCAN", "POSTGRES_QUERY", "DBLINK"], "CREATE TABLE t (…) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://host/db', 'table-name' = 't'), and FROM t"),
+    (
+        &[
+            "READ_CSV",
+            "READ_CSV_AUTO",
+            "READ_JSON",
+            "READ_JSON_AUTO",
+            "READ_NDJSON",
+            "READ_NDJSON_AUTO",
+            "READ_PARQUET",
+            "PARQUET_SCAN",
+            "CSV_SCAN",
+            "FILE",
+            "READ_TEXT",
+            "PARQUET_METADATA",
+            "ARROW_SCAN",
+        ],
+        "FROM {0}",
+    ),
+    (
+        &["GENERATE_SERIES", "RANGE", "NUMBERS", "GENERATOR", "SEQUENCE"],
+        "CREATE TABLE series (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '{0}', 'fields.n.end' = '{1}'); SELECT n FROM series",
+    ),
+    (
+        &["EXPLODE", "FLATTEN", "JSON_TABLE", "JSON_ARRAY_ELEMENTS", "JSON_EACH", "POSEXPLODE", "STRING_SPLIT"],
+        "FROM t CROSS JOIN UNNEST(list) AS u (element), where list is an array: SPLIT(text, ','), or JSON_QUERY(text, '$.list' RETURNING ARRAY<STRING>)",
+    ),
+    (
+        &["POSTGRES_SCAN", "POSTGRES_QUERY", "DBLINK"],
+        "CREATE TABLE t (…) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://host/db', 'table-name' = 't'), and FROM t",
+    ),
     (&["GLOB"], "SELECT DISTINCT of a table's column `file.path` STRING METADATA"),
 ];
 

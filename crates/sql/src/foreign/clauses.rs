@@ -40,12 +40,24 @@ const ROWS: &[Row] = &[
     (&["ASOF", "JOIN"], "Flink SQL has no ASOF JOIN", |_, _| {
         "write a JOIN b FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k, where b has PRIMARY KEY (k) NOT ENFORCED and a watermark".into()
     }),
-    (&["FORMAT", "PLAIN"], "Flink SQL has no FORMAT … ENCODE …", |_, _| "write 'format' = 'json' into WITH (…)".into()),
-    (&["ENGINE"], "Flink SQL has no ENGINE", |_, _| "write where the rows are: WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'json')".into()),
-    (&["STORED", "AS"], "Flink SQL has no STORED AS", |_, _| "write where the rows are: WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'parquet')".into()),
-    (&["USING", "PARQUET"], "Flink SQL has no USING", |_, _| "write where the rows are: WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'parquet')".into()),
-    (&["FOR", "UPDATE"], "Flink SQL has no FOR UPDATE", |before, _| format!("leave it out: there are no locks: {}", text_of(before))),
-    (&["START", "WITH"], "Flink SQL has no START WITH … CONNECT BY", |_, _| "join the table with itself once for each level".into()),
+    (&["FORMAT", "PLAIN"], "Flink SQL has no FORMAT … ENCODE …", |_, _| {
+        "write 'format' = 'json' into WITH (…)".into()
+    }),
+    (&["ENGINE"], "Flink SQL has no ENGINE", |_, _| {
+        "write where the rows are: WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'json')".into()
+    }),
+    (&["STORED", "AS"], "Flink SQL has no STORED AS", |_, _| {
+        "write where the rows are: WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'parquet')".into()
+    }),
+    (&["USING", "PARQUET"], "Flink SQL has no USING", |_, _| {
+        "write where the rows are: WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'parquet')".into()
+    }),
+    (&["FOR", "UPDATE"], "Flink SQL has no FOR UPDATE", |before, _| {
+        format!("leave it out: there are no locks: {}", text_of(before))
+    }),
+    (&["START", "WITH"], "Flink SQL has no START WITH … CONNECT BY", |_, _| {
+        "join the table with itself once for each level".into()
+    }),
     (&["SETTINGS"], "Flink SQL has no SETTINGS", |_, _| "write SET 'key' = 'value'; before the query".into()),
 ];
 
@@ -137,7 +149,9 @@ pub(crate) fn clause_failure(tokens: &[TokenWithSpan], found: Option<usize>) -> 
         let advice = "write an outer join: FROM a LEFT JOIN b ON a.k = b.k";
         return Some(error_at(code::SYNTAX, span, "Flink SQL has no outer join by (+)").advise(advice));
     }
-    if token.token == Token::DuckIntDiv || token.token == Token::Div && before.last().is_some_and(|t| t.token == Token::Div) {
+    if token.token == Token::DuckIntDiv
+        || token.token == Token::Div && before.last().is_some_and(|t| t.token == Token::Div)
+    {
         let advice = "write a / b: the quotient of integers is an integer";
         return Some(error_at(code::SYNTAX, token.span, "Flink SQL has no operator `//`").advise(advice));
     }

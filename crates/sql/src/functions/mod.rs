@@ -81,7 +81,8 @@ pub fn is_scalar(name: &str) -> bool {
 pub fn suggest(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let ours = ours::names().filter(|known| known.starts_with(|c: char| c.is_ascii_alphabetic()));
-    let mut known: Vec<&'static str> = ours.chain(further::FURTHER.iter().flat_map(|function| function.names())).collect();
+    let mut known: Vec<&'static str> =
+        ours.chain(further::FURTHER.iter().flat_map(|function| function.names())).collect();
     known.sort_unstable();
     diagnostics::nearest(&upper, known)
 }
@@ -108,13 +109,13 @@ pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, D
     #[cfg(not(feature = "fallback"))]
     if further::find(&upper).is_some() {
         let message = format!("this program was built without the function {upper}");
-        return Err(at(Diagnostic::new(code::UNSUPPORTED, message), span).advise("build it with everything: make release"));
+        return Err(
+            at(Diagnostic::new(code::UNSUPPORTED, message), span).advise("build it with everything: make release")
+        );
     }
     if MISSING.contains(&&*upper) {
         let message = format!("the function {upper} is not supported yet");
-        return Err(
-            at(Diagnostic::new(code::UNSUPPORTED, message), span).advise(missing_cure(&upper))
-        );
+        return Err(at(Diagnostic::new(code::UNSUPPORTED, message), span).advise(missing_cure(&upper)));
     }
     let advice = match suggest(name) {
         Some(near) => format!("did you mean {near}?"),
