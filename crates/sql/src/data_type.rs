@@ -194,7 +194,10 @@ fn parse_nested(parser: &mut Parser, depth: usize) -> Result<Parsed, ParserError
             closed_outer = close(parser, value.closed_outer)?;
             DataType::Map(key.result.data_type.into(), value.result.data_type.into())
         }
-        _ => return Err(unknown_type(&name, &start)),
+        _ => {
+            let is_list = parser.peek_token_ref().token == Token::LBracket;
+            return Err(unknown_type(&name, &start, is_list));
+        }
     };
     parse_suffixes(parser, data_type, closed_outer)
 }
@@ -213,9 +216,15 @@ fn parse_suffixes(parser: &mut Parser, mut data_type: DataType, closed_outer: bo
         } else if take_word(parser, "ARRAY") {
             data_type = DataType::Array(data_type.into());
             nullable = true;
+        } else if parser.peek_token_ref().token == Token::LBracket
+            && parser.peek_nth_token_ref(1).token == Token::RBracket
+        {
+            let at = parser.peek_token_ref().span.start;
+            let text = format!("a type has no brackets; write ARRAY<{data_type}>");
+            return Err(ParserError::ParserError(format!("{text}{at}")));
         } else if peek_word(parser, 0, "MULTISET") {
             let token = parser.peek_token();
-            return Err(unknown_type("MULTISET", &token));
+            return Err(unknown_type("MULTISET", &token, false));
         } else {
             break;
         }
@@ -361,7 +370,8 @@ fn number(parser: &mut Parser, least: u32, most: u32, expected: &str) -> Result<
     }
 }
 
-fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan) -> ParserError {
+/// The error for a type that is not there; `is_list` if brackets follow it.
+fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan, is_list: bool) -> ParserError {
     const LISTED: &str = "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BYTES, DATE, \
         TIME, TIMESTAMP(3), TIMESTAMP_LTZ(3), INTERVAL, ARRAY<…>, MAP<…, …> and ROW<…>";
     let at = token.span.start;
@@ -376,7 +386,10 @@ fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan) -> Pars
     } else if let Some((_, ours)) = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name) {
         format!("unknown data type {name}; {ours}")
     } else if let Some((_, ours)) = SYNONYMS.iter().find(|(foreign, _)| *foreign == name) {
-        format!("unknown data type {name}; write {ours}")
+        match is_list {
+            true => format!("unknown data type {name}; write ARRAY<{ours}>"),
+            false => format!("unknown data type {name}; write {ours}"),
+        }
     } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.split(' ')) {
         format!("unknown data type {name}; did you mean {near}?")
     } else {

@@ -212,7 +212,7 @@ fn in_our_words(message: &str, found: Option<&TokenWithSpan>) -> String {
 /// A token as a message shows it.
 pub(crate) fn shown(token: &TokenWithSpan) -> String {
     match &token.token {
-        Token::SingleQuotedString(_) | Token::Word(_) => abbreviated(&token.token.to_string()),
+        Token::SingleQuotedString(_) | Token::Word(_) | Token::Number(..) => abbreviated(&token.token.to_string()),
         other => format!("'{}'", abbreviated(&other.to_string())),
     }
 }

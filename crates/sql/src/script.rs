@@ -31,11 +31,18 @@ pub(crate) fn tokenize(text: &str, parameters: &Parameters) -> Result<Vec<TokenW
     secret::remember_statement(text);
     let mut tokens = Tokenizer::new(&FlinkDialect, text).tokenize_with_location().map_err(|error| {
         let diagnostic = diagnostics::from_tokenizer_error(&error);
+        let start = LineIndex::new(text).offset(error.location);
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         // The quote that opens the string may be one that was meant to be within the one before.
-        let before = LineIndex::new(text).offset(error.location);
-        match text[..before].ends_with('\\') {
-            true => diagnostic
-                .advise("a backslash does not escape a quote: write '' for a quote within a string, as in 'it''s'"),
+        if text[line_start..start].contains("\\'") {
+            let advice = "a backslash does not escape a quote: write '' for a quote within a string, as in 'it''s'";
+            return diagnostic.advise(advice);
+        }
+        let rest = text[start..].lines().next().unwrap_or_default().trim_end_matches([';', ' ']);
+        match error.message.starts_with("Unterminated string") && rest.len() > 1 && rest.len() < 60 {
+            true => {
+                diagnostic.advise(format!("end it with a single quote, as in {rest}'; write '' for a quote within"))
+            }
             false => diagnostic,
         }
     })?;

@@ -10,7 +10,7 @@ pub(super) const NO_UPDATES: &str = "Millstream does not keep updating results y
 pub(super) struct WindowCure {
     /// `TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE)`
     pub from: String,
-    /// What to do first, if the table has no time attribute: a sentence that ends in `: `.
+    /// What to do first, if the table has no time attribute: it ends in `then `.
     pub first: String,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn windows_over(rel: &Rel) -> WindowCure {
     let from = format!("TUMBLE(TABLE {name}, DESCRIPTOR({}), INTERVAL '1' MINUTE)", time.unwrap_or("proctime"));
     let first = match time {
         Some(_) => String::new(),
-        None => format!("declare a time in CREATE TABLE {name} (…, proctime AS PROCTIME()): "),
+        None => format!("add the column proctime AS PROCTIME() to CREATE TABLE {name}, then "),
     };
     WindowCure { from, first }
 }

@@ -174,7 +174,13 @@ impl<'a> Binder<'a> {
             DataType::Null => Ok(Expr::literal(Value::Null, DataType::Boolean).at(bound.span)),
             _ => {
                 let message = format!("{of} needs a BOOLEAN, not {}", type_name(&bound.data_type));
-                Err(error(code::TYPE_MISMATCH, bound.span, message).advise("compare the value with something"))
+                let example = match &bound.data_type {
+                    t if t.is_numeric() => format!("{expr} <> 0"),
+                    t if t.is_string() => format!("{expr} = 'text'"),
+                    _ => format!("{expr} IS NOT NULL"),
+                };
+                Err(error(code::TYPE_MISMATCH, bound.span, message)
+                    .advise(format!("write a comparison, such as {example}")))
             }
         }
     }

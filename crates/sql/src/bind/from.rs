@@ -54,13 +54,12 @@ impl QueryBinder<'_> {
                 };
                 (self.table_function(&function.name, arguments, span_of(&function.name))?, alias)
             }
-            ast::TableFactor::Function { lateral: true, .. } => {
+            ast::TableFactor::Function { lateral: true, name, .. } => {
                 let advice = "elements of an array become rows by FROM t CROSS JOIN UNNEST(t.list) AS u (element)";
-                return Err(unsupported("LATERAL TABLE(…)", span, advice));
+                return Err(unsupported(&format!("LATERAL {name}(…)"), span, advice));
             }
             ast::TableFactor::MatchRecognize { .. } => {
-                let advice = "for one event behind another, join the table with itself: FROM t AS a JOIN t AS b ON a.k = b.k AND \
-                     b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE; for a row and the one before it, LAG(x) OVER (PARTITION BY k ORDER BY ts)";
+                let advice = "for one event behind another, join the table with itself";
                 return Err(unsupported("MATCH_RECOGNIZE", span, advice));
             }
             _ => return Err(unsupported("this kind of table", span, "select from a table, a view or a subquery")),

@@ -217,8 +217,12 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, cure: &WindowCure
         };
     };
     if call.order.is_empty() {
-        return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER")
-            .advise("write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)"));
+        return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER").advise(
+            match extent {
+                Extent::Whole => "write OVER (PARTITION BY k ORDER BY x DESC)",
+                _ => "write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)",
+            },
+        ));
     }
     let windows = match windows_of(call, scope) {
         // Columns of a window are then values like any other.

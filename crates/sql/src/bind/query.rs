@@ -252,7 +252,11 @@ impl<'a> QueryBinder<'a> {
     fn with(&mut self, with: &ast::With) -> Result<(), Diagnostic> {
         if with.recursive {
             let span = from_parser(with.with_token.0.span);
-            return Err(unsupported("WITH RECURSIVE", span, "there is no recursion in streaming queries"));
+            return Err(unsupported(
+                "WITH RECURSIVE",
+                span,
+                "join once for each step, and UNION ALL the steps; numbers in a row come from a table: 'connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '5'",
+            ));
         }
         for table in &with.cte_tables {
             let mut relation = self.query(&table.query, false)?;
@@ -281,7 +285,7 @@ impl<'a> QueryBinder<'a> {
     ) -> Result<Relation, Diagnostic> {
         let span = span_of(body);
         if op != ast::SetOperator::Union {
-            return Err(unsupported(&op.to_string(), span, "write WHERE (…) IN (SELECT …) or NOT IN (SELECT …)"));
+            return Err(unsupported(&op.to_string(), span, &set_cure(body, op)));
         }
         let distinct = match quantifier {
             ast::SetQuantifier::All => false,
@@ -371,6 +375,22 @@ impl<'a> QueryBinder<'a> {
         let columns = fields.iter().cloned().map(Column::plain).collect();
         Ok(Relation { rel: Rel::Values { schema: Schema::new(fields), rows }, columns })
     }
+}
+
+/// What to write instead of `left EXCEPT right` or `left INTERSECT right`.
+fn set_cure(body: &ast::SetExpr, op: ast::SetOperator) -> String {
+    let membership = if op == ast::SetOperator::Intersect { "IN" } else { "NOT IN" };
+    if let ast::SetExpr::SetOperation { left, right, .. } = body
+        && let ast::SetExpr::Select(select) = &**left
+        && let [ast::SelectItem::UnnamedExpr(column)] = select.projection.as_slice()
+    {
+        let and = if select.selection.is_some() { "AND" } else { "WHERE" };
+        return format!(
+            "write SELECT DISTINCT {} {and} {column} {membership} ({right})",
+            select.to_string().trim_start_matches("SELECT ")
+        );
+    }
+    format!("write SELECT DISTINCT a, b FROM t WHERE (a, b) {membership} (SELECT a, b FROM u)")
 }
 
 /// `ROW(1)` of one value within VALUES is that value.

@@ -37,7 +37,8 @@ impl QueryBinder<'_> {
         let tree = self.from(&select.from)?;
         let has_from = tree.is_some();
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
-        let (tree, _) = self.conditions(tree, select.selection.as_ref(), &[])?;
+        let (tree, _) =
+            self.conditions(tree, select.selection.as_ref(), &[]).map_err(|failure| alias_in_where(failure, select))?;
         let mut input = tree.build(self)?;
         let clauses = select.having.iter().chain(&select.qualify);
         let values = self.values_of(written(&select.projection).chain(clauses))?;
@@ -171,6 +172,24 @@ fn group_place(select: &ast::Select) -> Span {
         return group_by;
     }
     select.projection.first().map(span_of).unwrap_or_default()
+}
+
+/// A name of the select list in WHERE, which comes before it.
+fn alias_in_where(failure: Diagnostic, select: &ast::Select) -> Diagnostic {
+    let named = select.projection.iter().find_map(|item| match item {
+        ast::SelectItem::ExprWithAlias { expr, alias }
+            if failure.message == format!("unknown column `{}`", alias.value) =>
+        {
+            Some((expr, &alias.value))
+        }
+        _ => None,
+    });
+    match named {
+        Some((expr, alias)) if failure.code == code::UNKNOWN_COLUMN => {
+            failure.advise(format!("WHERE comes before SELECT, which names `{alias}`: write ({expr}) instead"))
+        }
+        _ => failure,
+    }
 }
 
 /// The place of DISTINCT, if it is there.

@@ -39,8 +39,13 @@ pub(super) fn assigner(kind: WindowKind, measures: &[&ast::Expr]) -> Result<Wind
             let size_ms = positive_interval(measures[1], "size")?;
             if !is_hop && size_ms % step_ms != 0 {
                 let message = "the size of CUMULATE must be a multiple of its step";
-                return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message)
-                    .advise("write CUMULATE(TABLE t, DESCRIPTOR(ts), step, size): the step comes first"));
+                let advice = match size_ms < step_ms {
+                    true => format!("the step comes first: write {}, {}", measures[1], measures[0]),
+                    false => {
+                        format!("write a step that divides the size, such as INTERVAL '{}' SECOND", size_ms / 10_000)
+                    }
+                };
+                return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message).advise(advice));
             }
             let offset_ms = offset(2, size_ms.max(step_ms))?;
             if size_ms == step_ms {

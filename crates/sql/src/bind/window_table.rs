@@ -31,7 +31,13 @@ impl<'a> WindowOperands<'a> {
     fn of(kind: WindowKind, arguments: &'a [ast::FunctionArg], place: Span) -> Result<WindowOperands<'a>, Diagnostic> {
         let function = kind.name();
         let wrong = |message: String| {
-            let usage = format!("write {function}(TABLE t, DESCRIPTOR(ts), {})", kind.example());
+            let given = match arguments {
+                [data, time, ..] => format!("{data}, {time}"),
+                _ => "TABLE t, DESCRIPTOR(ts)".into(),
+            };
+            let given = given.replace("TABLE(", "TABLE ").replacen("),", ",", usize::from(given.starts_with("TABLE(")));
+            let names = kind.measures().join(", ").to_lowercase();
+            let usage = format!("write {function}({given}, {}): {names}", kind.example());
             Err(error(code::INVALID_WINDOW, place, message).advise(usage))
         };
         let names: Vec<&str> = ["DATA", "TIMECOL"].into_iter().chain(kind.measures().iter().copied()).collect();
@@ -139,12 +145,22 @@ impl QueryBinder<'_> {
     }
 }
 
+/// What to write instead of an operand that is not `DESCRIPTOR(column)`.
+fn descriptor_cure(operand: &ast::Expr) -> String {
+    match operand {
+        ast::Expr::Identifier(name) => format!("write DESCRIPTOR({name})"),
+        _ if operand.to_string().to_uppercase().contains("PROCTIME") => {
+            "add the column proctime AS PROCTIME() to CREATE TABLE, and write DESCRIPTOR(proctime)".into()
+        }
+        _ => "write DESCRIPTOR(ts), where ts is the column with the watermark".into(),
+    }
+}
+
 /// The column of `DESCRIPTOR(column)`.
 fn descriptor(kind: WindowKind, operand: &ast::Expr) -> Result<&ast::Ident, Diagnostic> {
     let wrong = || {
         let message = format!("the time of {} must be DESCRIPTOR(column)", kind.name());
-        error(code::INVALID_WINDOW, span_of(operand), message)
-            .advise("write DESCRIPTOR(ts), where ts is the column with the watermark")
+        error(code::INVALID_WINDOW, span_of(operand), message).advise(descriptor_cure(operand))
     };
     match operand {
         ast::Expr::Function(function) if function_name(function)? == "DESCRIPTOR" => {

@@ -193,6 +193,32 @@ pub(crate) fn call_cure(name: &str, arguments: &[String]) -> Option<String> {
     cure(FUNCTIONS, name, arguments)
 }
 
+/// Names that other systems have without declaring them, and what to write instead.
+const NAMES: &[(&[&str], &str)] = &[
+    (
+        &["ROWNUM", "ROWNUMBER"],
+        "write LIMIT 10 at the end for the first rows, ROW_NUMBER() OVER (ORDER BY …) for a number",
+    ),
+    (&["SYSDATE", "SYSTIMESTAMP", "CURRENT_DATETIME"], "write CURRENT_TIMESTAMP"),
+    (
+        &["WINDOW_START", "WINDOW_END", "WINDOW_TIME"],
+        "it comes from a window: FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+    ),
+    (
+        &["WINDOWSTART", "WINDOWEND"],
+        "write window_start and window_end, which come from FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+    ),
+    (&["PROCTIME"], "declare it in CREATE TABLE: proctime AS PROCTIME()"),
+    (&["ROWTIME"], "name the column that has the watermark: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"),
+    (&["ROWID", "CTID", "OID"], "rows have no numbers of their own: declare a column that tells them apart"),
+    (&["FILENAME", "INPUT_FILE_NAME", "_FILE"], "declare it in CREATE TABLE: `file.path` STRING METADATA"),
+];
+
+/// What to write instead of a name of another system.
+pub(crate) fn name_cure(name: &str) -> Option<&'static str> {
+    NAMES.iter().find(|(names, _)| names.iter().any(|known| known.eq_ignore_ascii_case(name))).map(|(_, cure)| *cure)
+}
+
 /// What to write instead of a table function in FROM.
 pub(crate) fn table_call_cure(name: &str, arguments: &[String]) -> Option<String> {
     cure(TABLE_FUNCTIONS, name, arguments)

@@ -107,6 +107,23 @@ pub(crate) fn known_clause_failure(tokens: &[TokenWithSpan]) -> Option<Diagnosti
             );
             return Some(error_at(code::SYNTAX, clause.span(), "Flink SQL has no DISTINCT ON").advise(advice));
         }
+        if is(token, "MATCH_RECOGNIZE") && next == Some(&Token::LParen) && at > 0 {
+            let clause = Words { tokens: &tokens[at..], matched: 1 };
+            let table = tokens[at - 1].token.to_string();
+            let by = |word, until: &[&str]| {
+                clause.between(word, until).map(|text| text.trim_start_matches("BY ").to_owned())
+            };
+            let key = by("PARTITION", &["ORDER", "MEASURES", "PATTERN"]).unwrap_or_else(|| "k".into());
+            let time = by("ORDER", &["MEASURES", "ONE", "ALL", "AFTER", "PATTERN"]).unwrap_or_else(|| "ts".into());
+            let advice = format!(
+                "for one event behind another, join the table with itself: FROM {table} AS a JOIN {table} AS b ON a.{key} = b.{key} AND \
+                 b.{time} BETWEEN a.{time} AND a.{time} + INTERVAL '10' MINUTE; for a row and the one before it, LAG(x) OVER (PARTITION \
+                 BY {key} ORDER BY {time})"
+            );
+            return Some(
+                error_at(code::UNSUPPORTED, token.span, "MATCH_RECOGNIZE is not supported yet").advise(advice),
+            );
+        }
         if let Some(clause) = words(&["LATERAL", "VIEW"]) {
             let list = clause.parenthesized("list");
             let element = clause.between("AS", &[]).unwrap_or_else(|| "element".into());

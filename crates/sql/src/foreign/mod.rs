@@ -15,7 +15,7 @@ mod clauses;
 mod operators;
 mod statements;
 
-pub(crate) use calls::{call_cure, table_call_cure};
+pub(crate) use calls::{call_cure, name_cure, table_call_cure};
 pub(crate) use clauses::{clause_failure, element_failure, known_clause_failure};
 pub(crate) use operators::operator_cure;
 pub(crate) use statements::{kinds, statement_failure};

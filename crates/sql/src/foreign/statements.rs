@@ -198,7 +198,7 @@ const ROWS: &[Row] = &[
     (&["CREATE", "MATERIALIZED", "VIEW"], NO_UPDATES, |w| {
         let (name, query) = (w.name("v"), w.query("SELECT …"));
         format!(
-            "for a query with a name, write CREATE VIEW {name} AS {query}; for rows that are stored, write the rows of windows to a table: INSERT INTO {name} SELECT …"
+            "for a query with a name, write CREATE VIEW {name} AS {query}; to store rows as windows end, write CREATE TABLE {name} WITH ('connector' = 'filesystem', 'path' = '{name}', 'format' = 'parquet') AS SELECT … FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY …, window_start, window_end"
         )
     }),
     (&["CREATE", "MATERIALIZED", "TABLE"], NO_UPDATES, |w| {
@@ -297,7 +297,7 @@ const ROWS: &[Row] = &[
     (&["USE", "MODULES"], NOT_YET, |_| "leave the statement out: all functions are there without modules".into()),
     (&["USE"], NOT_YET, |_| format!("leave the statement out, and use plain names: {ONE_DATABASE}")),
     (&["ADD"], NOT_YET, |_| {
-        "leave the statement out: connectors and formats are built in; a function is written in SQL: CREATE FUNCTION f(x STRING) RETURNS INT RETURN CHAR_LENGTH(x)".into()
+        "leave the statement out: connectors and formats are built in; a function is written in SQL: CREATE FUNCTION f(x STRING) RETURNS INT RETURN CHAR_LENGTH(x); or in Python, with ms.register_function".into()
     }),
     (&["REMOVE"], NOT_YET, |_| "leave the statement out: connectors and formats are built in".into()),
     (&["GRANT"], FOREIGN, |_| {
