@@ -60,11 +60,16 @@ fn read(file: &Path) -> Result<String, Failure> {
             };
             failed(code::FILE_NOT_FOUND, "there is no script of this name".into(), None, &advice)
         }
+        _ if file.is_dir() => {
+            let advice = format!("give a script in it: millstream run {}/script.sql", file.display());
+            failed(code::READ_FAILED, "that is a directory, not a script".into(), None, &advice)
+        }
         _ => unread(code::READ_FAILED, format!("the script cannot be read: {e}")),
     })?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let (message, valid) = ("the script is not UTF-8 text".into(), e.utf8_error().valid_up_to());
-        failed(code::SYNTAX, message, Some(valid), "save the script as UTF-8")
+        let advice = "save the script as UTF-8, or convert it: iconv -f UTF-16 -t UTF-8 old.sql > new.sql";
+        failed(code::SYNTAX, message, Some(valid), advice)
     })?;
     // Editors on Windows put a byte order mark before the text.
     Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_string))

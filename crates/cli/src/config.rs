@@ -92,10 +92,12 @@ fn split_pair(pair: &str, form: &str) -> Result<(String, String), Failure> {
             let bare = |s: &str| s.trim().trim_matches('\'').to_string();
             Ok((bare(key), bare(value)))
         }
-        _ => Err(Failure::usage(
-            Diagnostic::new(code::USAGE, format!("'{pair}' is not of the form {form}"))
-                .advise("put the whole pair in quotes if it has blanks or a semicolon"),
-        )),
+        _ => Err(Failure::usage(Diagnostic::new(code::USAGE, format!("'{pair}' is not of the form {form}")).advise(
+            match form.contains("--var") {
+                true => format!("write --var {pair}=value, in quotes if the value has blanks or a semicolon"),
+                false => format!("write --set {pair}=value, in quotes if the value has blanks or a semicolon"),
+            },
+        ))),
     }
 }
 

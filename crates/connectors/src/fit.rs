@@ -1,6 +1,6 @@
 //! Columns of columnar input (Parquet, Arrow) → the columns of a query, of the table's types.
 
-use crate::unfit::typed_remedy;
+use crate::unfit::{null_remedy, typed_remedy};
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -107,7 +107,8 @@ pub(crate) fn columns(
             // The rows before the first bad one are still good.
             rows = row;
             let message = format!("a NOT NULL column has no value in {}", row_name(row));
-            error = Some(Diagnostic::new(code::NULL_IN_NOT_NULL, message).at(place()));
+            error =
+                Some(Diagnostic::new(code::NULL_IN_NOT_NULL, message).at(place()).advise(null_remedy(&column.name)));
         }
         columns.push(array);
     }

@@ -143,7 +143,16 @@ pub(crate) fn choice<T: Clone>(options: &Options, key: &str, all: &[(&str, T)]) 
     let found = all.iter().find(|(name, _)| *name == given).map(|(_, meaning)| meaning.clone());
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        options.invalid(key, &one_of(&names))
+        let invalid = options.invalid(key, &one_of(&names));
+        match names
+            .iter()
+            .find(|name| name.starts_with(given) && !given.is_empty())
+            .copied()
+            .or(nearest(given, names.iter().copied()))
+        {
+            Some(near) => invalid.advise(format!("did you mean '{near}'?")),
+            None => invalid,
+        }
     })
 }
 
@@ -206,7 +215,18 @@ pub(crate) fn check_options(
         names.sort_unstable();
         names.dedup();
         let message = format!("{what} has no option '{key}'");
-        return Err(option_fault(code::UNKNOWN_OPTION, key, message, known_names(key, "options", &names)));
+        let format = key
+            .split_once('.')
+            .map(|(format, _)| format)
+            .filter(|format| ["json", "csv", "row", "avro", "raw", "parquet", "debezium-json"].contains(format));
+        let advice = match (nearest(key, names.iter().copied()), format) {
+            (None, Some(format)) if !names.iter().any(|name| name.starts_with(&format!("{format}."))) => {
+                format!("it is an option of the format '{format}': leave it out, or write 'format' = '{format}'")
+            }
+            (Some(_), _) => known_names(key, "options", &names),
+            (None, _) => format!("leave it out; {}", known_names(key, "options", &names)),
+        };
+        return Err(option_fault(code::UNKNOWN_OPTION, key, message, advice));
     }
     // The format is there: its options are among the tables.
     let is_required =

@@ -193,7 +193,13 @@ impl Connector {
     /// The error for a table that can only be used in another clause.
     fn cannot_be(&self, code: Code, done: &str, table: &str, clause: &str) -> Diagnostic {
         let message = format!("table '{table}' has the connector '{}', which cannot be {done}", self.name);
-        option_fault(code, "connector", message, format!("use the table in {clause} only"))
+        let instead = match done {
+            "read" => {
+                "to read rows, declare a table with 'connector' = 'filesystem', 'kafka', 'socket', 'jdbc' or 'datagen'"
+            }
+            _ => "to write rows, declare a table with 'connector' = 'filesystem', 'kafka', 'socket', 'jdbc' or 'print'",
+        };
+        option_fault(code, "connector", message, format!("use `{table}` in {clause} only; {instead}"))
     }
 }
 
@@ -209,7 +215,9 @@ fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
             let format = Format::of(options)?;
             if format.extension.is_none() {
                 let message = format!("the format '{}' is for messages, not for {what}", format.name);
-                return Err(option_fault(code::INVALID_OPTION, "format", message, "use it with the connector 'kafka'"));
+                let advice =
+                    format!("write 'format' = 'json' or 'csv'; '{}' goes with 'connector' = 'kafka'", format.name);
+                return Err(option_fault(code::INVALID_OPTION, "format", message, advice));
             }
             what = format!("{what} with the format '{}'", format.name);
             tables.push(("", format.options));

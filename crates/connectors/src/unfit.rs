@@ -1,4 +1,6 @@
-//! What to declare for a value of a file or a message that is not of its column's type.
+//! What to declare for a value of a file or a message that is not of its column's type, and for a file that is not of its format.
+
+use std::io::Read;
 
 /// What to write in CREATE TABLE or in the query for `text`, as it stands in the data, which is no `wanted`, a type. Without advice that
 /// loses rows.
@@ -73,6 +75,39 @@ pub(crate) fn typed_remedy(found: &str, wanted: &str, column: &str) -> String {
         ("STRING", _) => format!("{declared}, and convert it in the query: TRY_CAST({name} AS {wanted})"),
         _ => format!("{declared}, and convert it in the query: CAST({name} AS {wanted})"),
     }
+}
+
+/// What to do about a record without a value for a column that is NOT NULL.
+pub(crate) fn null_remedy(column: &str) -> String {
+    let name = column.rsplit('.').next().unwrap_or(column);
+    format!(
+        "declare `{name}` without NOT NULL, and leave such rows out with WHERE {name} IS NOT NULL if need be; or correct the record"
+    )
+}
+
+/// What a file looks like that is not of the format it should be of, and what to do.
+pub(crate) fn sniffed(path: &str) -> Option<String> {
+    let mut start = [0; 64];
+    let length = std::fs::File::open(path).ok()?.read(&mut start).ok()?;
+    let start = &start[..length];
+    let looks = |what: &str, format: &str| {
+        format!("it looks like {what}: give it a name that ends in .{format}, or a table with 'format' = '{format}'")
+    };
+    let text = start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || *byte >= 0x80);
+    Some(match start {
+        [] => "it is empty: write it again".into(),
+        [b'P', b'A', b'R', b'1', ..] => {
+            "it begins as Parquet does, and its end is missing or damaged: copy or write it again, and read it when it is complete".into()
+        }
+        [b'O', b'b', b'j', 1, ..] => looks("Avro", "avro"),
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => looks("Arrow", "arrow"),
+        [0x1f, 0x8b, ..] => "it is compressed with gzip: give it a name that ends in .gz".into(),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd: give it a name that ends in .zst".into(),
+        [b'{' | b'[', ..] => looks("JSON", "json"),
+        _ if text && (start.contains(&b',') || start.contains(&b';')) => looks("CSV", "csv"),
+        _ if text => "it is a text file, and neither JSON nor CSV".into(),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

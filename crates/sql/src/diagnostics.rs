@@ -287,9 +287,30 @@ fn place_of_option(sql: &str, key: &str, message: &str) -> Option<Place> {
     let is_named =
         |three: &&&[TokenWithSpan]| value(three).is_some_and(|value| message.contains(&format!("'{value}'")));
     let named: Vec<_> = found.iter().filter(is_named).collect();
+    let quoted = |text: &str| !text.is_empty() && message.contains(&format!("'{text}'"));
     match (found.as_slice(), named.as_slice()) {
-        (_, [one]) => place_of(one[2].span),
-        ([one], _) => place_of(one[0].span),
+        (_, [one]) => return place_of(one[2].span),
+        ([one], _) => return place_of(one[0].span),
+        ([], _) => {}
+        _ => return None,
+    }
+    // The path of a file in FROM.
+    let is_path = |t: &&TokenWithSpan| matches!(&t.token, Token::SingleQuotedString(text) if quoted(text));
+    if let [path] = tokens.iter().filter(is_path).collect::<Vec<_>>().as_slice() {
+        return place_of(path.span);
+    }
+    // The last mention of a table, which is where it is used.
+    let is_table =
+        |t: &&TokenWithSpan| unquoted_word(t).is_some_and(|word| message.starts_with(&format!("table '{word}'")));
+    if let Some(table) = tokens.iter().rfind(is_table) {
+        return place_of(table.span);
+    }
+    // The only WITH (…) that lacks a key.
+    let is_with = |pair: &&[TokenWithSpan]| {
+        unquoted_word(&pair[0]).is_some_and(|word| word.eq_ignore_ascii_case("WITH")) && pair[1].token == Token::LParen
+    };
+    match tokens.windows(2).filter(is_with).collect::<Vec<_>>().as_slice() {
+        [with] if message.ends_with("is missing") => place_of(with[0].span),
         _ => None,
     }
 }

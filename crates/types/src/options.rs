@@ -122,7 +122,11 @@ impl Options {
             format!("option '{key}' has the value '{value}', which is not {expected}"),
         )
         .at(Place::Option(key.into()))
-        .advise(format!("give {expected}"))
+        .advise(match expected {
+            "a whole number" => format!("write '{key}' = '1000'"),
+            "true or false" => format!("write '{key}' = 'true' or 'false'"),
+            _ => format!("give {expected}"),
+        })
     }
 
     /// All entries, in key order.

@@ -7,12 +7,21 @@ pub(super) fn cure(failed: Code, what: &str, message: &str) -> Option<String> {
     match failed {
         code::DIVISION_BY_ZERO => {
             let divisor = divisor(what)?;
-            Some(format!("write NULLIF({divisor}, 0) instead of {divisor}: the result is NULL where the divisor is 0"))
+            let inner = divisor.strip_prefix('(').and_then(|d| d.strip_suffix(')')).filter(|d| !d.contains('('));
+            Some(format!(
+                "write NULLIF({}, 0) instead of {divisor}: the result is NULL where the divisor is 0",
+                inner.unwrap_or(divisor)
+            ))
         }
         code::INVALID_CAST => {
             let (operand, target) = cast(what)?;
             Some(match operand.starts_with('\'') {
-                true => format!("write a constant that is a {target} instead of {operand}"),
+                true => {
+                    let article = if target.starts_with('I') { "an" } else { "a" };
+                    format!(
+                        "write a constant that is {article} {target} instead of {operand}, or TRY_CAST({operand} AS {target}) for NULL"
+                    )
+                }
                 false => format!("write TRY_CAST({operand} AS {target}): it gives NULL for what cannot be cast"),
             })
         }
@@ -64,10 +73,10 @@ mod tests {
     fn a_cure_is_made_of_the_expression() {
         let of = |code, what| cure(code, what, "").unwrap_or_default();
         let quotient = "(price / CAST((bidder - 7) AS DECIMAL(19, 0)))";
-        assert!(of(code::DIVISION_BY_ZERO, quotient).starts_with("write NULLIF((bidder - 7), 0)"));
+        assert!(of(code::DIVISION_BY_ZERO, quotient).starts_with("write NULLIF(bidder - 7, 0)"));
         assert!(of(code::DIVISION_BY_ZERO, "(a % b)").starts_with("write NULLIF(b, 0)"));
         assert!(of(code::INVALID_CAST, "CAST(x AS INT)").starts_with("write TRY_CAST(x AS INT)"));
-        assert!(of(code::INVALID_CAST, "CAST('x' AS INT)").ends_with("instead of 'x'"));
+        assert!(of(code::INVALID_CAST, "CAST('x' AS INT)").contains("an INT instead of 'x'"));
         assert_eq!(cure(code::INVALID_CAST, "an expression", ""), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::text_chunk::{Framing, TextChunk, excerpt};
 use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use crate::{times, unfit};
-use millstream_types::{Code, DataType, Diagnostic, Place, code};
+use millstream_types::{Code, DataType, Diagnostic, Place, code, counted};
 use std::borrow::Cow;
 
 pub(super) struct CsvColumn {
@@ -98,11 +98,19 @@ impl CsvFailure {
             };
         }
         let line = &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())];
+        let advice = match self.message.as_str() {
+            m if m.contains("UTF-8") => "convert the file: iconv -f latin1 -t utf-8 old.csv > new.csv",
+            m if m.contains("not closed") || m.contains("closing quote") => {
+                "close the quote, or write 'csv.disable-quote-character' = 'true' in the WITH of the table if quotes are plain characters"
+            }
+            _ => {
+                "correct the record, or declare the columns that the file has: `millstream schema FILE` prints them; \
+                 'csv.ignore-parse-errors' = 'true' leaves such records out"
+            }
+        };
         Diagnostic::new(self.code, format!("malformed CSV: {} (in '{}')", self.message, excerpt(line)))
-        .at(place)
-        .advise(
-            "correct the record, or declare the columns that the file has: `millstream schema FILE` prints them; 'csv.ignore-parse-errors' = 'true' leaves such records out",
-        )
+            .at(place)
+            .advise(advice)
     }
 }
 
@@ -192,7 +200,11 @@ impl<'a> CsvDecoding<'a> {
         }
         if count < plan.fields {
             if !plan.ignore_errors {
-                return Err(malformed(format!("there are {count} fields, but the table has {}", plan.fields)));
+                return Err(malformed(format!(
+                    "the record has {}, but the table has {}",
+                    counted(count, "field"),
+                    plan.fields
+                )));
             }
             for (builder, column) in self.builders.iter_mut().zip(&plan.columns) {
                 if builder.len() == self.rows {
@@ -324,7 +336,8 @@ pub(super) fn null(builder: &mut ColumnBuilder, column: &CsvColumn) -> Result<()
     if !column.nullable {
         let message = "a NOT NULL column has no value in the record".to_string();
         let column = Some(column.name.clone());
-        return Err(CsvFailure { code: code::NULL_IN_NOT_NULL, message, column, advice: None });
+        let advice = Some(unfit::null_remedy(column.as_deref().unwrap_or_default()));
+        return Err(CsvFailure { code: code::NULL_IN_NOT_NULL, message, column, advice });
     }
     builder.push_null();
     Ok(())

@@ -218,6 +218,7 @@ impl JsonFailure {
             self.unread_time.and_then(|time| times::remedy(&time.text, &time.data_type, &self.column, time.format));
         let advice = advice.or_else(|| match self.message.split_once(" cannot be read as ") {
             Some((text, wanted)) if self.code == code::WRONG_TYPE => Some(unfit::remedy(text, wanted, &self.column)),
+            _ if self.code == code::NULL_IN_NOT_NULL => Some(unfit::null_remedy(&self.column)),
             _ => None,
         });
         let place = place((!self.column.is_empty()).then_some(self.column));
