@@ -216,12 +216,6 @@ fn parse_suffixes(parser: &mut Parser, mut data_type: DataType, closed_outer: bo
         } else if take_word(parser, "ARRAY") {
             data_type = DataType::Array(data_type.into());
             nullable = true;
-        } else if parser.peek_token_ref().token == Token::LBracket
-            && parser.peek_nth_token_ref(1).token == Token::RBracket
-        {
-            let at = parser.peek_token_ref().span.start;
-            let text = format!("a type has no brackets; write ARRAY<{data_type}>");
-            return Err(ParserError::ParserError(format!("{text}{at}")));
         } else if peek_word(parser, 0, "MULTISET") {
             let token = parser.peek_token();
             return Err(unknown_type("MULTISET", &token, false));
@@ -246,7 +240,10 @@ fn parse_row(parser: &mut Parser, depth: usize) -> Result<(Vec<Field>, bool), Pa
             return parser.expected("the name of a field", token);
         };
         if !names.insert(name.value.clone()) {
-            let text = format!("field '{}' occurs twice in a ROW type", name.value);
+            let text = format!(
+                "field '{0}' occurs twice in a ROW type; give one of them another name, such as {0}_2",
+                name.value
+            );
             return Err(ParserError::ParserError(format!("{text}{}", token.span.start)));
         }
         let field = parse_nested(parser, depth + 1)?;

@@ -332,6 +332,11 @@ fn parse_column(parser: &mut Parser, table: &mut TableDefinition) -> Result<(), 
     } else {
         let parsed = data_type::parse(parser)?;
         let (data_type, mut nullable) = (parsed.data_type, parsed.nullable);
+        let next = parser.peek_token();
+        if next.token == Token::LBracket {
+            let advice = format!("write ARRAY<{data_type}>");
+            return Err(error_at(code::SYNTAX, next.span, "a type has no brackets").advise(advice).into());
+        }
         if take_word(parser, "METADATA") {
             let key = match take_word(parser, "FROM") {
                 true => Some(parse_string(parser, "the key of the metadata as a string")?),

@@ -122,8 +122,12 @@ fn at_token(expected: &str, message: &str, tokens: &[TokenWithSpan], i: usize) -
     if expected.starts_with("an expression") {
         return format!("write a value, a column or a call before {}", shown(token)).into();
     }
+    let is_literal = matches!(token.token, Token::Number(..) | Token::SingleQuotedString(_));
     match in_words(expected) {
-        wanted if wanted.is_empty() => format!("{message}: change {}", shown(token)).into(),
+        wanted if wanted.is_empty() => {
+            format!("{message}: leave {} out, or write it as the message says", shown(token)).into()
+        }
+        wanted if is_literal => format!("write {wanted} instead of {}", shown(token)).into(),
         wanted => format!("write {wanted} before {0}, or instead of {0}", shown(token)).into(),
     }
 }

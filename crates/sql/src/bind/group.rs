@@ -391,9 +391,9 @@ impl KeyRoles {
                 let keys = self.roles.iter().enumerate().map(|(i, (key, _))| key_name(scope, key, i));
                 let keys: String = keys.map(|key| format!("{key}, ")).collect();
                 let WindowCure { from, first } = windows_over(rel);
-                let message = format!("on a stream, groups without a window never end, and {NO_UPDATES}");
+                let message = "on a stream, groups without a window never end";
                 error(code::NEEDS_UPDATES, place, message).advise(format!(
-                    "{first}aggregate in windows: SELECT … FROM {from} GROUP BY {keys}window_start, window_end; or {}",
+                    "{NO_UPDATES}: {first}aggregate in windows: SELECT … FROM {from} GROUP BY {keys}window_start, window_end; or {}",
                     extent.advice()
                 ))
             }

@@ -255,10 +255,10 @@ fn endless_order(input: &Rel, extent: Extent, order: &[ast::OrderByExpr]) -> Dia
     let WindowCure { from, first } = windows_over(input);
     let keys = order.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let advice = format!(
-        "{first}rank the rows of each window: SELECT * FROM {from} QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER \
+        "{NO_UPDATES}: {first}rank the rows of each window: SELECT * FROM {from} QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER \
          BY {keys}) <= 10; or leave ORDER BY out: rows come as soon as they are final; or {}",
         extent.advice()
     );
-    let message = format!("on a stream, there is no last row to put in order, and {NO_UPDATES}");
+    let message = "on a stream, there is no last row to put in order";
     error(code::NEEDS_UPDATES, order.first().map(span_of).unwrap_or_default(), message).advise(advice)
 }

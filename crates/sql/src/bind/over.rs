@@ -239,9 +239,9 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, cure: &WindowCure
             return Ok(Operator::Rank { time: end_of_input(), partition, order: order(), function });
         }
         let WindowCure { from, first } = cure;
-        let message = format!("ranks outside of a window would change with every row, and {NO_UPDATES}");
+        let message = "ranks outside of a window would change with every row";
         return Err(error(code::NEEDS_UPDATES, call.place, message).advise(format!(
-            "{first}rank within windows: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or {}",
+            "{NO_UPDATES}: {first}rank within windows: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or {}",
             extent.advice()
         )));
     };

@@ -2,7 +2,7 @@
 
 use super::aggregate_list::AggregateList;
 use super::coercion::{common_type, convert};
-use super::cures::{WindowCure, windows_over};
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group::Grouping;
@@ -405,7 +405,7 @@ fn distinct_needs_window(cure: &WindowCure, names: &[String], extent: Extent, sp
     let WindowCure { from, first } = cure;
     let message = "on a stream, distinct rows without a window never end";
     error(code::NEEDS_UPDATES, span, message).advise(format!(
-        "{first}take the distinct rows of each window: SELECT DISTINCT {}, window_start, window_end FROM {from}; or {}",
+        "{NO_UPDATES}: {first}take the distinct rows of each window: SELECT DISTINCT {}, window_start, window_end FROM {from}; or {}",
         names.join(", "),
         extent.advice()
     ))
