@@ -89,7 +89,7 @@ impl OptionKind {
             OptionKind::Instant(words) if text.parse::<i64>().is_err() && !is_one_of(words) => {
                 Err(options.invalid(key, "milliseconds since 1970"))
             }
-            OptionKind::Choice(words) if !is_one_of(words) => Err(options.invalid(key, &one_of(words))),
+            OptionKind::Choice(words) if !is_one_of(words) => Err(not_one_of(options, key, words)),
             OptionKind::Columns(settings) => {
                 let setting = settings.iter().find(|setting| key.rsplit('.').next() == Some(setting.key));
                 setting.map_or(Ok(()), |setting| setting.kind.check(options, key))
@@ -143,17 +143,19 @@ pub(crate) fn choice<T: Clone>(options: &Options, key: &str, all: &[(&str, T)]) 
     let found = all.iter().find(|(name, _)| *name == given).map(|(_, meaning)| meaning.clone());
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        let invalid = options.invalid(key, &one_of(&names));
-        match names
-            .iter()
-            .find(|name| name.starts_with(given) && !given.is_empty())
-            .copied()
-            .or(nearest(given, names.iter().copied()))
-        {
-            Some(near) => invalid.advise(format!("did you mean '{near}'?")),
-            None => invalid,
-        }
+        not_one_of(options, key, &names)
     })
+}
+
+/// The error for a value that is not one of `names`, with the one that was probably meant.
+fn not_one_of(options: &Options, key: &str, names: &[&str]) -> Diagnostic {
+    let given = options.get(key).unwrap_or_default();
+    let starts = names.iter().find(|name| !given.is_empty() && name.starts_with(given));
+    let invalid = options.invalid(key, &one_of(names));
+    match starts.copied().or_else(|| nearest(given, names.iter().copied())) {
+        Some(near) => invalid.advise(format!("did you mean '{near}'?")),
+        None => invalid,
+    }
 }
 
 /// `a, b or c`

@@ -386,11 +386,11 @@ fn set_cure(body: &ast::SetExpr, op: ast::SetOperator) -> String {
     {
         let and = if select.selection.is_some() { "AND" } else { "WHERE" };
         return format!(
-            "write SELECT DISTINCT {} {and} {column} {membership} ({right})",
+            "for bounded inputs write SELECT DISTINCT {} {and} {column} {membership} ({right})",
             select.to_string().trim_start_matches("SELECT ")
         );
     }
-    format!("write SELECT DISTINCT a, b FROM t WHERE (a, b) {membership} (SELECT a, b FROM u)")
+    format!("for bounded inputs write SELECT DISTINCT a, b FROM t WHERE (a, b) {membership} (SELECT a, b FROM u)")
 }
 
 /// `ROW(1)` of one value within VALUES is that value.

@@ -188,6 +188,11 @@ impl Scope {
         if let Some(cure) = name_cure(&name.value) {
             return place::error(code::UNKNOWN_COLUMN, span, message).advise(cure);
         }
+        if self.columns.is_empty() {
+            let advice =
+                format!("there is no FROM: write SELECT {0} FROM t, or '{0}' in quotes for a text", name.value);
+            return place::error(code::UNKNOWN_COLUMN, span, message).advise(advice);
+        }
         let advice = place::suggestion(&name.value, names.map(|c| c.field.name.as_str()), "columns");
         place::error(code::UNKNOWN_COLUMN, span, message).advise(advice)
     }

@@ -42,7 +42,7 @@ pub(super) fn assigner(kind: WindowKind, measures: &[&ast::Expr]) -> Result<Wind
                 let advice = match size_ms < step_ms {
                     true => format!("the step comes first: write {}, {}", measures[1], measures[0]),
                     false => {
-                        format!("write a step that divides the size, such as INTERVAL '{}' SECOND", size_ms / 10_000)
+                        format!("write a step that divides the size, such as INTERVAL {}", tenth(size_ms))
                     }
                 };
                 return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message).advise(advice));
@@ -135,6 +135,15 @@ fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnost
         }
         Err(e) if e.code != code::UNKNOWN_COLUMN => Err(e),
         _ => wrong(format!("the {what} of a window must be a constant interval")),
+    }
+}
+
+/// A step that divides a size: a tenth of it, if that is whole.
+fn tenth(size_ms: i64) -> String {
+    match size_ms / 10 {
+        minutes if size_ms % 600_000 == 0 => format!("'{}' MINUTE", minutes / 60_000),
+        seconds if size_ms % 10_000 == 0 => format!("'{}' SECOND", seconds / 1_000),
+        _ => "'1' SECOND".into(),
     }
 }
 

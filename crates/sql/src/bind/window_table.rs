@@ -36,8 +36,9 @@ impl<'a> WindowOperands<'a> {
                 _ => "TABLE t, DESCRIPTOR(ts)".into(),
             };
             let given = given.replace("TABLE(", "TABLE ").replacen("),", ",", usize::from(given.starts_with("TABLE(")));
-            let names = kind.measures().join(", ").to_lowercase();
-            let usage = format!("write {function}({given}, {}): {names}", kind.example());
+            let needed: Vec<&str> = kind.measures().iter().copied().filter(|name| *name != "OFFSET").collect();
+            let names = needed.join(" and ").to_lowercase();
+            let usage = format!("write {function}({given}, {}), with {names} in this order", kind.example());
             Err(error(code::INVALID_WINDOW, place, message).advise(usage))
         };
         let names: Vec<&str> = ["DATA", "TIMECOL"].into_iter().chain(kind.measures().iter().copied()).collect();

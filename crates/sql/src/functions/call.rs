@@ -38,6 +38,9 @@ impl Call {
             Some(t) if t.is_string() && usage.contains("(number") => {
                 format!("use {usage}; a number in a text is read by TRY_CAST(x AS DOUBLE)")
             }
+            Some(DataType::Array(_)) if self.function.name == "[]" => {
+                "write a whole number from 1 as the index: a[1]".to_owned()
+            }
             _ => format!("use {usage}"),
         };
         mismatch(self.function.name, &self.arguments, self.span).advise(advice)
