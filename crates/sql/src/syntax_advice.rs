@@ -86,7 +86,9 @@ fn at_token(expected: &str, message: &str, tokens: &[TokenWithSpan], i: usize) -
                 return text.into();
             }
             let names = expected.contains("name") || expected.contains("identifier");
-            if (expected.starts_with("an expression") || names) && !is_one_of(&w.value, &CLAUSE_ORDER) || names {
+            let by = tokens.get(i + 1).is_some_and(|next| is_word(Some(next), "BY"));
+            let is_clause = by || is_one_of(&w.value, &["FROM", "WHERE", "HAVING"]);
+            if names || expected.starts_with("an expression") && !is_clause {
                 let text = format!("{} is a reserved word; write `{}` in backticks if it is a name", w.value.to_uppercase(), w.value);
                 return text.into();
             }
