@@ -240,7 +240,7 @@ fn outer_joins_of_streams_need_updates() {
                 "bound the event times",
             ),
             ("SELECT l.id FROM l RIGHT JOIN r ON l.id = r.id", "MS2008 1:31+16 a RIGHT JOIN", "bounded table"),
-            ("SELECT l.id FROM l FULL JOIN r ON l.id = r.id", "MS2008 1:30+16 a FULL JOIN", "window_start"),
+            ("SELECT l.id FROM l FULL JOIN r ON l.id = r.id", "MS2008 1:30+16 a FULL JOIN", "bounded table"),
             ("SELECT l.id FROM side LEFT JOIN l ON l.id = side.k", "MS2008 1:33+18 a LEFT JOIN", ""),
         ],
     );
