@@ -63,7 +63,9 @@ fn place(common: &Common) -> Result<StatePlace, Failure> {
         Ok(true) => Ok(place),
         Ok(false) => {
             let message = format!("there is no state directory {place}");
-            Err(Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise("check --state-dir")))
+            Err(Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise(
+                "check --state-dir: a path starts at the working directory, and a job makes it that is run with --state-dir",
+            )))
         }
         Err(e) => Err(failed(&place, &e)),
     }
@@ -238,9 +240,17 @@ fn bytes(count: u64) -> String {
 }
 
 fn not_there(place: &StatePlace, which: Option<&Which>) -> Failure {
-    let which = which.map_or("checkpoint".to_string(), ToString::to_string);
-    let message = format!("there is no {which} in {place}");
-    let advice = "'millstream checkpoint list' shows which there are";
+    let what = which.map_or("checkpoint".to_string(), ToString::to_string);
+    let message = format!("there is no {what} in {place}");
+    let advice = match which {
+        Some(Which::Name(name)) => format!(
+            "'millstream checkpoint list --state-dir {place}' shows which there are; while the job runs, 'millstream checkpoint create \
+             --name {name} --state-dir {place}' makes it"
+        ),
+        _ => format!(
+            "'millstream checkpoint list --state-dir {place}' shows which there are; an INSERT that runs with it makes them"
+        ),
+    };
     Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise(advice))
 }
 

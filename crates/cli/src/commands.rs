@@ -37,13 +37,39 @@ fn read(file: &Path) -> Result<String, Failure> {
     } else {
         std::fs::read(file)
     };
+    let is_sql = || file.to_str().is_some_and(|text| text.trim().contains(' '));
     let bytes = bytes.map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => unread(code::FILE_NOT_FOUND, "the script does not exist".into()),
+        std::io::ErrorKind::NotFound if is_sql() => {
+            let advice = format!("to run SQL itself, write millstream run -e \"{}\"", file.display());
+            failed(code::FILE_NOT_FOUND, "there is no script of this name".into(), None, &advice)
+        }
+        std::io::ErrorKind::NotFound => {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let scripts = std::fs::read_dir(folder).into_iter().flatten().flatten().take(1000);
+            let mut scripts: Vec<String> =
+                scripts.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            scripts.retain(|name| name.ends_with(".sql"));
+            scripts.sort_unstable();
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let advice = match millstream::sql::diagnostics::nearest(&name, scripts.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean {near}?"),
+                None if scripts.is_empty() => {
+                    "give the path of a SQL script, `-` for standard input, or -e 'SQL'".into()
+                }
+                None => format!("scripts in this folder: {}", scripts.join(", ")),
+            };
+            failed(code::FILE_NOT_FOUND, "there is no script of this name".into(), None, &advice)
+        }
+        _ if file.is_dir() => {
+            let advice = format!("give a script in it: millstream run {}/script.sql", file.display());
+            failed(code::READ_FAILED, "that is a directory, not a script".into(), None, &advice)
+        }
         _ => unread(code::READ_FAILED, format!("the script cannot be read: {e}")),
     })?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let (message, valid) = ("the script is not UTF-8 text".into(), e.utf8_error().valid_up_to());
-        failed(code::SYNTAX, message, Some(valid), "save the script as UTF-8")
+        let advice = "save the script as UTF-8, or convert it: iconv -f UTF-16 -t UTF-8 old.sql > new.sql";
+        failed(code::SYNTAX, message, Some(valid), advice)
     })?;
     // Editors on Windows put a byte order mark before the text.
     Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_string))

@@ -92,11 +92,51 @@ fn split_pair(pair: &str, form: &str) -> Result<(String, String), Failure> {
             let bare = |s: &str| s.trim().trim_matches('\'').to_string();
             Ok((bare(key), bare(value)))
         }
-        _ => Err(Failure::usage(
-            Diagnostic::new(code::USAGE, format!("'{pair}' is not of the form {form}"))
-                .advise("put the whole pair in quotes if it has blanks or a semicolon"),
-        )),
+        _ => Err(Failure::usage(Diagnostic::new(code::USAGE, format!("'{pair}' is not of the form {form}")).advise(
+            match form.contains("--var") {
+                true => format!("write --var {pair}=value, in quotes if the value has blanks or a semicolon"),
+                false => format!("write --set {pair}=value, in quotes if the value has blanks or a semicolon"),
+            },
+        ))),
     }
+}
+
+/// A message of the parser in our words, for a line of the file, and what to do.
+fn explained(message: &str, line: &str) -> (String, String) {
+    let line = line.trim();
+    if let Some((key, known)) = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
+        let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        let advice = match millstream::sql::diagnostics::nearest(key, keys.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if key.contains('.') || key.contains('-') => {
+                format!(
+                    "settings of SQL stand in the table [set]: '{key}' = '…' below a line [set]; keys are {}",
+                    keys.join(", ")
+                )
+            }
+            None => format!("keys are {}", keys.join(", ")),
+        };
+        return (format!("there is no key `{key}`"), advice);
+    }
+    if let Some((found, wanted)) =
+        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
+    {
+        let (wanted, example) = match wanted {
+            "usize" | "u64" | "a nonzero u64" => ("a whole number", "4"),
+            "a boolean" => ("true or false", "true"),
+            "a string" => ("a text in quotes", "\"…\""),
+            other => (other, "…"),
+        };
+        let key = line.split('=').next().unwrap_or_default().trim();
+        return (format!("`{key}` is {found}, not {wanted}"), format!("write {key} = {example}"));
+    }
+    if let Some((found, known)) =
+        message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once("`, expected "))
+    {
+        let key = line.split('=').next().unwrap_or_default().trim();
+        return (format!("`{key}` cannot be \"{found}\""), format!("it can be {}", known.replace('`', "\"")));
+    }
+    (format!("`{line}` is not TOML: {message}"), "write key = value, such as workers = 4 or output = \"json\"".into())
 }
 
 fn read(named: Option<&Path>) -> Result<Common, Failure> {
@@ -106,17 +146,25 @@ fn read(named: Option<&Path>) -> Result<Common, Failure> {
         None if default.is_file() => default,
         None => return Ok(Common::default()),
     };
-    let invalid = |message: String, line: Option<u64>| {
+    let invalid = |message: String, line: Option<u64>, advice: &str| {
         Failure::usage(
             Diagnostic::new(code::INVALID_CONFIG, message)
                 .at(Place::Data { resource: path.display().to_string(), offset: None, line, column: None })
-                .advise("keys are those of `millstream run --help`, and tables [set] and [var]; see docs/cli.md"),
+                .advise(advice),
         )
     };
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| invalid(format!("the configuration file cannot be read: {e}"), None))?;
+    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => invalid(
+            "the configuration file does not exist".into(),
+            None,
+            "check --config and MILLSTREAM_CONFIG; without them millstream.toml is read, if there is one",
+        ),
+        _ => invalid(format!("the configuration file cannot be read: {e}"), None, "check its permissions"),
+    })?;
     toml::from_str(&text).map_err(|e| {
-        let line = e.span().map(|s| 1 + text[..s.start].matches('\n').count() as u64);
-        invalid(e.message().to_string(), line)
+        let at = e.span().map_or(0, |span| span.start.min(text.len()));
+        let line = 1 + text[..at].matches('\n').count() as u64;
+        let (message, advice) = explained(e.message(), text.lines().nth(line as usize - 1).unwrap_or_default());
+        invalid(message, Some(line), &advice)
     })
 }

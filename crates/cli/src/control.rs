@@ -141,7 +141,10 @@ fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> Result<(
 pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> {
     let failed = |what: String| {
         let message = format!("the job in {place} cannot be reached: {what}");
-        Failure::usage(Diagnostic::new(code::NOT_RUNNING, message))
+        let advice = format!(
+            "check --state-dir: it is the one that the job runs with, as in millstream run script.sql --state-dir {place}"
+        );
+        Failure::usage(Diagnostic::new(code::NOT_RUNNING, message).advise(advice))
     };
     if !DirectoryLock::is_held(place.local()) {
         let here = if place.is_remote() { " on this machine" } else { "" };

@@ -17,6 +17,7 @@ mod interrupt;
 mod live;
 mod log;
 mod output;
+mod refused;
 mod shell;
 mod silence;
 mod status;
@@ -32,7 +33,11 @@ use std::ffi::OsString;
 /// Runs a command line, whose first word is the name of the command; the exit code. A
 /// command line that cannot be parsed, and `--help`, end the process.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
-    let arguments = Arguments::parse_from(words);
+    let words: Vec<OsString> = words.into_iter().collect();
+    let arguments = match Arguments::try_parse_from(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => refused::exit(&error, &words),
+    };
     let result = match &arguments.command {
         Command::Run(run) => commands::run(run, &arguments.common),
         Command::Sql(sql) => commands::sql(sql, &arguments.common),

@@ -39,9 +39,12 @@ fn note_empty_columns(stats: &StatsSnapshot) {
             [one] => (format!("column `{one}`"), "is"),
             several => (format!("columns `{}`", several.join("`, `")), "are"),
         };
-        let rows = if source.rows == 1 { "the only row".into() } else { format!("all {} rows", source.rows) };
+        let rows = match source.rows {
+            1 => "the only row that was read".into(),
+            rows => format!("all {rows} rows that were read"),
+        };
         log::note(&format!(
-            "{columns} of {table} {are} NULL in {rows} that were read; does the name match the data? Letter case counts"
+            "{columns} of {table} {are} NULL in {rows}; does the name match the data? Letter case counts"
         ));
     }
 }

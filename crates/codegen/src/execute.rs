@@ -5,6 +5,7 @@
 //! query, ask what to do about it, and continue after it.
 
 mod context;
+mod cure;
 mod passed;
 #[cfg(test)]
 mod tests;

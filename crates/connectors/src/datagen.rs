@@ -11,7 +11,7 @@ use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, Sourc
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, StructArray};
 use arrow_buffer::NullBuffer;
-use millstream_types::{DataType, Diagnostic, Field, Options, code};
+use millstream_types::{DataType, Diagnostic, Field, Options, Place, code};
 use std::sync::Arc;
 
 option_list! {
@@ -81,17 +81,20 @@ fn own_rate(options: &Options) -> Result<Option<u64>, Diagnostic> {
 
 /// `fields.<column>.<setting>` must name a column and a setting.
 fn check_fields(request: &SourceRequest) -> Result<(), Diagnostic> {
+    let columns: Vec<&str> = request.schema.fields.iter().map(|field| field.name.as_str()).collect();
     for (key, _) in request.options.iter() {
         let Some(rest) = key.strip_prefix("fields.") else { continue };
         let (name, setting) = rest.rsplit_once('.').unwrap_or((rest, ""));
         let top = name.split('.').next().unwrap_or(name);
         if request.schema.index_of(top).is_none() {
             return Err(Diagnostic::new(code::UNKNOWN_OPTION, format!("option '{key}': there is no column '{top}'"))
-                .advise("name a physical column of the table: 'fields.<column>.<setting>'"));
+                .at(Place::Option(key.into()))
+                .advise(format!("name a column of the table: {}", columns.join(", "))));
         }
         if FIELD_OPTIONS.iter().all(|option| option.key != setting) {
             let settings: Vec<&str> = FIELD_OPTIONS.iter().map(|option| option.key).collect();
             return Err(Diagnostic::new(code::UNKNOWN_OPTION, format!("option '{key}': unknown setting '{setting}'"))
+                .at(Place::Option(key.into()))
                 .advise(format!("settings are {}", settings.join(", "))));
         }
     }

@@ -1,6 +1,7 @@
 //! Columns of columnar input (Parquet, Arrow) → the columns of a query, of the table's types.
 
 use crate::casts::cast;
+use crate::unfit::{null_remedy, typed_remedy};
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -92,13 +93,22 @@ pub(crate) fn columns(
     for column in wanted {
         let place = || at(Some(column.name.clone()));
         let array = guarded(|| column.column(batch, rows));
-        let array = array.map_err(|e| Diagnostic::new(code::WRONG_TYPE, e).at(place()))?;
+        let array = array.map_err(|e| {
+            let advice =
+                e.split_once(" cannot be read as ").map(|(found, wanted)| typed_remedy(found, wanted, &column.name));
+            let diagnostic = Diagnostic::new(code::WRONG_TYPE, e).at(place());
+            match advice {
+                Some(advice) => diagnostic.advise(advice),
+                None => diagnostic,
+            }
+        })?;
         let may_be_null = !column.nullable && array.is_nullable();
         if let Some(row) = may_be_null.then(|| (0..rows).find(|row| array.is_null(*row))).flatten() {
             // The rows before the first bad one are still good.
             rows = row;
             let message = format!("a NOT NULL column has no value in {}", row_name(row));
-            error = Some(Diagnostic::new(code::NULL_IN_NOT_NULL, message).at(place()));
+            error =
+                Some(Diagnostic::new(code::NULL_IN_NOT_NULL, message).at(place()).advise(null_remedy(&column.name)));
         }
         columns.push(array);
     }
@@ -154,6 +164,11 @@ fn masked(array: &ArrayRef, parent: &NullBuffer) -> Result<ArrayRef, String> {
     arrow_select::nullif::nullif(array, &absent).map_err(|e| e.to_string())
 }
 
+/// The SQL type of what an Arrow type holds, or the type itself.
+fn sql_name(arrow: &ArrowType) -> String {
+    DataType::from_arrow(arrow).map_or_else(|| arrow.to_string(), |data_type| data_type.to_string())
+}
+
 /// The column in the Arrow type of `wanted`. Fails when the types have nothing to do with each other or a value does not
 /// fit.
 pub fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
@@ -161,7 +176,7 @@ pub fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
     if *array.data_type() == target {
         return Ok(array.clone());
     }
-    let mismatch = || format!("{} cannot be read as {wanted}", array.data_type());
+    let mismatch = || format!("{} cannot be read as {wanted}", sql_name(array.data_type()));
     if let Some(dictionary) = array.as_any_dictionary_opt() {
         let values = fit(dictionary.values(), wanted)?;
         let keys = cast(dictionary.keys(), &ArrowType::Int64, true)?;

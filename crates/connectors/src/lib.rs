@@ -52,6 +52,7 @@ mod socket;
 mod survivors;
 mod text_chunk;
 mod times;
+mod unfit;
 mod values;
 
 pub use blackhole::discarding_sink;

@@ -89,7 +89,7 @@ impl OptionKind {
             OptionKind::Instant(words) if text.parse::<i64>().is_err() && !is_one_of(words) => {
                 Err(options.invalid(key, "milliseconds since 1970"))
             }
-            OptionKind::Choice(words) if !is_one_of(words) => Err(options.invalid(key, &one_of(words))),
+            OptionKind::Choice(words) if !is_one_of(words) => Err(not_one_of(options, key, words)),
             OptionKind::Columns(settings) => {
                 let setting = settings.iter().find(|setting| key.rsplit('.').next() == Some(setting.key));
                 setting.map_or(Ok(()), |setting| setting.kind.check(options, key))
@@ -143,8 +143,19 @@ pub(crate) fn choice<T: Clone>(options: &Options, key: &str, all: &[(&str, T)]) 
     let found = all.iter().find(|(name, _)| *name == given).map(|(_, meaning)| meaning.clone());
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        options.invalid(key, &one_of(&names))
+        not_one_of(options, key, &names)
     })
+}
+
+/// The error for a value that is not one of `names`, with the one that was probably meant.
+fn not_one_of(options: &Options, key: &str, names: &[&str]) -> Diagnostic {
+    let given = options.get(key).unwrap_or_default();
+    let starts = names.iter().find(|name| !given.is_empty() && name.starts_with(given));
+    let invalid = options.invalid(key, &one_of(names));
+    match starts.copied().or_else(|| nearest(given, names.iter().copied())) {
+        Some(near) => invalid.advise(format!("did you mean '{near}'?")),
+        None => invalid,
+    }
 }
 
 /// `a, b or c`
@@ -169,6 +180,7 @@ pub(crate) fn both_given(message: &str, first: &str, second: &str) -> Diagnostic
 pub(crate) fn known_names(name: &str, what: &str, names: &[&str]) -> String {
     let list = format!("known {what}: {}", names.join(", "));
     match nearest(name, names.iter().copied()) {
+        Some(near) if names.len() > 12 => format!("did you mean '{near}'?"),
         Some(near) => format!("did you mean '{near}'? {list}"),
         None => list,
     }
@@ -205,7 +217,18 @@ pub(crate) fn check_options(
         names.sort_unstable();
         names.dedup();
         let message = format!("{what} has no option '{key}'");
-        return Err(option_fault(code::UNKNOWN_OPTION, key, message, known_names(key, "options", &names)));
+        let format = key
+            .split_once('.')
+            .map(|(format, _)| format)
+            .filter(|format| ["json", "csv", "row", "avro", "raw", "parquet", "debezium-json"].contains(format));
+        let advice = match (nearest(key, names.iter().copied()), format) {
+            (None, Some(format)) if !names.iter().any(|name| name.starts_with(&format!("{format}."))) => {
+                format!("it is an option of the format '{format}': leave it out, or write 'format' = '{format}'")
+            }
+            (Some(_), _) => known_names(key, "options", &names),
+            (None, _) => format!("leave it out; {}", known_names(key, "options", &names)),
+        };
+        return Err(option_fault(code::UNKNOWN_OPTION, key, message, advice));
     }
     // The format is there: its options are among the tables.
     let is_required =
@@ -214,7 +237,7 @@ pub(crate) fn check_options(
 }
 
 /// The candidate that is most like `name`, if one is like it at all.
-fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     candidates
         .map(|candidate| (strsim::normalized_damerau_levenshtein(&name, &candidate.to_ascii_lowercase()), candidate))

@@ -138,8 +138,54 @@ fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagn
         if LEFT_OUT.contains(&name) {
             return not_built(code::UNKNOWN_CONNECTOR, "connector", &format!("connector '{name}'"));
         }
-        let advice = known_names(name, "connectors", &connector_names().collect::<Vec<_>>());
+        let names = || known_names(name, "connectors", &connector_names().collect::<Vec<_>>());
+        let advice = instead_of(name).map_or_else(names, str::to_owned);
         option_fault(code::UNKNOWN_CONNECTOR, "connector", format!("there is no connector '{name}'"), advice)
+    })
+}
+
+/// What to write instead of a connector of Flink or of another system.
+fn instead_of(name: &str) -> Option<&'static str> {
+    let base = name.to_ascii_lowercase();
+    Some(match base.as_str() {
+        "upsert-kafka" => {
+            "Millstream does not keep updating results yet: write 'connector' = 'kafka' with 'format' = 'json', and in a sink the rows of \
+             windows; records by key take 'key.format' and 'key.fields' too"
+        }
+        _ if base.ends_with("-cdc") => {
+            "have Debezium write the changes to Kafka, and read its inserts: 'connector' = 'kafka', 'format' = 'debezium-json'"
+        }
+        "file" | "files" | "fs" | "s3" | "hdfs" => "write 'connector' = 'filesystem' with 'path' and 'format'",
+        "csv" | "json" | "parquet" | "avro" | "arrow" => {
+            "that is a format: write 'connector' = 'filesystem' with 'path' = '…' and the name as 'format'"
+        }
+        "iceberg" | "paimon" | "hudi" | "delta" | "hive" => {
+            "read or write its Parquet files: 'connector' = 'filesystem', 'path' = '…', 'format' = 'parquet'"
+        }
+        "postgres" | "postgresql" => {
+            "write 'connector' = 'jdbc', 'url' = 'jdbc:postgresql://host:5432/database', 'table-name' = '…'"
+        }
+        "console" | "stdout" => "write 'connector' = 'print'",
+        "faker" | "generator" | "values" => "write 'connector' = 'datagen'",
+        "tcp" => "write 'connector' = 'socket' with 'hostname' and 'port'",
+        "null" | "dev-null" => "write 'connector' = 'blackhole'",
+        _ if [
+            "elasticsearch",
+            "opensearch",
+            "mongo",
+            "hbase",
+            "redis",
+            "clickhouse",
+            "kinesis",
+            "pulsar",
+            "cassandra",
+        ]
+        .iter()
+        .any(|other| base.starts_with(other)) =>
+        {
+            "write to one that is there: 'kafka' (topics), 'jdbc' (PostgreSQL) or 'filesystem' (JSON, CSV, Parquet, Avro)"
+        }
+        _ => return None,
     })
 }
 
@@ -147,7 +193,13 @@ impl Connector {
     /// The error for a table that can only be used in another clause.
     fn cannot_be(&self, code: Code, done: &str, table: &str, clause: &str) -> Diagnostic {
         let message = format!("table '{table}' has the connector '{}', which cannot be {done}", self.name);
-        option_fault(code, "connector", message, format!("use the table in {clause} only"))
+        let instead = match done {
+            "read" => {
+                "to read rows, declare a table with 'connector' = 'filesystem', 'kafka', 'socket', 'jdbc' or 'datagen'"
+            }
+            _ => "to write rows, declare a table with 'connector' = 'filesystem', 'kafka', 'socket', 'jdbc' or 'print'",
+        };
+        option_fault(code, "connector", message, format!("use `{table}` in {clause} only; {instead}"))
     }
 }
 
@@ -163,7 +215,9 @@ fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
             let format = Format::of(options)?;
             if format.extension.is_none() {
                 let message = format!("the format '{}' is for messages, not for {what}", format.name);
-                return Err(option_fault(code::INVALID_OPTION, "format", message, "use it with the connector 'kafka'"));
+                let advice =
+                    format!("write 'format' = 'json' or 'csv'; '{}' goes with 'connector' = 'kafka'", format.name);
+                return Err(option_fault(code::INVALID_OPTION, "format", message, advice));
             }
             what = format!("{what} with the format '{}'", format.name);
             tables.push(("", format.options));

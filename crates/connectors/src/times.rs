@@ -63,7 +63,7 @@ pub(crate) fn remedy(text: &str, data_type: &DataType, column: &str, format: &st
     let (pattern, function) = pattern(text)?;
     let name = column.rsplit('.').next().unwrap_or(column);
     Some(format!(
-        "declare the column as `{name}_text STRING`, and add the column `{name} AS {function}({name}_text, '{pattern}')`"
+        "declare the column as `{name} STRING`, and add the column `{name}_time AS {function}({name}, '{pattern}')`"
     ))
 }
 
@@ -91,6 +91,12 @@ fn pattern(text: &str) -> Option<(&'static str, &'static str)> {
         // Americans put the month first: only a day past the twelfth tells.
         "99/99/9999 99:99:99" if text[..2] > *"12" => ("dd/MM/yyyy HH:mm:ss", LOCAL),
         "99/99/9999 99:99:99" => ("MM/dd/yyyy HH:mm:ss", LOCAL),
+        "99/99/9999 99:99" if text[..2] > *"12" => ("dd/MM/yyyy HH:mm", LOCAL),
+        "99/99/9999 99:99" => ("MM/dd/yyyy HH:mm", LOCAL),
+        "99/99/9999" if text[..2] > *"12" => ("dd/MM/yyyy", LOCAL),
+        "99/99/9999" => ("MM/dd/yyyy", LOCAL),
+        "99.99.9999" => ("dd.MM.yyyy", LOCAL),
+        "9999/99/99" => ("yyyy/MM/dd", LOCAL),
         "99999999 999999" => ("yyyyMMdd HHmmss", LOCAL),
         _ => return None,
     })
@@ -108,7 +114,7 @@ mod tests {
         assert!(instant("2026-01-01 12:00:00").contains("`ts TIMESTAMP(3)`"));
         assert!(local("1700000000").contains("'json.timestamp-format.standard' = 'epoch-seconds'"));
         assert!(instant("1700000000000").contains("'csv.timestamp-format.standard' = 'epoch-millis'"));
-        assert!(local("14/Nov/2023:23:59:21 +0000").contains("TO_TIMESTAMP_LTZ(ts_text, 'dd/MMM/yyyy:HH:mm:ss X')"));
+        assert!(local("14/Nov/2023:23:59:21 +0000").contains("TO_TIMESTAMP_LTZ(ts, 'dd/MMM/yyyy:HH:mm:ss X')"));
         assert!(local("31/01/2023 10:00:00").contains("dd/MM/yyyy"));
         assert_eq!(local("tomorrow"), "");
         assert_eq!(remedy("x", &DataType::BigInt, "ts", "json"), None);

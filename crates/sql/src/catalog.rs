@@ -146,7 +146,7 @@ impl Catalog {
             Some((local, relation)) => {
                 let is = relation.kind().name();
                 Err(error_at(code::UNKNOWN_TABLE, span_of(name), format!("'{local}' is a {is}"))
-                    .advise(format!("use DROP {}", is.to_uppercase())))
+                    .advise(format!("write DROP {} {local}", is.to_uppercase())))
             }
             None if if_exists => Ok(false),
             None => Err(self.unknown(name)),
@@ -175,7 +175,8 @@ impl Catalog {
             CatalogEntry::Table(entry) => Ok(Arc::clone(&entry.table)),
             CatalogEntry::View(view) => {
                 let message = format!("'{}' is a view", view.name);
-                Err(error_at(code::NOT_A_SINK, span_of(name), message).advise("name a table"))
+                Err(error_at(code::NOT_A_SINK, span_of(name), message)
+                    .advise("write to a table: rows go to CREATE TABLE … WITH ('connector' = …), not to a view"))
             }
         }
     }
@@ -213,7 +214,10 @@ impl Catalog {
             Some(relation) => {
                 let what = relation.kind().name();
                 Err(error_at(code::ALREADY_EXISTS, span_of(name), format!("there is a {what} '{local}' already"))
-                    .advise("drop it first, or say IF NOT EXISTS"))
+                    .advise(format!(
+                        "write DROP {0} {local}; before, or CREATE {0} IF NOT EXISTS {local}",
+                        what.to_uppercase()
+                    )))
             }
         }
     }

@@ -22,26 +22,55 @@ const TYPE_NAMES: &str = "ARRAY BIGINT BINARY BOOLEAN BYTES CHAR DATE DEC DECIMA
     INTERVAL MAP NUMERIC ROW SMALLINT STRING TIME TIMESTAMP TIMESTAMP_LTZ TINYINT VARBINARY VARCHAR";
 
 /// Types of other systems and what to write instead.
-const FOREIGN_NAMES: &[(&str, &str)] = &[
+const SYNONYMS: &[(&str, &str)] = &[
     ("TEXT", "STRING"),
     ("DATETIME", "TIMESTAMP(3)"),
+    ("DATETIME2", "TIMESTAMP(3)"),
     ("TIMESTAMPTZ", "TIMESTAMP_LTZ(3)"),
+    ("TIMESTAMP_NTZ", "TIMESTAMP(3)"),
+    ("TIMESTAMP_TZ", "TIMESTAMP_LTZ(3)"),
     ("BOOL", "BOOLEAN"),
+    ("BIT", "BOOLEAN"),
     ("REAL", "FLOAT"),
     ("LONG", "BIGINT"),
+    ("INT64", "BIGINT"),
+    ("INT32", "INT"),
+    ("INT16", "SMALLINT"),
     ("INT8", "BIGINT"),
     ("INT4", "INT"),
     ("INT2", "SMALLINT"),
+    ("UBIGINT", "DECIMAL(20, 0)"),
+    ("UINTEGER", "BIGINT"),
+    ("HUGEINT", "DECIMAL(38, 0)"),
+    ("MEDIUMINT", "INT"),
+    ("FLOAT64", "DOUBLE"),
+    ("FLOAT32", "FLOAT"),
     ("FLOAT8", "DOUBLE"),
     ("FLOAT4", "FLOAT"),
+    ("NUMBER", "DECIMAL(10, 0), with the precision and scale that are needed, or BIGINT"),
+    ("MONEY", "DECIMAL(19, 4)"),
     ("BLOB", "BYTES"),
     ("BYTEA", "BYTES"),
-    ("STRUCT", "ROW<…>"),
-    ("LIST", "ARRAY<…>"),
+    ("STRUCT", "ROW<name type, …>, as in ROW<lat DOUBLE, lon DOUBLE>"),
+    ("LIST", "ARRAY<type>, as in ARRAY<STRING>"),
     ("NVARCHAR", "STRING"),
+    ("VARCHAR2", "VARCHAR(n) or STRING"),
+    ("NVARCHAR2", "VARCHAR(n) or STRING"),
+    ("CLOB", "STRING"),
+    ("LONGTEXT", "STRING"),
+    ("CITEXT", "STRING"),
     ("UUID", "STRING"),
-    ("JSON", "STRING"),
+    ("ENUM", "STRING"),
+    ("INET", "STRING"),
+    ("JSON", "STRING, and read parts with JSON_VALUE(x, '$.a')"),
+    ("JSONB", "STRING, and read parts with JSON_VALUE(x, '$.a')"),
 ];
+
+/// Types that are more than a name.
+const FOREIGN_NAMES: &[(&str, &str)] =
+    &[("SERIAL", NUMBERED), ("BIGSERIAL", NUMBERED), ("SMALLSERIAL", NUMBERED), ("AUTOINCREMENT", NUMBERED)];
+
+const NUMBERED: &str = "rows are not numbered as they are written: declare BIGINT, and have the query give the numbers";
 
 /// Types that Flink has and we lack.
 const UNSUPPORTED_NAMES: &[&str] = &["MULTISET", "RAW", "VARIANT", "NULL", "BITMAP", "DESCRIPTOR"];
@@ -165,7 +194,10 @@ fn parse_nested(parser: &mut Parser, depth: usize) -> Result<Parsed, ParserError
             closed_outer = close(parser, value.closed_outer)?;
             DataType::Map(key.result.data_type.into(), value.result.data_type.into())
         }
-        _ => return Err(unknown_type(&name, &start)),
+        _ => {
+            let is_list = parser.peek_token_ref().token == Token::LBracket;
+            return Err(unknown_type(&name, &start, is_list));
+        }
     };
     parse_suffixes(parser, data_type, closed_outer)
 }
@@ -186,7 +218,7 @@ fn parse_suffixes(parser: &mut Parser, mut data_type: DataType, closed_outer: bo
             nullable = true;
         } else if peek_word(parser, 0, "MULTISET") {
             let token = parser.peek_token();
-            return Err(unknown_type("MULTISET", &token));
+            return Err(unknown_type("MULTISET", &token, false));
         } else {
             break;
         }
@@ -208,7 +240,10 @@ fn parse_row(parser: &mut Parser, depth: usize) -> Result<(Vec<Field>, bool), Pa
             return parser.expected("the name of a field", token);
         };
         if !names.insert(name.value.clone()) {
-            let text = format!("field '{}' occurs twice in a ROW type", name.value);
+            let text = format!(
+                "field '{0}' occurs twice in a ROW type; give one of them another name, such as {0}_2",
+                name.value
+            );
             return Err(ParserError::ParserError(format!("{text}{}", token.span.start)));
         }
         let field = parse_nested(parser, depth + 1)?;
@@ -332,24 +367,30 @@ fn number(parser: &mut Parser, least: u32, most: u32, expected: &str) -> Result<
     }
 }
 
-fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan) -> ParserError {
+/// The error for a type that is not there; `is_list` if brackets follow it.
+fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan, is_list: bool) -> ParserError {
+    const LISTED: &str = "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), STRING, BYTES, DATE, \
+        TIME, TIMESTAMP(3), TIMESTAMP_LTZ(3), INTERVAL, ARRAY<…>, MAP<…, …> and ROW<…>";
     let at = token.span.start;
     let text = if UNSUPPORTED_NAMES.contains(&name) {
         let instead = match name {
             "MULTISET" => "declare MAP<type, INT>, which COLLECT gives, too",
-            _ => "docs/sql-reference.md lists the types",
+            "VARIANT" => "declare STRING, and read parts with JSON_VALUE(x, '$.a')",
+            "BITMAP" | "RAW" => "declare BYTES",
+            _ => LISTED,
         };
         format!("the data type {name} is not supported; {instead}")
-    } else if matches!(name, "SERIAL" | "BIGSERIAL" | "SMALLSERIAL") {
-        format!(
-            "unknown data type {name}; Flink SQL numbers no rows: declare BIGINT, and have the rows bring their numbers"
-        )
     } else if let Some((_, ours)) = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name) {
-        format!("unknown data type {name}; did you mean {ours}?")
+        format!("unknown data type {name}; {ours}")
+    } else if let Some((_, ours)) = SYNONYMS.iter().find(|(foreign, _)| *foreign == name) {
+        match is_list {
+            true => format!("unknown data type {name}; write ARRAY<{ours}>"),
+            false => format!("unknown data type {name}; write {ours}"),
+        }
     } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.split(' ')) {
         format!("unknown data type {name}; did you mean {near}?")
     } else {
-        format!("unknown data type {name}; docs/sql-reference.md lists the types")
+        format!("unknown data type {name}; {LISTED}")
     };
     ParserError::ParserError(format!("{text}{at}"))
 }

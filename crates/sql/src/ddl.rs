@@ -222,8 +222,11 @@ pub(crate) fn parse_create_function(parser: &mut Parser) -> Result<FunctionDefin
     let name = parse_name(parser, "the name of the function")?;
     let next = parser.peek_token();
     if take_word(parser, "AS") {
-        let advice = "write the function in SQL: CREATE FUNCTION f(x STRING) RETURNS BIGINT RETURN CHAR_LENGTH(x)";
-        return Err(unsupported(next, "CREATE FUNCTION … AS 'class'", advice).into());
+        let function = name.last().map_or("f", |name| name.value.as_str());
+        let advice = format!(
+            "write the function in SQL, such as CREATE FUNCTION {function}(x STRING) RETURNS BIGINT RETURN CHAR_LENGTH(x)"
+        );
+        return Err(unsupported(next, "CREATE FUNCTION … AS 'class'", &advice).into());
     }
     parser.expect_token(&Token::LParen)?;
     let mut parameters = vec![];
@@ -288,7 +291,7 @@ fn parse_element(parser: &mut Parser, table: &mut TableDefinition) -> Result<(),
         parser.expect_token(&Token::LParen)?;
         let names = parser.parse_comma_separated(|parser| parse_identifier(parser, "the name of a column"))?;
         parser.expect_token(&Token::RParen)?;
-        return set_primary_key(parser, table, names, start);
+        return set_primary_key(parser, table, names, start, false);
     }
     if peek_word(parser, 0, "UNIQUE") && parser.peek_nth_token_ref(1).token == Token::LParen {
         return Err(unsupported(start, "UNIQUE", "leave the constraint out").into());
@@ -301,10 +304,16 @@ fn set_primary_key(
     table: &mut TableDefinition,
     names: Vec<Ident>,
     start: TokenWithSpan,
+    is_inline: bool,
 ) -> Result<(), Failure> {
     if !take_words(parser, &["NOT", "ENFORCED"]) {
-        let text = "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint";
-        return Err(invalid(start, text, "write PRIMARY KEY … NOT ENFORCED; the data is not checked").into());
+        let columns = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(", ");
+        let text = "a PRIMARY KEY must be NOT ENFORCED: keys are not checked";
+        let advice = match is_inline {
+            true => "write PRIMARY KEY NOT ENFORCED".to_owned(),
+            false => format!("write PRIMARY KEY ({columns}) NOT ENFORCED"),
+        };
+        return Err(invalid(start, text, &advice).into());
     }
     if !table.primary_key.is_empty() {
         return Err(
@@ -323,6 +332,11 @@ fn parse_column(parser: &mut Parser, table: &mut TableDefinition) -> Result<(), 
     } else {
         let parsed = data_type::parse(parser)?;
         let (data_type, mut nullable) = (parsed.data_type, parsed.nullable);
+        let next = parser.peek_token();
+        if next.token == Token::LBracket {
+            let advice = format!("write ARRAY<{data_type}>");
+            return Err(error_at(code::SYNTAX, next.span, "a type has no brackets").advise(advice).into());
+        }
         if take_word(parser, "METADATA") {
             let key = match take_word(parser, "FROM") {
                 true => Some(parse_string(parser, "the key of the metadata as a string")?),
@@ -354,13 +368,18 @@ fn parse_constraints(
         if take_word(parser, "CONSTRAINT") {
             parse_identifier(parser, "the name of the constraint")?;
         } else if take_words(parser, &["PRIMARY", "KEY"]) {
-            set_primary_key(parser, table, vec![name.clone()], start)?;
+            set_primary_key(parser, table, vec![name.clone()], start, true)?;
         } else if take_words(parser, &["NOT", "NULL"]) {
             *nullable = false;
         } else if peek_word(parser, 0, "COMMENT") {
             *comment = parse_comment(parser)?;
         } else if peek_word(parser, 0, "DEFAULT") {
-            return Err(unsupported(start, "DEFAULT", "give the value in the INSERT's query").into());
+            return Err(unsupported(
+                start,
+                "DEFAULT",
+                "leave it out, and select the value in the INSERT: INSERT INTO t SELECT id, CURRENT_TIMESTAMP FROM …",
+            )
+            .into());
         } else if peek_word(parser, 0, "UNIQUE") {
             return Err(unsupported(start, "UNIQUE", "leave the constraint out").into());
         } else {

@@ -1,17 +1,17 @@
 //! Errors of parsing as diagnostics, and diagnostics as the text that a user reads.
 //!
 //! sqlparser reports a message that ends in a line and a column. The message is put into our words, the place is
-//! widened to the whole token, and common mistakes get advice: a missing comma or semicolon, a reserved word used as a
-//! name, a clause misspelt. A message that says that something `is not supported` gets the code for that.
+//! widened to the whole token, and `syntax_advice` says what to do. A message that says that something `is not supported` gets the code for that.
 
 use millstream_types::{Code, Diagnostic, Place, code, secret};
-use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
-use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::dialect::{is_reserved, unquoted_word};
+use crate::dialect::{FlinkDialect, unquoted_word};
+use crate::foreign::{clause_failure, element_failure};
+use crate::syntax_advice::{Advice, advice};
 
 /// Lines longer than this are shown in part.
 const MAX_LINE_SHOWN: usize = 160;
@@ -21,10 +21,6 @@ pub(crate) const STATEMENT_WORDS: &[&str] = &[
     "ALTER", "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
     "SHOW", "USE", "VALUES", "WITH",
 ];
-
-/// Words that start a clause of a query, which people misspell.
-const CLAUSE_WORDS: &[&str] =
-    &["FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "JOIN", "BETWEEN", "LIKE", "WATERMARK", "WITH"];
 
 /// Why a statement could not be parsed.
 #[derive(Debug)]
@@ -121,15 +117,20 @@ pub(crate) fn from_parser_error(error: &ParserError, tokens: &[TokenWithSpan]) -
     if let Some(diagnostic) = missing_aggregate(tokens, found) {
         return diagnostic;
     }
+    if let Some(diagnostic) = clause_failure(tokens, found).or_else(|| element_failure(tokens, found)) {
+        return diagnostic;
+    }
     let (message, own_advice) = match message.split_once("; ") {
         Some((message, advice)) if !message.starts_with("Expected: ") => (message, Some(advice)),
         _ => (message, None),
     };
     let code = if message.contains("not supported") { code::UNSUPPORTED } else { code::SYNTAX };
-    let mut diagnostic = Diagnostic::new(code, in_our_words(message, found.map(|i| &tokens[i])));
-    if let Some(advice) = own_advice.map(str::to_owned).or_else(|| advice(message, tokens, found)) {
-        diagnostic = diagnostic.advise(advice);
+    let advice = own_advice.map_or_else(|| advice(message, tokens, found), Advice::from);
+    if let Some(misspelt) = advice.about.map(|about| &tokens[about]) {
+        let message = format!("unexpected word {}", shown(misspelt));
+        return error_at(code, misspelt.span, message).advise(advice.text);
     }
+    let diagnostic = Diagnostic::new(code, in_our_words(message, found.map(|i| &tokens[i]))).advise(advice.text);
     match (found, location) {
         (Some(i), _) => at_span(diagnostic, tokens[i].span),
         (None, Some(Location { line, column })) => diagnostic.at(Place::Sql { line, column, length: 1 }),
@@ -153,7 +154,10 @@ fn missing_aggregate(tokens: &[TokenWithSpan], found: Option<usize>) -> Option<D
     }
     let name = unquoted_word(&tokens[call])?.to_ascii_uppercase();
     let message = format!("the aggregate function {name} is not supported yet");
-    let advice = "docs/functions.md lists the aggregate functions; COLLECT and ARRAY_AGG are there";
+    let advice = match name.as_str() {
+        "JSON_OBJECTAGG" => "JSON_STRING(COLLECT(x)) counts values; ARRAY_AGG(ROW(k, v)) keeps keys and values",
+        _ => "write JSON_STRING(ARRAY_AGG(x))",
+    };
     Some(error_at(code::UNSUPPORTED, tokens[call].span, message).advise(advice))
 }
 
@@ -206,9 +210,9 @@ fn in_our_words(message: &str, found: Option<&TokenWithSpan>) -> String {
 }
 
 /// A token as a message shows it.
-fn shown(token: &TokenWithSpan) -> String {
+pub(crate) fn shown(token: &TokenWithSpan) -> String {
     match &token.token {
-        Token::SingleQuotedString(_) | Token::Word(_) => abbreviated(&token.token.to_string()),
+        Token::SingleQuotedString(_) | Token::Word(_) | Token::Number(..) => abbreviated(&token.token.to_string()),
         other => format!("'{}'", abbreviated(&other.to_string())),
     }
 }
@@ -218,64 +222,6 @@ fn abbreviated(text: &str) -> String {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text.to_owned(),
     }
-}
-
-/// What to do about a parser's `message`, whose token is `tokens[found]`, or the end of the statement.
-fn advice(message: &str, tokens: &[TokenWithSpan], found: Option<usize>) -> Option<String> {
-    let Some(i) = found else {
-        return match open_parentheses(tokens) {
-            1.. => Some("a closing parenthesis is missing".into()),
-            _ => Some("the statement stops too early; is a semicolon in the wrong place?".into()),
-        };
-    };
-    let token = &tokens[i];
-    let previous = i.checked_sub(1).map(|p| &tokens[p]);
-    let word = unquoted_word(token);
-    let misspelt = |t: &TokenWithSpan| {
-        let word = unquoted_word(t)?;
-        let near = nearest(word, CLAUSE_WORDS.iter().copied())?;
-        (!near.eq_ignore_ascii_case(word) && word.len() > 3).then(|| format!("did you mean {near} instead of {word}?"))
-    };
-    if let Some(word) = word
-        && STATEMENT_WORDS.contains(&word.to_ascii_uppercase().as_str())
-        && previous.is_some_and(|p| p.span.end.line < token.span.start.line)
-    {
-        return Some(format!("is a semicolon missing before {word}?"));
-    }
-    if message.contains("'key' = 'value'") {
-        return Some("write keys and values in single quotes".into());
-    }
-    match &token.token {
-        Token::DoubleEq => return Some("compare with a single =".into()),
-        Token::RParen if previous.is_some_and(|p| p.token == Token::Comma) => {
-            return Some("remove the comma before ')'".into());
-        }
-        Token::Word(w) if w.quote_style.is_none() && is_reserved(w.keyword) => {
-            if previous.is_some_and(|p| p.token == Token::Comma) && w.keyword == Keyword::FROM {
-                return Some("remove the comma before FROM".into());
-            }
-            if message.starts_with("Expected: an expression")
-                || message.contains("name")
-                || message.contains("identifier")
-            {
-                return Some(format!(
-                    "{} is a reserved word; write `{}` in backticks if it is a name",
-                    w.value.to_uppercase(),
-                    w.value
-                ));
-            }
-        }
-        _ => {}
-    }
-    if let Some(text) = misspelt(token).or_else(|| previous.and_then(misspelt)) {
-        return Some(text);
-    }
-    let is_operand = |t: &TokenWithSpan| match &t.token {
-        Token::Word(w) => w.quote_style.is_some() || !is_reserved(w.keyword),
-        other => matches!(other, Token::Number(..) | Token::SingleQuotedString(_)),
-    };
-    let after_operand = previous.is_some_and(|p| is_operand(p) || p.token == Token::RParen);
-    (is_operand(token) && after_operand).then(|| format!("is a comma missing before {}?", shown(token)))
 }
 
 /// Renders a diagnostic over several lines, with the line of `sql` that it is about and a caret under the place.
@@ -293,8 +239,12 @@ pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> Strin
     let Diagnostic { code, message, place, .. } = diagnostic;
     let mut out = format!("error[{code}]: {message}\n");
     let mut gutter = 2;
+    let option = match (place, sql) {
+        (Some(Place::Option(key)), Some(sql)) => place_of_option(sql, key, message),
+        _ => None,
+    };
     // Writing to a String cannot fail, so the results of write! are not looked at.
-    match place {
+    match option.as_ref().or(place.as_ref()) {
         Some(Place::Sql { line, column, length }) => {
             gutter = line.to_string().len() + 1;
             let _ = writeln!(out, "{:gutter$}--> {origin}:{line}:{column}", "");
@@ -320,6 +270,49 @@ pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> Strin
         let _ = writeln!(out, "{:gutter$} = help: {help}", "");
     }
     out
+}
+
+/// Where the value of an option stands in a script, if that is certain: in one place only, or in one only with a value that the message
+/// names.
+fn place_of_option(sql: &str, key: &str, message: &str) -> Option<Place> {
+    let tokens = Tokenizer::new(&FlinkDialect, sql).tokenize_with_location().ok()?;
+    let tokens: Vec<TokenWithSpan> = tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
+    let is_key = |t: &TokenWithSpan| matches!(&t.token, Token::SingleQuotedString(text) if text == key);
+    let found: Vec<&[TokenWithSpan]> =
+        tokens.windows(3).filter(|three| is_key(&three[0]) && three[1].token == Token::Eq).collect();
+    let value = |three: &&[TokenWithSpan]| match &three[2].token {
+        Token::SingleQuotedString(value) => Some(value.clone()).filter(|value| !value.is_empty()),
+        _ => None,
+    };
+    let is_named =
+        |three: &&&[TokenWithSpan]| value(three).is_some_and(|value| message.contains(&format!("'{value}'")));
+    let named: Vec<_> = found.iter().filter(is_named).collect();
+    let quoted = |text: &str| !text.is_empty() && message.contains(&format!("'{text}'"));
+    match (found.as_slice(), named.as_slice()) {
+        (_, [one]) => return place_of(one[2].span),
+        ([one], _) => return place_of(one[0].span),
+        ([], _) => {}
+        _ => return None,
+    }
+    // The path of a file in FROM.
+    let is_path = |t: &&TokenWithSpan| matches!(&t.token, Token::SingleQuotedString(text) if quoted(text));
+    if let [path] = tokens.iter().filter(is_path).collect::<Vec<_>>().as_slice() {
+        return place_of(path.span);
+    }
+    // The last mention of a table, which is where it is used.
+    let is_table =
+        |t: &&TokenWithSpan| unquoted_word(t).is_some_and(|word| message.starts_with(&format!("table '{word}'")));
+    if let Some(table) = tokens.iter().rfind(is_table) {
+        return place_of(table.span);
+    }
+    // The only WITH (…) that lacks a key.
+    let is_with = |pair: &&[TokenWithSpan]| {
+        unquoted_word(&pair[0]).is_some_and(|word| word.eq_ignore_ascii_case("WITH")) && pair[1].token == Token::LParen
+    };
+    match tokens.windows(2).filter(is_with).collect::<Vec<_>>().as_slice() {
+        [with] if message.ends_with("is missing") => place_of(with[0].span),
+        _ => None,
+    }
 }
 
 /// A line without secrets, and the column (from 1) where what stood in `column` stands in it.

@@ -12,7 +12,8 @@
 //! | [`settings`] | what binding depends on |
 //! | [`functions`] | signatures of the functions: which body, which types |
 //! | [`bind`] | queries to [`millstream_plan::logical`] |
-//! | [`diagnostics`] | errors of parsing in our words; rendering with a caret |
+//! | [`diagnostics`], `syntax_advice` | errors of parsing in our words; rendering with a caret |
+//! | `foreign` | habits of other dialects, and what to write instead |
 //!
 //! Invariants: no I/O, no execution; only this crate sees sqlparser and DataFusion. Every place in a diagnostic is a
 //! line and column of the whole script. No input makes it panic.
@@ -26,12 +27,14 @@ pub mod ddl;
 pub mod describe;
 pub mod diagnostics;
 pub mod dialect;
+mod foreign;
 pub mod functions;
 mod json_syntax;
 mod parameter;
 pub mod script;
 pub mod settings;
 pub mod statement;
+mod syntax_advice;
 pub mod user_function;
 
 pub use bind::{bind_insert, bind_insert_of, bind_query, unknown_table};

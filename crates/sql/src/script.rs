@@ -7,7 +7,7 @@
 //! Before that, `${NAME}` is replaced outside comments ([`substitute_variables`]); and an interactive shell asks whether
 //! a text is a statement yet ([`is_complete`]).
 
-use crate::diagnostics::{self, advised, error_at};
+use crate::diagnostics::{self, error_at};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::parameter::Parameters;
 use millstream_types::{Diagnostic, Place, code, secret};
@@ -29,35 +29,92 @@ pub(crate) struct Piece<'a> {
 /// From here on, the secrets of the text are masked in all that is shown.
 pub(crate) fn tokenize(text: &str, parameters: &Parameters) -> Result<Vec<TokenWithSpan>, Diagnostic> {
     secret::remember_statement(text);
-    let mut tokens = Tokenizer::new(&FlinkDialect, text)
-        .tokenize_with_location()
-        .map_err(|error| diagnostics::from_tokenizer_error(&error))?;
+    let mut tokens = Tokenizer::new(&FlinkDialect, text).tokenize_with_location().map_err(|error| {
+        let diagnostic = diagnostics::from_tokenizer_error(&error);
+        let start = LineIndex::new(text).offset(error.location);
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        // The quote that opens the string may be one that was meant to be within the one before.
+        if text[line_start..start].contains("\\'") {
+            let advice = "a backslash does not escape a quote: write '' for a quote within a string, as in 'it''s'";
+            return diagnostic.advise(advice);
+        }
+        let rest = text[start..].lines().next().unwrap_or_default().trim_end_matches([';', ' ']);
+        match error.message.starts_with("Unterminated string") && rest.len() > 1 && rest.len() < 60 {
+            true => {
+                diagnostic.advise(format!("end it with a single quote, as in {rest}'; write '' for a quote within"))
+            }
+            false => diagnostic,
+        }
+    })?;
     let is_hint = |t: &&TokenWithSpan| matches!(&t.token, Token::Whitespace(Whitespace::MultiLineComment(text)) if text.starts_with('+'));
-    if let Some(hint) = tokens.iter().find(is_hint) {
+    if let Some(at) = tokens.iter().position(|t| is_hint(&t)) {
         let message = "a hint (/*+ … */) is not supported yet";
-        return Err(error_at(code::UNSUPPORTED, hint.span, message)
-            .advise("remove the hint; options of a table belong into its WITH (…)"));
+        return Err(error_at(code::UNSUPPORTED, tokens[at].span, message).advise(hint_cure(&tokens[..at], &tokens[at])));
     }
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
     for token in &tokens {
         let (message, advice) = match &token.token {
-            Token::DoubleQuotedString(_) => (
+            Token::DoubleQuotedString(text) => (
                 "double quotes are not used in Flink SQL".to_owned(),
-                "write 'a string' in single quotes, a `name` in backticks",
+                format!("write '{}' for a text, `{text}` for a name", text.replace('\'', "''")),
             ),
-            Token::Char(c) => (format!("unexpected character '{}'", c.escape_default()), ""),
-            Token::Backslash => (
-                "unexpected character '\\'".to_owned(),
-                "SHOW TABLES and DESCRIBE t are statements here; within a string, '' stands for a quote",
-            ),
-            Token::Placeholder(p) if *parameters == Parameters::None => {
-                (format!("unexpected '{p}'"), "variables are written ${NAME}; parameters have values in programs only")
+            Token::Char('“' | '”' | '„' | '‘' | '’') => {
+                ("typographic quotes are not used in SQL".to_owned(), "write 'text' in straight single quotes".into())
             }
+            Token::Char(c) => (
+                format!("unexpected character '{}'", c.escape_default()),
+                "remove it, or put it between single quotes if it is text".into(),
+            ),
+            Token::Backslash => {
+                let line = text.lines().nth(token.span.start.line as usize - 1).unwrap_or_default();
+                ("unexpected character '\\'".to_owned(), backslash_cure(line))
+            }
+            Token::Placeholder(p) if *parameters == Parameters::None => (
+                format!("unexpected '{p}'"),
+                "variables are written ${NAME}; parameters have values in programs only".into(),
+            ),
             _ => continue,
         };
-        return Err(advised(error_at(code::SYNTAX, token.span, message), advice));
+        return Err(error_at(code::SYNTAX, token.span, message).advise(advice));
     }
     parameters.replace(tokens)
+}
+
+/// What to write instead of a hint, which stands behind the tokens `before`.
+fn hint_cure(before: &[TokenWithSpan], hint: &TokenWithSpan) -> String {
+    let Token::Whitespace(Whitespace::MultiLineComment(text)) = &hint.token else { return String::new() };
+    let options =
+        text.split_once('(').filter(|(name, _)| name.trim_start_matches('+').trim().eq_ignore_ascii_case("OPTIONS"));
+    let table = before.iter().rev().find_map(unquoted_word);
+    match (options.and_then(|(_, rest)| rest.rsplit_once(')')), table) {
+        (Some((options, _)), Some(table)) => format!(
+            "give a table of its own the options, and select from it: CREATE TABLE {table}_2 WITH ({options}) LIKE {table}"
+        ),
+        _ => "leave it out: how to execute a query is decided as it runs".into(),
+    }
+}
+
+/// What to write instead of a line that starts with a backslash, as commands of psql do.
+fn backslash_cure(line: &str) -> String {
+    let mut words = line.trim().trim_end_matches(';').split_whitespace();
+    let (command, table) = (words.next().unwrap_or_default(), words.next());
+    match (command, table) {
+        ("\\d" | "\\d+" | "\\dt" | "\\dv", Some(table)) => format!("write DESCRIBE {table};"),
+        ("\\d" | "\\dt" | "\\dt+" | "\\dv" | "\\l" | "\\dn", _) => "write SHOW TABLES;".into(),
+        ("\\df", _) => "write SHOW FUNCTIONS;".into(),
+        ("\\q", _) => "leave it out: a script ends with its last statement".into(),
+        ("\\copy" | "\\o" | "\\g", _) => {
+            "from the operating system's shell: millstream run -e 'SELECT * FROM t' --output csv > file.csv".into()
+        }
+        ("\\i" | "\\ir", Some(file)) => {
+            format!("give the script as the first argument: millstream run {file} -e 'SELECT 1'")
+        }
+        ("\\set", Some(name)) => format!("write ${{{name}}} where the value belongs, and pass --var {name}=value"),
+        ("\\timing" | "\\x" | "\\pset" | "\\?" | "\\h" | "\\c" | "\\watch", _) => {
+            "that is a command of psql; the shell `millstream sql` has commands of its own: help; lists them".into()
+        }
+        _ => "within a string, '' stands for a quote, and \\ for itself".into(),
+    }
 }
 
 /// Splits a script into statements. Empty statements are left out.

@@ -9,8 +9,9 @@ use crate::ddl::{
     self, FunctionDefinition, TableDefinition, ViewDefinition, parse_create_function, parse_identifier, parse_name,
     unsupported,
 };
-use crate::diagnostics::{self, Failure, STATEMENT_WORDS, error_at, nearest};
+use crate::diagnostics::{Failure, error_at};
 use crate::dialect::{FlinkDialect, unquoted_word};
+use crate::foreign::{known_clause_failure, statement_failure};
 use crate::parameter::Parameters;
 use crate::script;
 use millstream_functions::is_like;
@@ -265,6 +266,9 @@ fn parse_piece(piece: &script::Piece<'_>) -> Result<Statement, Diagnostic> {
 /// Parses the tokens of one statement.
 fn parse_tokens(tokens: &[TokenWithSpan]) -> Result<Statement, Diagnostic> {
     chains::check(tokens)?;
+    if let Some(failure) = statement_failure(tokens).or_else(|| known_clause_failure(tokens)) {
+        return Err(failure);
+    }
     let dialect = FlinkDialect;
     let mut parser =
         Parser::new(&dialect).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens.to_vec());
@@ -309,28 +313,7 @@ fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
             Ok(Statement::Describe(ddl::parse_source_name(parser, "the name of a table or view")?))
         }
         "SHOW" => parse_show(parser),
-        "ALTER" | "ANALYZE" | "USE" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "DELETE" | "UPDATE" | "TRUNCATE"
-        | "CALL" | "COMPILE" | "STOP" | "MERGE" => {
-            let second = unquoted_word(parser.peek_nth_token_ref(1)).unwrap_or_default().to_ascii_uppercase();
-            let what = match word.as_str() {
-                "ALTER" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "COMPILE" | "STOP" => format!("{word} {second}"),
-                _ => word.clone(),
-            };
-            let advice = match word.as_str() {
-                "ALTER" => "DROP the object and CREATE it again",
-                "USE" => "all tables and views are in one database; use their plain names",
-                _ => "see docs/sql-reference.md for the statements that are there",
-            };
-            Err(unsupported(start, what.trim(), advice).into())
-        }
-        _ => {
-            let failure = parser.expected_ref("a statement (SELECT, INSERT, CREATE, …)", &start);
-            let Some(near) = nearest(&word, STATEMENT_WORDS.iter().copied()) else { return Ok(failure?) };
-            failure.map_err(|error| {
-                let diagnostic = diagnostics::from_parser_error(&error, std::slice::from_ref(&start));
-                diagnostic.advise(format!("did you mean {near}?")).into()
-            })
-        }
+        _ => Ok(parser.expected_ref("a statement (SELECT, INSERT, CREATE, …)", &start)?),
     }
 }
 
@@ -401,14 +384,7 @@ fn parse_execute(parser: &mut Parser) -> Result<Statement, Failure> {
 
 fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
     parser.advance_token();
-    if peek_word(parser, 0, "OR") {
-        return Err(unsupported(parser.peek_token(), "CREATE OR REPLACE", "DROP the object first").into());
-    }
-    let advice = |word: &str| match word {
-        "MATERIALIZED" => "write CREATE VIEW for a query with a name, and INSERT INTO a table for rows that are kept",
-        _ => "see docs/sql-reference.md for the statements that are there",
-    };
-    Ok(match parse_kind(parser, "CREATE", advice)? {
+    Ok(match parse_kind(parser)? {
         (ObjectKind::Table, temporary) => Statement::CreateTable(Box::new(ddl::parse_create_table(parser, temporary)?)),
         (ObjectKind::View, temporary) => Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?)),
         (ObjectKind::Function, _) => Statement::CreateFunction(Box::new(parse_create_function(parser)?)),
@@ -417,7 +393,7 @@ fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
 
 fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
     parser.advance_token();
-    let (kind, _) = parse_kind(parser, "DROP", |_| "only tables, views and functions can be dropped")?;
+    let (kind, _) = parse_kind(parser)?;
     let if_exists = take_word(parser, "IF");
     if if_exists {
         expect_word(parser, "EXISTS")?;
@@ -425,13 +401,8 @@ fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
     Ok(Statement::Drop { kind, name: parse_name(parser, "a name")?, if_exists })
 }
 
-/// `[TEMPORARY [SYSTEM]] {TABLE | VIEW | FUNCTION}` after a verb: what it is, and whether it is temporary. `advice` is for the kinds
-/// that Flink has and we lack.
-fn parse_kind(
-    parser: &mut Parser,
-    verb: &str,
-    advice: impl Fn(&str) -> &'static str,
-) -> Result<(ObjectKind, bool), Failure> {
+/// `[TEMPORARY [SYSTEM]] {TABLE | VIEW | FUNCTION}` after a verb: what it is, and whether it is temporary.
+fn parse_kind(parser: &mut Parser) -> Result<(ObjectKind, bool), Failure> {
     let temporary = take_word(parser, "TEMPORARY");
     let system = temporary && take_word(parser, "SYSTEM");
     let token = parser.next_token();
@@ -440,14 +411,6 @@ fn parse_kind(
         "TABLE" if !system => Ok((ObjectKind::Table, temporary)),
         "VIEW" if !system => Ok((ObjectKind::View, temporary)),
         "FUNCTION" => Ok((ObjectKind::Function, temporary)),
-        "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-            // A view or a table.
-            let kind = match unquoted_word(parser.peek_token_ref()) {
-                Some(kind) if word == "MATERIALIZED" => format!(" {}", kind.to_ascii_uppercase()),
-                _ => String::new(),
-            };
-            Err(unsupported(token, &format!("{verb} {word}{kind}"), advice(&word)).into())
-        }
         _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
     }
 }
@@ -498,13 +461,6 @@ fn parse_explain(parser: &mut Parser) -> Result<Statement, Failure> {
         kind = ExplainKind::Analyze;
     } else if take_word(parser, "PLAN") {
         expect_word(parser, "FOR")?;
-    } else {
-        for detail in ["ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"] {
-            if peek_word(parser, 0, detail) {
-                let advice = "use EXPLAIN, EXPLAIN ANALYZE or EXPLAIN CODEGEN";
-                return Err(unsupported(parser.peek_token(), &format!("EXPLAIN {detail}"), advice).into());
-            }
-        }
     }
     let start = parser.peek_token();
     if peek_word(parser, 0, "EXPLAIN") {
@@ -548,11 +504,6 @@ fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
         "CREATE" => {
             expect_word(parser, "TABLE")?;
             Ok(Statement::ShowCreate(ddl::parse_source_name(parser, "the name of a table")?))
-        }
-        "CATALOGS" | "DATABASES" | "COLUMNS" | "PARTITIONS" | "PROCEDURES" | "JARS" | "JOBS" | "MODULES" | "FULL"
-        | "USER" | "CURRENT" | "MODELS" | "CONNECTIONS" => {
-            let advice = "SHOW TABLES, VIEWS, FUNCTIONS and CREATE TABLE are there";
-            Err(unsupported(token, &format!("SHOW {word}"), advice).into())
         }
         _ => Ok(parser.expected("TABLES, VIEWS, FUNCTIONS or CREATE TABLE", token)?),
     }

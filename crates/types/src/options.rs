@@ -11,6 +11,23 @@ pub struct Options {
     entries: BTreeMap<String, String>,
 }
 
+/// A value that an option may have.
+fn example(key: &str) -> &'static str {
+    match key.rsplit_once("value.").map_or(key, |(_, rest)| rest) {
+        "format" | "key.format" => "json",
+        "path" => "data/bids.jsonl",
+        "topic" => "bids",
+        "port" => "9000",
+        "hostname" => "localhost",
+        "properties.bootstrap.servers" => "localhost:9092",
+        "properties.group.id" => "my-group",
+        "url" => "jdbc:postgresql://localhost:5432/database",
+        "table-name" => "public.bids",
+        "avro-confluent.url" => "http://localhost:8081",
+        _ => "…",
+    }
+}
+
 impl Options {
     /// No options.
     pub fn new() -> Options {
@@ -37,7 +54,7 @@ impl Options {
         self.get(key).ok_or_else(|| {
             Diagnostic::new(code::MISSING_OPTION, format!("option '{key}' is missing"))
                 .at(Place::Option(key.into()))
-                .advise(format!("add '{key}' = '…' to WITH (…)"))
+                .advise(format!("add '{key}' = '{}' to WITH (…)", example(key)))
         })
     }
 
@@ -105,7 +122,11 @@ impl Options {
             format!("option '{key}' has the value '{value}', which is not {expected}"),
         )
         .at(Place::Option(key.into()))
-        .advise(format!("give {expected}"))
+        .advise(match expected {
+            "a whole number" => format!("write '{key}' = '1000'"),
+            "true or false" => format!("write '{key}' = 'true' or 'false'"),
+            _ => format!("give {expected}"),
+        })
     }
 
     /// All entries, in key order.

@@ -26,6 +26,10 @@ impl Server {
     pub(crate) fn start(address: &str, watched: Watched) -> Result<Server, Failure> {
         let wrong = |why: String| {
             let message = format!("--http {address}: {why}");
+            if why.contains("in use") {
+                let advice = "another program listens there: end it, or give another port, such as --http 9465";
+                return Failure::usage(Diagnostic::new(code::USAGE, message).advise(advice));
+            }
             Failure::usage(Diagnostic::new(code::USAGE, message).advise(
                 "give a port, such as 9464, for this machine alone, or host:port, such as 0.0.0.0:9464, for others as well",
             ))

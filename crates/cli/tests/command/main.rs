@@ -8,6 +8,7 @@ mod connections;
 mod folders;
 mod giants;
 mod memory;
+mod messages;
 mod named;
 mod resumed;
 mod secrets;

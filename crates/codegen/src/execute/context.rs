@@ -1,5 +1,6 @@
 //! One run of a kernel: its execution context, its bad rows, and how they are told.
 
+use super::cure::cure;
 use super::passed::{PassedColumns, STEP_ROWS};
 use super::vectors::Prepared;
 use super::{Flow, OnError, RowError, TableHooks};
@@ -207,6 +208,10 @@ impl<'a> Run<'a> {
                 }
             }
             None => Diagnostic::bug(format!("a kernel failed with the unknown kind {}", self.context.error_kind)),
+        };
+        let diagnostic = match cure(diagnostic.code, what, &diagnostic.message) {
+            Some(advice) if diagnostic.advice.is_none() => diagnostic.advise(advice),
+            _ => diagnostic,
         };
         match site.and_then(Site::place) {
             Some(place) => diagnostic.at(place),

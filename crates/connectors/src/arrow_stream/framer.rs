@@ -10,6 +10,7 @@
 use crate::fit::guarded;
 use crate::records::{Framer, MAX_RECORD_BYTES, RowBlock, RowBlocks, RowCount};
 use crate::text_chunk::FileInfo;
+use crate::unfit::sniffed;
 use crate::{Chunk, Position};
 use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
@@ -292,5 +293,9 @@ pub(super) fn place(info: &FileInfo, offset: Option<u64>, column: Option<String>
 /// The error for bytes that make no sense.
 pub(super) fn damaged(info: &FileInfo, offset: u64, what: &str) -> Diagnostic {
     let message = format!("the input is damaged or no Arrow stream: {what}");
-    Diagnostic::new(code::MALFORMED_FILE, message).at(place(info, Some(offset), None))
+    let diagnostic = Diagnostic::new(code::MALFORMED_FILE, message).at(place(info, Some(offset), None));
+    match sniffed(&info.path).filter(|_| offset == 0) {
+        Some(advice) => diagnostic.advise(advice),
+        None => diagnostic,
+    }
 }

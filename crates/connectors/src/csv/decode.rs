@@ -6,10 +6,10 @@
 use super::{Dialect, IGNORE_ERRORS};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{Framing, TextChunk, excerpt};
-use crate::times;
 use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
-use millstream_types::{Code, DataType, Diagnostic, Place, code};
+use crate::{times, unfit};
+use millstream_types::{Code, DataType, Diagnostic, Place, code, counted};
 use std::borrow::Cow;
 
 pub(super) struct CsvColumn {
@@ -98,11 +98,19 @@ impl CsvFailure {
             };
         }
         let line = &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())];
+        let advice = match self.message.as_str() {
+            m if m.contains("UTF-8") => "convert the file: iconv -f latin1 -t utf-8 old.csv > new.csv",
+            m if m.contains("not closed") || m.contains("closing quote") => {
+                "close the quote, or write 'csv.disable-quote-character' = 'true' in the WITH of the table if quotes are plain characters"
+            }
+            _ => {
+                "correct the record, or declare the columns that the file has: `millstream schema FILE` prints them; \
+                 'csv.ignore-parse-errors' = 'true' leaves such records out"
+            }
+        };
         Diagnostic::new(self.code, format!("malformed CSV: {} (in '{}')", self.message, excerpt(line)))
-        .at(place)
-        .advise(
-            "correct the record or the table's columns, or set 'csv.ignore-parse-errors' = 'true' to skip such records",
-        )
+            .at(place)
+            .advise(advice)
     }
 }
 
@@ -192,7 +200,11 @@ impl<'a> CsvDecoding<'a> {
         }
         if count < plan.fields {
             if !plan.ignore_errors {
-                return Err(malformed(format!("there are {count} fields, but the table has {}", plan.fields)));
+                return Err(malformed(format!(
+                    "the record has {}, but the table has {}",
+                    counted(count, "field"),
+                    plan.fields
+                )));
             }
             for (builder, column) in self.builders.iter_mut().zip(&plan.columns) {
                 if builder.len() == self.rows {
@@ -289,11 +301,29 @@ impl<'a> CsvDecoding<'a> {
                     return null(builder, column);
                 }
                 let message = format!("'{}' cannot be read as {}", excerpt(text.as_bytes()), column.data_type);
-                let advice = times::remedy(&text, &column.data_type, &column.name, "csv");
+                let advice = Some(unfit_advice(&text, column, &self.plan.dialect, self.plan.columns.len() == 1));
                 Err(CsvFailure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()), advice })
             }
         }
     }
+}
+
+/// What to declare for a field that is not of its column's type.
+fn unfit_advice(text: &str, column: &CsvColumn, dialect: &Dialect, is_only: bool) -> String {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case(&column.name) {
+        return "the record looks like a header: add 'csv.header' = 'true' to the WITH of the table".into();
+    }
+    let other = [(";", ";"), ("\t", "\\t"), ("|", "|")].into_iter().find(|(other, _)| text.contains(other));
+    if let (Some((_, other)), false) = (other, is_only)
+        && dialect.framing.delimiter == b','
+    {
+        return format!(
+            "the fields look separated by '{other}': add 'csv.field-delimiter' = '{other}' to the WITH of the table"
+        );
+    }
+    times::remedy(text, &column.data_type, &column.name, "csv")
+        .unwrap_or_else(|| unfit::remedy(text, &column.data_type.to_string(), &column.name))
 }
 
 /// Whether an unquoted field is NULL: the null literal, or nothing where a value of another type than STRING is due.
@@ -306,7 +336,8 @@ pub(super) fn null(builder: &mut ColumnBuilder, column: &CsvColumn) -> Result<()
     if !column.nullable {
         let message = "a NOT NULL column has no value in the record".to_string();
         let column = Some(column.name.clone());
-        return Err(CsvFailure { code: code::NULL_IN_NOT_NULL, message, column, advice: None });
+        let advice = Some(unfit::null_remedy(column.as_deref().unwrap_or_default()));
+        return Err(CsvFailure { code: code::NULL_IN_NOT_NULL, message, column, advice });
     }
     builder.push_null();
     Ok(())

@@ -1,7 +1,7 @@
 //! Which columns CSV has: delimiter, header, names and types, found in the first records.
 
 use super::{COMMENTS, DELIMITER, HEADER, NULL_LITERAL, QUOTE, WITHOUT_QUOTES, character};
-use crate::infer::{Enough, FormatInput, RECORDS, ScalarKind, Scalars, event_time, not_known};
+use crate::infer::{Enough, FormatInput, RECORDS, ScalarKind, Scalars, event_time};
 use crate::records::{Framer, TextFramer};
 use crate::text_chunk::Framing;
 use crate::times;
@@ -51,7 +51,7 @@ pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
     };
     let mut records = split(&text, marks(delimiter), RECORDS + 1);
     let Some(width) = usual_width(&records) else {
-        return Err(not_known("there is no record yet that says which columns the table has"));
+        return Err(input.without_records());
     };
     records.retain(|record| record.len() == width);
     let null_literal = options.get(NULL_LITERAL.key);

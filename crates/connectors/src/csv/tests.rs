@@ -162,7 +162,7 @@ fn a_time_that_cannot_be_read_says_what_to_write() {
         ("2026-01-01T12:00:00.078Z", DataType::Timestamp(3), "`ts TIMESTAMP_LTZ(3)`"),
         ("2026-01-01T12:00:00", DataType::TimestampLtz(3), "`ts TIMESTAMP(3)`"),
         ("1767268800", DataType::TimestampLtz(3), "'csv.timestamp-format.standard' = 'epoch-seconds'"),
-        ("01.02.2026 12:00:00", DataType::Timestamp(3), "`ts AS TO_TIMESTAMP(ts_text, 'dd.MM.yyyy HH:mm:ss')`"),
+        ("01.02.2026 12:00:00", DataType::Timestamp(3), "`ts_time AS TO_TIMESTAMP(ts, 'dd.MM.yyyy HH:mm:ss')`"),
     ] {
         let schema = Schema::new(vec![Field::new("ts", data_type, true)]);
         let error = decode(&schema, format!("{text}\n").as_bytes(), &[]).error.unwrap();

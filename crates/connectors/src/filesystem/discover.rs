@@ -1,5 +1,6 @@
 //! Which files a `path` option means.
 
+use crate::option_table::nearest;
 use crate::option_table::option_fault;
 use crate::text_chunk::{FileInfo, whole};
 use millstream_types::{Diagnostic, Place, code};
@@ -77,7 +78,7 @@ fn add_glob(pattern: &str, files: &mut Vec<InputFile>) -> Result<(), Diagnostic>
     if any {
         return Ok(());
     }
-    let advice = "check the pattern; relative paths start at the working directory";
+    let advice = format!("check the pattern: relative paths start at {}", working_directory());
     Err(option_fault(code::FILE_NOT_FOUND, "path", format!("no file matches '{pattern}'"), advice))
 }
 
@@ -118,11 +119,32 @@ fn input_file(path: &Path, metadata: &Metadata) -> InputFile {
     InputFile { path: Some(path.to_path_buf()), stream: !metadata.is_file(), info }
 }
 
+/// The directory that relative paths start at, as a message names it.
+fn working_directory() -> String {
+    std::env::current_dir().map_or_else(|_| "the working directory".into(), |path| path.display().to_string())
+}
+
+/// The file beside a missing one whose name is like it, as a question.
+fn meant(resource: &str) -> String {
+    let path = Path::new(resource);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { return String::new() };
+    let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten().take(1000);
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    match nearest(&name, names.iter().map(String::as_str)) {
+        Some(near) => {
+            format!("did you mean '{}'? ", folder.map_or_else(|| near.into(), |f| f.join(near).display().to_string()))
+        }
+        None => String::new(),
+    }
+}
+
 /// The error for a file that cannot be opened or read.
 pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            let advice = "check the path; relative paths start at the working directory";
+            let advice = format!("{}relative paths start at {}", meant(resource), working_directory());
             option_fault(code::FILE_NOT_FOUND, "path", format!("there is no file or directory '{resource}'"), advice)
         }
         io::ErrorKind::PermissionDenied => {

@@ -3,6 +3,7 @@
 use super::discover::{InputFile, input_changed, read_error};
 use super::fingerprint::{Extent, FileWitness};
 use crate::records::{Framer, RecordCutter};
+use crate::unfit::sniffed;
 use crate::{Chunk, Position, SplitReader, Witness};
 use millstream_types::{Diagnostic, Place, code};
 use serde_json::Value;
@@ -118,9 +119,18 @@ impl RecordReader {
         };
         let offset = Some(self.cutter.received());
         let place = Place::Data { resource: self.file.info.path.clone(), offset, line: None, column: None };
-        Diagnostic::new(code::MALFORMED_FILE, format!("the {kind} file {what}"))
-            .at(place)
-            .advise("fetch or compress the file again")
+        // A file that begins otherwise was never compressed this way.
+        let other =
+            sniffed(&self.file.info.path).filter(|text| !text.contains("compressed with") && !text.contains("empty"));
+        let extension = if kind == "gzip" { "gz" } else { "zst" };
+        let (message, advice) = match other {
+            Some(_) => (
+                format!("the file is not compressed with {kind}, as its name says"),
+                format!("rename it so that it does not end in .{extension}, or compress it: {kind} FILE"),
+            ),
+            None => (format!("the {kind} file {what}"), "fetch or compress the file again".into()),
+        };
+        Diagnostic::new(code::MALFORMED_FILE, message).at(place).advise(advice)
     }
 
     /// Reads until the cutter is full, or once if bytes come as they are written. `false` at the end of the file.

@@ -199,6 +199,12 @@ pub(crate) fn write_error(path: impl AsRef<Path>, error: &io::Error) -> Diagnost
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             diagnostic.advise("give the user write permission, or write elsewhere")
         }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => match path.as_ref().parent() {
+            Some(parent) if parent.is_file() => {
+                diagnostic.advise(format!("'{}' is a file, not a directory: give another 'path'", parent.display()))
+            }
+            _ => diagnostic,
+        },
         io::ErrorKind::BrokenPipe => diagnostic.advise("the reader of the output ended before the query"),
         _ => diagnostic,
     }

@@ -82,6 +82,19 @@ impl FormatInput<'_> {
         Ok(())
     }
 
+    /// The error for an input that has no records to find columns in.
+    pub(crate) fn without_records(&self) -> Diagnostic {
+        let diagnostic = not_known("there is no record yet that says which columns the table has");
+        match self.files {
+            [file] => {
+                let resource = file.info.path.clone();
+                let advice = "the file has no records: wait until it has some, or declare the columns: CREATE TABLE t (a STRING, …) WITH (…)";
+                diagnostic.advise(advice).at(Place::Data { resource, offset: None, line: None, column: None })
+            }
+            _ => diagnostic,
+        }
+    }
+
     /// The first file.
     pub(crate) fn first(&self) -> Result<&InferredFile, Diagnostic> {
         self.files.first().ok_or_else(|| not_known("there is no file yet that says which columns the table has"))

@@ -12,9 +12,9 @@ use super::scan::{self, Malformed, byte, skip_space, skip_value, string_end, une
 use super::value::{Shape, ValueReader};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
-use crate::times;
 use crate::values::ColumnBuilder;
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
+use crate::{times, unfit};
 use millstream_types::text::TimestampStyle;
 use millstream_types::{Code, DataType, Diagnostic, Field, Options, Place, code};
 
@@ -216,6 +216,11 @@ impl JsonFailure {
     pub(super) fn diagnostic(self, data: &[u8], start: usize, place: impl Fn(Option<String>) -> Place) -> Diagnostic {
         let advice =
             self.unread_time.and_then(|time| times::remedy(&time.text, &time.data_type, &self.column, time.format));
+        let advice = advice.or_else(|| match self.message.split_once(" cannot be read as ") {
+            Some((text, wanted)) if self.code == code::WRONG_TYPE => Some(unfit::remedy(text, wanted, &self.column)),
+            _ if self.code == code::NULL_IN_NOT_NULL => Some(unfit::null_remedy(&self.column)),
+            _ => None,
+        });
         let place = place((!self.column.is_empty()).then_some(self.column));
         if self.code != code::MALFORMED_RECORD {
             let diagnostic = Diagnostic::new(self.code, self.message).at(place);
@@ -234,9 +239,9 @@ fn malformed(data: &[u8], start: usize, at: usize, what: &str, place: Place) -> 
     let line = &data[from.min(data.len())..];
     let line = &line[..memchr::memchr(b'\n', line).unwrap_or(line.len())];
     let message = format!("malformed JSON: {what} (byte {} of the record, near '{}')", position + 1, excerpt(line));
-    Diagnostic::new(code::MALFORMED_RECORD, message)
-        .at(place)
-        .advise("correct the record, or set 'json.ignore-parse-errors' = 'true' to skip such records")
+    Diagnostic::new(code::MALFORMED_RECORD, message).at(place).advise(
+        "correct the record: each is one JSON object; 'json.ignore-parse-errors' = 'true' leaves such records out",
+    )
 }
 
 /// Start of the bad record, and what is wrong with it; both relative to the chunk.

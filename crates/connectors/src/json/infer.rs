@@ -52,7 +52,7 @@ pub(super) fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
         Ok(Enough::No)
     })?;
     let Some(fields) = all.object.filter(|fields| !fields.names.is_empty()) else {
-        return Err(not_known("there is no record yet that says which columns the table has"));
+        return Err(input.without_records());
     };
     if !all.scalars.is_empty() || all.list.is_some() {
         return Err(not_known("the records are not all JSON objects"));

@@ -8,6 +8,7 @@ use crate::infer::{FormatInput, columns_of, event_time, not_known};
 use crate::option_table::option_fault;
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
+use crate::unfit::sniffed;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, SourceRequest, SplitReader, Witness};
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
@@ -362,5 +363,11 @@ fn place(info: &FileInfo, column: Option<String>) -> Place {
 }
 
 fn damaged(info: &FileInfo, error: &str) -> Diagnostic {
-    Diagnostic::new(code::MALFORMED_FILE, format!("the file is damaged or not Parquet: {error}")).at(place(info, None))
+    let error = error.trim_start_matches("Parquet error: ");
+    let diagnostic = Diagnostic::new(code::MALFORMED_FILE, format!("the file is damaged or not Parquet: {error}"))
+        .at(place(info, None));
+    match sniffed(&info.path) {
+        Some(advice) => diagnostic.advise(advice),
+        None => diagnostic,
+    }
 }

@@ -104,7 +104,7 @@ impl RowDecoder {
         Diagnostic::new(code::MALFORMED_RECORD, format!("record {number} is malformed: {what}"))
             .at(chunk.place(at, column))
             .advise(
-                "correct the record or the table's columns, or set 'row.ignore-parse-errors' = 'true' to skip such records",
+                "correct the record, or declare the columns that it has; 'row.ignore-parse-errors' = 'true' leaves such records out",
             )
     }
 

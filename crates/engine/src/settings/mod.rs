@@ -363,15 +363,16 @@ fn unknown(key: &str) -> Diagnostic {
         Some(_) => format!("the setting '{key}' of Flink changes rows, and has no counterpart here"),
         None => format!("there is no setting '{key}'"),
     };
-    let known = || SETTINGS.iter().map(|setting| setting.key).collect::<Vec<_>>().join(", ");
     let advice = match (refused, nearest(key, keys())) {
         (Some(advice), _) => advice.into(),
         (None, Some(near)) => format!("did you mean '{near}'?"),
         (None, None) if flink::is_of_flink(key) => {
-            "if it is one of Flink's, leave it out: those that can be set without effect are listed in docs/settings.md"
+            "leave it out: Millstream has no such setting, and SET; lists those that it has".into()
+        }
+        (None, None) => {
+            "SET; lists the settings; options of a table, such as 'path' or 'connect.timeout', stand in its WITH (…)"
                 .into()
         }
-        (None, None) => format!("known settings: {}", known()),
     };
     Diagnostic::new(code::UNKNOWN_OPTION, message).at(Place::Option(key.to_owned())).advise(advice)
 }
@@ -449,8 +450,8 @@ mod tests {
             ("table.exec.emit.early-fire.enabled", "once, when they are complete"),
             ("table.exec.source.idle-timeout", "scan.watermark.idle-timeout"),
             ("execution.savepoint.path", "millstream checkpoint restore"),
-            ("table.exec.something.new", "listed in docs/settings.md"),
-            ("table.exec.mini-batch.size.of.it", "listed in docs/settings.md"),
+            ("table.exec.something.new", "SET; lists those that it has"),
+            ("table.exec.mini-batch.size.of.it", "SET; lists those that it has"),
         ];
         for (key, advice) in refused {
             let refused = settings.set(key, "1 s").unwrap_err();

@@ -67,7 +67,7 @@ fn broken_statements_have_line_and_column() {
         ("SELECT DATE 'abc'", code::INVALID_LITERAL, 1, 13),
         ("SELECT CAST('x' AS INT)", code::INVALID_CAST, 1, 13),
         ("SELECT 1/0", code::DIVISION_BY_ZERO, 1, 8),
-        ("INSERT INTO k SELECT name FROM t", code::SCHEMA_MISMATCH, 1, 15),
+        ("INSERT INTO k SELECT name FROM t", code::SCHEMA_MISMATCH, 1, 22),
         ("INSERT INTO k SELECT id, id FROM t", code::SCHEMA_MISMATCH, 1, 15),
         ("CREATE TABLE t (id INT)", code::ALREADY_EXISTS, 1, 14),
         ("CREATE TABLE q (a INTT)", code::SYNTAX, 1, 19),

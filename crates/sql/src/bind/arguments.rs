@@ -39,3 +39,13 @@ fn plain_argument<'a>(function: &ast::Function, argument: &'a ast::FunctionArg) 
         _ => Err(unsupported("an argument by name", place, "give the arguments in order")),
     }
 }
+
+/// The arguments of a call as they are written, and behind them what `WITHIN GROUP` is ordered by.
+pub(crate) fn argument_texts(function: &ast::Function) -> Vec<String> {
+    let arguments = match &function.args {
+        ast::FunctionArguments::List(list) => list.args.iter().map(ToString::to_string).collect(),
+        _ => vec![],
+    };
+    let ordered = function.within_group.iter().map(|key| key.expr.to_string());
+    arguments.into_iter().chain(ordered).collect()
+}

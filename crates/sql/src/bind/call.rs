@@ -2,12 +2,13 @@
 
 use super::aggregate;
 use super::aggregate_order::add_ordered;
-use super::arguments::{function_name, plain_arguments};
+use super::arguments::{argument_texts, function_name, plain_arguments};
 use super::expression::{Binder, unit_literal};
 use super::place::{error, from_parser, span_of, unsupported};
 use super::window::in_milliseconds;
 use super::window_kind::{self, WindowKind};
 use crate::diagnostics::nearest;
+use crate::foreign::call_cure;
 use crate::functions::{self, aggregate_names, find_aggregate};
 use crate::user_function::{NativeAggregate, UserFunction};
 use millstream_plan::aggregate::AggregateFunction;
@@ -53,7 +54,7 @@ impl Binder<'_> {
                 .advise(format!("write {name}() OVER (PARTITION BY … ORDER BY …)")));
         }
         if MISSING_AGGREGATES.contains(&name.as_str()) {
-            let advice = "docs/functions.md lists the aggregate functions";
+            let advice = "SHOW FUNCTIONS; lists those that are there; ARRAY_AGG and COLLECT gather values";
             return Err(unsupported(&format!("the aggregate function {name}"), span_of(&function.name), advice));
         }
         if matches!(name.as_str(), "GROUPING" | "GROUPING_ID") {
@@ -126,11 +127,14 @@ impl Binder<'_> {
 
     fn unknown_function(&self, name: &str, function: &ast::Function) -> Diagnostic {
         let message = format!("unknown function `{}`", function.name);
-        let known = nearest(name, aggregate_names()).or_else(|| functions::suggest(name));
-        let advice = match self.scope.functions.suggest(name).or(known) {
-            Some(near) => format!("did you mean {near}?"),
-            None => "SHOW FUNCTIONS lists all".into(),
-        };
+        let known = nearest(name, aggregate_names())
+            .or_else(|| functions::suggest(name))
+            .or_else(|| nearest(name, window_kind::bound_names()));
+        let ours = || self.scope.functions.suggest(name).or(known).map(|near| format!("did you mean {near}?"));
+        let advice = call_cure(name, &argument_texts(function)).or_else(ours).unwrap_or_else(|| {
+            let start: String = name.chars().take(3).collect();
+            format!("SHOW FUNCTIONS; lists all, SHOW FUNCTIONS LIKE '%{start}%'; those with {start} in their names")
+        });
         error(code::UNKNOWN_FUNCTION, span_of(&function.name), message).advise(advice)
     }
 

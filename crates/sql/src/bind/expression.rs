@@ -7,6 +7,7 @@ use super::aggregate_list::AggregateList;
 use super::place::{at, error, from_parser, span_of, type_name, unsupported};
 use super::scope::{Scope, field_of};
 use super::{literal, operators};
+use crate::foreign::operator_cure;
 use crate::{data_type, functions};
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, Value, code};
@@ -173,7 +174,13 @@ impl<'a> Binder<'a> {
             DataType::Null => Ok(Expr::literal(Value::Null, DataType::Boolean).at(bound.span)),
             _ => {
                 let message = format!("{of} needs a BOOLEAN, not {}", type_name(&bound.data_type));
-                Err(error(code::TYPE_MISMATCH, bound.span, message).advise("compare the value with something"))
+                let example = match &bound.data_type {
+                    t if t.is_numeric() => format!("{expr} <> 0"),
+                    t if t.is_string() => format!("{expr} = 'text'"),
+                    _ => format!("{expr} IS NOT NULL"),
+                };
+                Err(error(code::TYPE_MISMATCH, bound.span, message)
+                    .advise(format!("write a comparison, such as {example}")))
             }
         }
     }
@@ -183,17 +190,17 @@ impl<'a> Binder<'a> {
         let mut spine = Vec::new();
         let mut first = expr;
         while let ast::Expr::BinaryOp { left, op, right } = first {
-            let same_kind = |(top, _): &(&BinaryOperator, _)| top == &op || !is_logical(top) && !is_logical(op);
+            let same_kind = |(top, ..): &(&BinaryOperator, _, _)| top == &op || !is_logical(top) && !is_logical(op);
             if !spine.first().is_none_or(same_kind) {
                 break;
             }
-            spine.push((op, &**right));
+            spine.push((op, &**left, &**right));
             first = left;
         }
-        if let Some((op, _)) = spine.first().filter(|(op, _)| is_logical(op)) {
+        if let Some((op, ..)) = spine.first().filter(|(op, ..)| is_logical(op)) {
             let (is_and, name) = if **op == BinaryOperator::And { (true, "AND") } else { (false, "OR") };
             let mut operands = vec![self.condition(first, name)?];
-            for (_, right) in spine.iter().rev() {
+            for (.., right) in spine.iter().rev() {
                 operands.push(self.condition(right, name)?);
             }
             return Ok(operators::logical(is_and, operands, span_of(expr)));
@@ -201,9 +208,14 @@ impl<'a> Binder<'a> {
         let mut bound = self.bind(first)?;
         // The place of each node is from the first operand to its own.
         let mut place = first.span();
-        while let Some((op, right)) = spine.pop() {
+        while let Some((op, left, right)) = spine.pop() {
             place = place.union(&right.span());
-            bound = binary(op, bound, self.bind(right)?, from_parser(place))?;
+            let foreign = || {
+                let message = format!("Flink SQL has no operator `{op}`");
+                let operands = [left.to_string(), right.to_string()];
+                error(code::SYNTAX, from_parser(place), message).advise(operator_cure(&op.to_string(), &operands))
+            };
+            bound = binary(op, bound, self.bind(right)?, from_parser(place)).unwrap_or_else(|| Err(foreign()))?;
         }
         Ok(bound)
     }
@@ -225,7 +237,8 @@ impl<'a> Binder<'a> {
             }
             other => {
                 let message = format!("Flink SQL has no operator `{other}`");
-                Err(error(code::SYNTAX, span, message).advise("use a function instead"))
+                Err(error(code::SYNTAX, span, message)
+                    .advise(operator_cure(&other.to_string(), &[operand.to_string()])))
             }
         }
     }
@@ -383,8 +396,8 @@ impl<'a> Binder<'a> {
                 }
                 ast::AccessExpr::Subscript(subscript) => {
                     let span = span_of(subscript);
-                    return Err(error(code::SYNTAX, span, "Flink SQL has no slices of arrays in brackets")
-                        .advise("use ARRAY_SLICE(array, from, to)"));
+                    return Err(error(code::SYNTAX, span, "Flink SQL has no slices in brackets")
+                        .advise("write ARRAY_SLICE(array, from, to), or SUBSTRING(text FROM 1 FOR 2) for text"));
                 }
             };
         }
@@ -434,8 +447,9 @@ pub(crate) fn unit_literal(name: &str, span: Span) -> Expr {
     Expr::literal(Value::String(name), DataType::Char(length)).at(span)
 }
 
-fn binary(op: &BinaryOperator, left: Expr, right: Expr, span: Span) -> Result<Expr, Diagnostic> {
-    match op {
+/// The operation of an operator; nothing if it is not there.
+fn binary(op: &BinaryOperator, left: Expr, right: Expr, span: Span) -> Option<Result<Expr, Diagnostic>> {
+    Some(match op {
         BinaryOperator::Plus => operators::arithmetic(ArithmeticOp::Add, left, right, span),
         BinaryOperator::Minus => operators::arithmetic(ArithmeticOp::Subtract, left, right, span),
         BinaryOperator::Multiply => operators::arithmetic(ArithmeticOp::Multiply, left, right, span),
@@ -448,11 +462,8 @@ fn binary(op: &BinaryOperator, left: Expr, right: Expr, span: Span) -> Result<Ex
         BinaryOperator::LtEq => operators::compare(CompareOp::LessEqual, left, right, span),
         BinaryOperator::Gt => operators::compare(CompareOp::Greater, left, right, span),
         BinaryOperator::GtEq => operators::compare(CompareOp::GreaterEqual, left, right, span),
-        other => {
-            Err(error(code::SYNTAX, span, format!("Flink SQL has no operator `{other}`"))
-                .advise("use a function instead"))
-        }
-    }
+        _ => return None,
+    })
 }
 
 /// Names what an expression is that has no counterpart yet.
@@ -481,7 +492,7 @@ fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
         ast::Expr::Collate { .. } => ("COLLATE", "compare UPPER or LOWER of both sides"),
         ast::Expr::Convert { .. } => ("CONVERT", "write CAST(x AS type)"),
         ast::Expr::Wildcard(_) | ast::Expr::QualifiedWildcard(..) => ("* within an expression", "name the columns"),
-        _ => ("this expression", "see docs/sql-reference.md for what there is"),
+        _ => ("this expression", "SHOW FUNCTIONS; lists the functions that are there"),
     };
     unsupported(feature, span, advice)
 }

@@ -4,8 +4,10 @@ use super::place::{error, name_parts, span_of, span_of_path, unsupported};
 use super::query::QueryBinder;
 use super::relation::{Relation, rename};
 use super::scope::{Attribute, Column};
-use super::window_kind::is_window_function;
+use super::window_kind::{WindowKind, is_window_function};
 use crate::catalog;
+use crate::diagnostics::nearest;
+use crate::foreign::table_call_cure;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{ColumnKind, Rel, Table};
 use millstream_types::{Diagnostic, Field, code};
@@ -23,7 +25,10 @@ impl QueryBinder<'_> {
                     return Err(unsupported(feature, span, "write stream JOIN t FOR SYSTEM_TIME AS OF stream.ts"));
                 }
                 if sample.is_some() || !partitions.is_empty() {
-                    return Err(unsupported("TABLESAMPLE or PARTITION", span, "filter with WHERE instead"));
+                    let share = sample.as_ref().and_then(|sample| sample_share(sample)).unwrap_or(0.1);
+                    let feature = if sample.is_some() { "TABLESAMPLE" } else { "PARTITION (…)" };
+                    let advice = format!("filter instead: SELECT * FROM {name} WHERE RAND() < {share}");
+                    return Err(unsupported(feature, span, &advice));
                 }
                 let relation = match args {
                     Some(args) => self.table_function(name, &args.args, span_of(name))?,
@@ -49,11 +54,13 @@ impl QueryBinder<'_> {
                 };
                 (self.table_function(&function.name, arguments, span_of(&function.name))?, alias)
             }
-            ast::TableFactor::Function { lateral: true, .. } => {
-                return Err(unsupported("LATERAL TABLE(…)", span, "use scalar functions"));
+            ast::TableFactor::Function { lateral: true, name, .. } => {
+                let advice = "elements of an array become rows by FROM t CROSS JOIN UNNEST(t.list) AS u (element)";
+                return Err(unsupported(&format!("LATERAL {name}(…)"), span, advice));
             }
             ast::TableFactor::MatchRecognize { .. } => {
-                return Err(unsupported("MATCH_RECOGNIZE", span, "filter with WHERE and aggregate in windows"));
+                let advice = "for one event behind another, join the table with itself";
+                return Err(unsupported("MATCH_RECOGNIZE", span, advice));
             }
             _ => return Err(unsupported("this kind of table", span, "select from a table, a view or a subquery")),
         };
@@ -74,8 +81,12 @@ impl QueryBinder<'_> {
             return self.window_table(&upper, arguments, place);
         }
         let message = format!("unknown table function `{name}`");
-        Err(error(code::UNKNOWN_FUNCTION, place, message)
-            .advise("the table functions are TUMBLE, HOP, CUMULATE, SESSION, COUNT_TUMBLE and COUNT_HOP"))
+        let texts: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let near = || nearest(&upper, WindowKind::names()).map(|near| format!("did you mean {near}?"));
+        let advice = table_call_cure(&upper, &texts).or_else(near).unwrap_or_else(|| {
+            "the table functions are TUMBLE, HOP, CUMULATE, SESSION, COUNT_TUMBLE and COUNT_HOP; a file is read by FROM 'path'".into()
+        });
+        Err(error(code::UNKNOWN_FUNCTION, place, message).advise(advice))
     }
 
     /// A query of WITH, a table or a view.
@@ -110,6 +121,13 @@ impl QueryBinder<'_> {
             }
         }
     }
+}
+
+/// The share of rows that TABLESAMPLE takes.
+fn sample_share(sample: &ast::TableSampleKind) -> Option<f64> {
+    let (ast::TableSampleKind::BeforeTableAlias(sample) | ast::TableSampleKind::AfterTableAlias(sample)) = sample;
+    let percent: f64 = sample.quantity.as_ref()?.value.to_string().parse().ok()?;
+    Some(percent / 100.0)
 }
 
 fn qualify(relation: &mut Relation, qualifier: impl Into<Arc<[String]>>) {

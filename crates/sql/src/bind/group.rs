@@ -7,6 +7,7 @@
 //! as many aggregations of the input, in whose expressions the keys that the set lacks are NULL.
 
 use super::aggregate_list::{AggregateList, GroupWindow};
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group_keys::SelectedItems;
@@ -285,7 +286,7 @@ impl KeyRoles {
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
         if self.window.is_none() && extent != Extent::Whole {
-            return Err(self.needs_window(scope, extent, place));
+            return Err(self.needs_window(&input.rel, scope, extent, place));
         }
         if self.window.as_ref().is_some_and(|(windows, _)| windows.counts_rows()) && !are_counted(&input.rel) {
             let advice = "aggregate the table function itself: FILTER (WHERE …) of an aggregate leaves rows out";
@@ -369,7 +370,7 @@ impl KeyRoles {
     }
 
     /// Why a grouping cannot run on a stream.
-    fn needs_window(&self, scope: &Scope, extent: Extent, place: Span) -> Diagnostic {
+    fn needs_window(&self, rel: &Rel, scope: &Scope, extent: Extent, place: Span) -> Diagnostic {
         let missing = self.roles.iter().find_map(|(key, _)| match scope.attribute(key) {
             Attribute::WindowStart(_) => Some("window_end"),
             Attribute::WindowEnd(_) => Some("window_start"),
@@ -387,10 +388,14 @@ impl KeyRoles {
                 false => format!("add {missing} to GROUP BY"),
             }),
             None => {
-                let window = "use a window: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) … GROUP BY \
-                              window_start, window_end";
-                error(code::NEEDS_UPDATES, place, "on a stream, groups without a window never end")
-                    .advise(format!("{window}; or {}", extent.advice()))
+                let keys = self.roles.iter().enumerate().map(|(i, (key, _))| key_name(scope, key, i));
+                let keys: String = keys.map(|key| format!("{key}, ")).collect();
+                let WindowCure { from, first } = windows_over(rel);
+                let message = "on a stream, groups without a window never end";
+                error(code::NEEDS_UPDATES, place, message).advise(format!(
+                    "{NO_UPDATES}: {first}aggregate in windows: SELECT … FROM {from} GROUP BY {keys}window_start, window_end; or {}",
+                    extent.advice()
+                ))
             }
         }
     }

@@ -46,7 +46,11 @@ pub(super) fn bind(
     for writable in table.writable() {
         let field = &table.columns[writable].field;
         let expr = match targets.iter().position(|&t| t == writable) {
-            Some(position) => assign(scope.column(position, place), field, &table)?,
+            Some(position) => {
+                let item = selected_item(query, position);
+                let place = item.map_or(place, span_of);
+                assign(scope.column(position, place), field, &table, item)?
+            }
             None if field.nullable => Expr::literal(Value::Null, field.data_type.clone()),
             None => {
                 let message = format!("column `{}` of `{}` is NOT NULL and gets no value", field.name, table.name);
@@ -118,7 +122,7 @@ fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, D
 }
 
 /// The value as the table's column takes it.
-fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic> {
+fn assign(value: Expr, field: &Field, table: &Table, item: Option<&ast::Expr>) -> Result<Expr, Diagnostic> {
     let (from, to) = (&value.data_type, &field.data_type);
     if is_implicit(from, to) {
         // Whether values of one type are values of the other as they are.
@@ -126,7 +130,23 @@ fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic>
         return Ok(if are_kept { value } else { convert(value, to) });
     }
     let message = format!("column `{}` of `{}` is {to}, but the query gives {from}", field.name, table.name);
-    Err(error(code::SCHEMA_MISMATCH, value.span, message).advise(format!("write CAST(… AS {to}) in the query")))
+    let item = item.map_or_else(|| "…".into(), ToString::to_string);
+    let cast = if from.is_string() && !to.is_nested() { "TRY_CAST" } else { "CAST" };
+    Err(error(code::SCHEMA_MISMATCH, value.span, message).advise(format!("write {cast}({item} AS {to}) in the query")))
+}
+
+/// The expression of a query's column `position`, if the query is a SELECT of expressions.
+fn selected_item(query: &ast::Query, position: usize) -> Option<&ast::Expr> {
+    let ast::SetExpr::Select(select) = &*query.body else { return None };
+    // A star before it would shift its position.
+    let is_star = |item: &ast::SelectItem| {
+        !matches!(item, ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. })
+    };
+    match select.projection.get(position)? {
+        _ if select.projection.iter().any(is_star) => None,
+        ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
 }
 
 fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {
@@ -140,5 +160,12 @@ fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) 
     );
     let sink = columns_text(targets.iter().map(|&i| &table.columns[i].field));
     let query = columns_text(relation.columns.iter().map(|c| &c.field));
-    error(code::SCHEMA_MISMATCH, place, message).advise(format!("query: [{query}]; table: [{sink}]"))
+    let names: Vec<&str> = targets.iter().map(|&i| table.columns[i].field.name.as_str()).collect();
+    let advice = match given < wanted {
+        true => {
+            format!("name the columns that are given: INSERT INTO {} ({}) …", table.name, names[..given].join(", "))
+        }
+        false => format!("give {} only: {}", counted(wanted, "column"), names.join(", ")),
+    };
+    error(code::SCHEMA_MISMATCH, place, message).advise(format!("{advice}; query: [{query}]; table: [{sink}]"))
 }

@@ -221,7 +221,17 @@ pub(crate) fn bind_interval(interval: &ast::Interval) -> Result<Expr, Diagnostic
         }
     };
     let Some(leading) = &interval.leading_field else {
-        return Err(invalid_interval(span, "an interval needs a unit"));
+        let mut words = text.split_whitespace();
+        let unit = |word: &str| word.to_uppercase().trim_end_matches('S').to_owned();
+        return Err(match (words.next(), words.next()) {
+            (Some(number), Some(word))
+                if ["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"].contains(&unit(word).as_str()) =>
+            {
+                error(code::INVALID_LITERAL, span, "an interval needs its unit behind the quotes")
+                    .advise(format!("write INTERVAL '{number}' {}", unit(word)))
+            }
+            _ => invalid_interval(span, "an interval needs a unit"),
+        });
     };
     let (scale, first) = unit_of(leading, span)?;
     let last = match &interval.last_field {

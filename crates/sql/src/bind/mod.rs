@@ -14,6 +14,7 @@
 //! | `over`, `over_whole`, `over_shift`, `rank` | OVER and Top-N |
 //! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
 //! | `late_rows` | where late rows go |
+//! | `cures` | what to write instead of what streams cannot do |
 //! | `insert` | INSERT INTO |
 //! | `extent` | what is known of the end of an input |
 //! | `relation`, `scope` | bound relations; names, and the roles of columns in time |
@@ -29,6 +30,7 @@ mod aggregate_order;
 mod arguments;
 mod call;
 pub mod coercion;
+mod cures;
 mod expression;
 mod extent;
 mod from;

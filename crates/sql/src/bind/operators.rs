@@ -35,7 +35,7 @@ pub(crate) fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr, span: Span) 
         _ => {
             let message = format!("`{}` cannot combine {l} and {r}", op.symbol());
             let advice = if l.is_string() || r.is_string() {
-                "cast the string to a number; || concatenates strings"
+                "write CAST(x AS BIGINT) or CAST(x AS DOUBLE) around the text, or || to join two texts"
             } else {
                 "cast one operand so that the two fit"
             };
@@ -192,7 +192,7 @@ fn incomparable(left: &DataType, right: &DataType, span: Span) -> Diagnostic {
         return error(code::TYPE_MISMATCH, span, message).advise("use = or <>, or compare single fields");
     }
     error(code::TYPE_MISMATCH, span, format!("{left} and {right} cannot be compared"))
-        .advise("cast one of them to the type of the other")
+        .advise(format!("write CAST(… AS {left}) around the right one, or CAST(… AS {right}) around the left one"))
 }
 
 /// `left IS [NOT] DISTINCT FROM right`: a comparison in which NULL equals NULL.
@@ -310,7 +310,9 @@ fn cast_advice(from: &DataType, to: &DataType) -> &'static str {
         "use UNIX_TIMESTAMP or EXTRACT"
     } else if from.is_nested() && to.is_nested() {
         "each part must be castable: as many fields, and TIMESTAMP_LTZ only to itself"
+    } else if *to == DataType::Boolean {
+        "write a comparison, such as x IS NOT NULL"
     } else {
-        "cast to STRING in between if that makes sense"
+        "no value of the one is a value of the other: cast to STRING, or compute what is meant"
     }
 }

@@ -4,6 +4,7 @@
 //! result is bound as one more column, which is left out when the rows are in order. ORDER BY counts at the top of a statement and
 //! together with LIMIT or OFFSET; elsewhere a relation has no order.
 
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::place::{error, span_of, type_name, unsupported};
@@ -225,7 +226,7 @@ pub(super) fn in_order(
     rel = match (slice, standing) {
         _ if !keys.is_empty() => {
             if extent != Extent::Whole {
-                return Err(endless_order(extent, order.first().map(span_of).unwrap_or_default()));
+                return Err(endless_order(&input, extent, order));
             }
             Rel::Sort { input, keys, offset, count }
         }
@@ -250,11 +251,14 @@ pub(super) fn in_order(
     Ok(relation.project(outputs))
 }
 
-fn endless_order(extent: Extent, span: Span) -> Diagnostic {
+fn endless_order(input: &Rel, extent: Extent, order: &[ast::OrderByExpr]) -> Diagnostic {
+    let WindowCure { from, first } = windows_over(input);
+    let keys = order.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let advice = format!(
-        "remove ORDER BY: rows come in the order in which they are final; or rank the rows of a window (ROW_NUMBER() OVER (PARTITION \
-         BY window_start, window_end ORDER BY x)); or {}",
+        "{NO_UPDATES}: {first}rank the rows of each window: SELECT * FROM {from} QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER \
+         BY {keys}) <= 10; or leave ORDER BY out: rows come as soon as they are final; or {}",
         extent.advice()
     );
-    error(code::NEEDS_UPDATES, span, "on a stream, there is no last row to put in order").advise(advice)
+    let message = "on a stream, there is no last row to put in order";
+    error(code::NEEDS_UPDATES, order.first().map(span_of).unwrap_or_default(), message).advise(advice)
 }

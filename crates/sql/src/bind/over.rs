@@ -16,6 +16,7 @@
 
 use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::markers::OVER_MARK;
@@ -51,7 +52,9 @@ pub(super) fn apply(
         return Ok((input, expressions));
     }
     let scope = Scope::of(input.columns.clone());
-    let operators = list.calls.iter().map(|call| operator_of(call, &scope, extent)).collect::<Result<Vec<_>, _>>()?;
+    let cure = windows_over(&input.rel);
+    let operators =
+        list.calls.iter().map(|call| operator_of(call, &scope, extent, &cure)).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
@@ -188,7 +191,7 @@ impl Operator {
     }
 }
 
-fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operator, Diagnostic> {
+fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, cure: &WindowCure) -> Result<Operator, Diagnostic> {
     if let Some(whole) = &call.whole {
         if extent == Extent::Whole {
             return Sorted::of(call).map(Operator::Sorted);
@@ -214,8 +217,12 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operato
         };
     };
     if call.order.is_empty() {
-        return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER")
-            .advise("write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)"));
+        return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER").advise(
+            match extent {
+                Extent::Whole => "write OVER (PARTITION BY k ORDER BY x DESC)",
+                _ => "write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)",
+            },
+        ));
     }
     let windows = match windows_of(call, scope) {
         // Columns of a window are then values like any other.
@@ -231,9 +238,12 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operato
         if extent == Extent::Whole {
             return Ok(Operator::Rank { time: end_of_input(), partition, order: order(), function });
         }
-        let advice = "PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute)";
-        return Err(error(code::NEEDS_UPDATES, call.place, "ranks outside of a window would change with every row")
-            .advise(format!("{advice}; or {}", extent.advice())));
+        let WindowCure { from, first } = cure;
+        let message = "ranks outside of a window would change with every row";
+        return Err(error(code::NEEDS_UPDATES, call.place, message).advise(format!(
+            "{NO_UPDATES}: {first}rank within windows: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or {}",
+            extent.advice()
+        )));
     };
     if let WindowAssigner::Count { .. } = windows.assigner {
         let advice = "rank rows of time windows, or aggregate the count window";

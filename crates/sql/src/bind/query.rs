@@ -2,6 +2,7 @@
 
 use super::aggregate_list::AggregateList;
 use super::coercion::{common_type, convert};
+use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group::Grouping;
@@ -251,7 +252,11 @@ impl<'a> QueryBinder<'a> {
     fn with(&mut self, with: &ast::With) -> Result<(), Diagnostic> {
         if with.recursive {
             let span = from_parser(with.with_token.0.span);
-            return Err(unsupported("WITH RECURSIVE", span, "there is no recursion in streaming queries"));
+            return Err(unsupported(
+                "WITH RECURSIVE",
+                span,
+                "join once for each step, and UNION ALL the steps; numbers in a row come from a table: 'connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '5'",
+            ));
         }
         for table in &with.cte_tables {
             let mut relation = self.query(&table.query, false)?;
@@ -280,7 +285,7 @@ impl<'a> QueryBinder<'a> {
     ) -> Result<Relation, Diagnostic> {
         let span = span_of(body);
         if op != ast::SetOperator::Union {
-            return Err(unsupported(&op.to_string(), span, "write WHERE (…) IN (SELECT …) or NOT IN (SELECT …)"));
+            return Err(unsupported(&op.to_string(), span, &set_cure(body, op)));
         }
         let distinct = match quantifier {
             ast::SetQuantifier::All => false,
@@ -329,11 +334,11 @@ impl<'a> QueryBinder<'a> {
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
-        let extent = self.extent(&input.rel);
+        let (extent, cure) = (self.extent(&input.rel), windows_over(&input.rel));
         let (aggregated, expressions) = grouping
             .aggregate(input, &AggregateList::default(), expressions, extent, span)
             .map_err(|e| match e.code {
-                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(extent, span),
+                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(&cure, &names, extent, span),
                 _ => e,
             })?;
         Ok(aggregated.select(expressions.into_iter().zip(names)))
@@ -372,6 +377,22 @@ impl<'a> QueryBinder<'a> {
     }
 }
 
+/// What to write instead of `left EXCEPT right` or `left INTERSECT right`.
+fn set_cure(body: &ast::SetExpr, op: ast::SetOperator) -> String {
+    let membership = if op == ast::SetOperator::Intersect { "IN" } else { "NOT IN" };
+    if let ast::SetExpr::SetOperation { left, right, .. } = body
+        && let ast::SetExpr::Select(select) = &**left
+        && let [ast::SelectItem::UnnamedExpr(column)] = select.projection.as_slice()
+    {
+        let and = if select.selection.is_some() { "AND" } else { "WHERE" };
+        return format!(
+            "for bounded inputs write SELECT DISTINCT {} {and} {column} {membership} ({right})",
+            select.to_string().trim_start_matches("SELECT ")
+        );
+    }
+    format!("for bounded inputs write SELECT DISTINCT a, b FROM t WHERE (a, b) {membership} (SELECT a, b FROM u)")
+}
+
 /// `ROW(1)` of one value within VALUES is that value.
 fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
     match expr {
@@ -380,7 +401,12 @@ fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
     }
 }
 
-fn distinct_needs_window(extent: Extent, span: Span) -> Diagnostic {
-    error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end")
-        .advise(format!("select window_start and window_end of a window too, or {}", extent.advice()))
+fn distinct_needs_window(cure: &WindowCure, names: &[String], extent: Extent, span: Span) -> Diagnostic {
+    let WindowCure { from, first } = cure;
+    let message = "on a stream, distinct rows without a window never end";
+    error(code::NEEDS_UPDATES, span, message).advise(format!(
+        "{NO_UPDATES}: {first}take the distinct rows of each window: SELECT DISTINCT {}, window_start, window_end FROM {from}; or {}",
+        names.join(", "),
+        extent.advice()
+    ))
 }

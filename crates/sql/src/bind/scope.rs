@@ -4,6 +4,7 @@
 //! column whose ROW fields the rest of the path walks: `bid.price`, `e.bid.price`. Names are case-sensitive.
 
 use super::place;
+use crate::foreign::name_cure;
 use crate::user_function::SqlFunctions;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::window::WindowAssigner;
@@ -162,6 +163,7 @@ impl Scope {
             }
         }
         match self.named(&path[0].value, None).as_slice() {
+            [] if path.len() > 1 => Err(self.unknown_table(&path[0])),
             [] => Err(self.unknown(&path[0], None)),
             [one] => Ok((*one, 1)),
             several => Err(self.ambiguous(&path[0], several, span)),
@@ -183,15 +185,36 @@ impl Scope {
             None => format!("unknown column `{}`", name.value),
         };
         let names = self.columns.iter().filter(|c| qualifier.is_none_or(|q| qualifies(q, c)));
+        if let Some(cure) = name_cure(&name.value) {
+            return place::error(code::UNKNOWN_COLUMN, span, message).advise(cure);
+        }
+        if self.columns.is_empty() {
+            let advice =
+                format!("there is no FROM: write SELECT {0} FROM t, or '{0}' in quotes for a text", name.value);
+            return place::error(code::UNKNOWN_COLUMN, span, message).advise(advice);
+        }
         let advice = place::suggestion(&name.value, names.map(|c| c.field.name.as_str()), "columns");
         place::error(code::UNKNOWN_COLUMN, span, message).advise(advice)
+    }
+
+    /// What stands before a point, and is neither a table nor a column.
+    fn unknown_table(&self, name: &Ident) -> Diagnostic {
+        let mut tables: Vec<&str> =
+            self.columns.iter().filter_map(|c| c.qualifier.last()).map(String::as_str).collect();
+        tables.dedup();
+        let message = format!("unknown column `{0}`, and there is no table `{0}` in FROM", name.value);
+        let advice = place::suggestion(&name.value, tables.into_iter(), "tables of FROM");
+        place::error(code::UNKNOWN_COLUMN, place::from_parser(name.span), message).advise(advice)
     }
 
     fn ambiguous(&self, name: &Ident, columns: &[usize], span: Span) -> Diagnostic {
         let tables: Vec<Option<&String>> = columns.iter().map(|&i| self.columns[i].qualifier.last()).collect();
         let distinct = (1..tables.len()).all(|i| !tables[..i].contains(&tables[i]));
         let advice = match tables.first() {
-            Some(Some(table)) if distinct => format!("say of which table: {table}.{}", name.value),
+            Some(Some(_)) if distinct => {
+                let qualified = tables.iter().flatten().map(|table| format!("{table}.{}", name.value));
+                format!("say of which table: {}", qualified.collect::<Vec<_>>().join(" or "))
+            }
             _ => "give the columns different names with AS in the subquery".into(),
         };
         let message = format!("the input has more than one column `{}`", name.value);

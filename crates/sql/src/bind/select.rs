@@ -37,7 +37,8 @@ impl QueryBinder<'_> {
         let tree = self.from(&select.from)?;
         let has_from = tree.is_some();
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
-        let (tree, _) = self.conditions(tree, select.selection.as_ref(), &[])?;
+        let (tree, _) =
+            self.conditions(tree, select.selection.as_ref(), &[]).map_err(|failure| alias_in_where(failure, select))?;
         let mut input = tree.build(self)?;
         let clauses = select.having.iter().chain(&select.qualify);
         let values = self.values_of(written(&select.projection).chain(clauses))?;
@@ -173,13 +174,32 @@ fn group_place(select: &ast::Select) -> Span {
     select.projection.first().map(span_of).unwrap_or_default()
 }
 
+/// A name of the select list in WHERE, which comes before it.
+fn alias_in_where(failure: Diagnostic, select: &ast::Select) -> Diagnostic {
+    let named = select.projection.iter().find_map(|item| match item {
+        ast::SelectItem::ExprWithAlias { expr, alias }
+            if failure.message == format!("unknown column `{}`", alias.value) =>
+        {
+            Some((expr, &alias.value))
+        }
+        _ => None,
+    });
+    match named {
+        Some((expr, alias)) if failure.code == code::UNKNOWN_COLUMN => {
+            failure.advise(format!("WHERE comes before SELECT, which names `{alias}`: write ({expr}) instead"))
+        }
+        _ => failure,
+    }
+}
+
 /// The place of DISTINCT, if it is there.
 fn distinct_of(select: &ast::Select) -> Result<Option<Span>, Diagnostic> {
     let span = from_parser(select.select_token.0.span);
     match &select.distinct {
         None | Some(ast::Distinct::All) => Ok(None),
         Some(ast::Distinct::Distinct) => Ok(Some(span)),
-        Some(ast::Distinct::On(_)) => Err(error(code::SYNTAX, span, "Flink SQL has no DISTINCT ON")),
+        Some(ast::Distinct::On(_)) => Err(error(code::SYNTAX, span, "Flink SQL has no DISTINCT ON")
+            .advise("rank the rows of each key, and take the first: SELECT * FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) = 1")),
     }
 }
 
@@ -187,20 +207,26 @@ fn distinct_of(select: &ast::Select) -> Result<Option<Span>, Diagnostic> {
 pub(super) fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
     let span = from_parser(select.select_token.0.span);
     let foreign = [
-        ("TOP", select.top.is_some()),
-        ("EXCLUDE", select.exclude.is_some()),
-        ("INTO", select.into.is_some()),
-        ("LATERAL VIEW", !select.lateral_views.is_empty()),
-        ("PREWHERE", select.prewhere.is_some()),
-        ("CONNECT BY", !select.connect_by.is_empty()),
-        ("CLUSTER BY", !select.cluster_by.is_empty()),
-        ("DISTRIBUTE BY", !select.distribute_by.is_empty()),
-        ("SORT BY", !select.sort_by.is_empty()),
-        ("AS STRUCT / VALUE", select.value_table_mode.is_some()),
-        ("FROM without SELECT", select.flavor != ast::SelectFlavor::Standard),
+        ("TOP", select.top.is_some(), "write LIMIT at the end: SELECT * FROM t LIMIT 10"),
+        ("EXCLUDE", select.exclude.is_some(), "write SELECT * EXCEPT (a) FROM t"),
+        (
+            "INTO",
+            select.into.is_some(),
+            "write CREATE TABLE new_table WITH ('connector' = …) AS SELECT …, or INSERT INTO t SELECT …",
+        ),
+        ("LATERAL VIEW", !select.lateral_views.is_empty(), "write FROM t CROSS JOIN UNNEST(SPLIT(t.x, ' ')) AS u (w)"),
+        ("PREWHERE", select.prewhere.is_some(), "write WHERE"),
+        ("CONNECT BY", !select.connect_by.is_empty(), "join the table with itself once for each level"),
+        ("CLUSTER BY", !select.cluster_by.is_empty(), "leave it out: rows go to their workers by themselves"),
+        ("DISTRIBUTE BY", !select.distribute_by.is_empty(), "leave it out: rows go to their workers by themselves"),
+        ("SORT BY", !select.sort_by.is_empty(), "write ORDER BY"),
+        ("AS STRUCT / VALUE", select.value_table_mode.is_some(), "write SELECT ROW(a, b)"),
+        ("FROM without SELECT", select.flavor != ast::SelectFlavor::Standard, "write SELECT * FROM t"),
     ];
-    match foreign.iter().find(|(_, present)| *present) {
-        Some((clause, _)) => Err(error(code::SYNTAX, span, format!("Flink SQL has no SELECT … {clause}"))),
+    match foreign.iter().find(|(_, present, _)| *present) {
+        Some((clause, _, cure)) => {
+            Err(error(code::SYNTAX, span, format!("Flink SQL has no SELECT … {clause}")).advise(*cure))
+        }
         None => Ok(()),
     }
 }

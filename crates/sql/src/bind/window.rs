@@ -39,8 +39,13 @@ pub(super) fn assigner(kind: WindowKind, measures: &[&ast::Expr]) -> Result<Wind
             let size_ms = positive_interval(measures[1], "size")?;
             if !is_hop && size_ms % step_ms != 0 {
                 let message = "the size of CUMULATE must be a multiple of its step";
-                return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message)
-                    .advise("write CUMULATE(TABLE t, DESCRIPTOR(ts), step, size): the step comes first"));
+                let advice = match size_ms < step_ms {
+                    true => format!("the step comes first: write {}, {}", measures[1], measures[0]),
+                    false => {
+                        format!("write a step that divides the size, such as INTERVAL {}", tenth(size_ms))
+                    }
+                };
+                return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message).advise(advice));
             }
             let offset_ms = offset(2, size_ms.max(step_ms))?;
             if size_ms == step_ms {
@@ -122,9 +127,7 @@ fn column_of(scope: &Scope, attribute: Attribute) -> Option<Expr> {
 /// A constant INTERVAL DAY TO SECOND in milliseconds.
 fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnostic> {
     let span = span_of(expression);
-    let wrong = |message: String| {
-        Err(error(code::INVALID_WINDOW, span, message).advise("give a constant such as INTERVAL '10' SECOND"))
-    };
+    let wrong = |message: String| Err(error(code::INVALID_WINDOW, span, message).advise(interval_cure(expression)));
     match Binder::scalar(&Scope::default(), "a window").bind(expression) {
         Ok(Expr { kind: ExprKind::Literal(Value::Int(ms)), data_type: DataType::IntervalMilli, .. }) => Ok(ms),
         Ok(Expr { data_type: DataType::IntervalMonth, .. }) => {
@@ -135,13 +138,39 @@ fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnost
     }
 }
 
+/// A step that divides a size: a tenth of it, if that is whole.
+fn tenth(size_ms: i64) -> String {
+    match size_ms / 10 {
+        minutes if size_ms % 600_000 == 0 => format!("'{}' MINUTE", minutes / 60_000),
+        seconds if size_ms % 10_000 == 0 => format!("'{}' SECOND", seconds / 1_000),
+        _ => "'1' SECOND".into(),
+    }
+}
+
+/// An interval to write instead of this one.
+fn interval_cure(expression: &ast::Expr) -> String {
+    let text = expression.to_string();
+    let digits: String = text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    let number = if digits.is_empty() { "1" } else { &digits };
+    let upper = text.to_uppercase();
+    let unit = ["SECOND", "MINUTE", "HOUR", "DAY"].into_iter().find(|unit| upper.contains(unit));
+    let days = |per: u64| number.parse::<u64>().unwrap_or(1).saturating_mul(per);
+    match unit {
+        Some(unit) => format!("write INTERVAL '{number}' {unit}"),
+        None if upper.contains("MONTH") => format!("write days: INTERVAL '{}' DAY", days(30)),
+        None if upper.contains("YEAR") => format!("write days: INTERVAL '{}' DAY", days(365)),
+        None => "write a constant interval, such as INTERVAL '1' MINUTE".into(),
+    }
+}
+
 fn positive_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnostic> {
     let ms = constant_interval(expression, what)?;
     if ms > 0 {
         return Ok(ms);
     }
-    let message = format!("the {what} of a window must be positive");
-    Err(error(code::INVALID_WINDOW, span_of(expression), message).advise("give INTERVAL '10' SECOND or the like"))
+    let message = format!("the {what} of a window must be positive, and is {ms} ms");
+    Err(error(code::INVALID_WINDOW, span_of(expression), message)
+        .advise("write an INTERVAL above zero, such as INTERVAL '1' MINUTE"))
 }
 
 /// An offset shifts windows by less than `limit_ms`, in either direction.
@@ -178,9 +207,9 @@ pub(super) fn check_time(scope: &Scope, time: &Expr, span: Span) -> Result<(), D
         _ => "the expression".into(),
     };
     let advice = match scope.columns.iter().find(|c| c.attribute.is_time()) {
-        Some(column) => format!("use `{}`, which is one", column.field.name),
-        None => "declare WATERMARK FOR a column of the table, or a column AS PROCTIME(), and select that column \
-                 unchanged"
+        Some(column) => format!("use `{0}`, which is one: DESCRIPTOR({0})", column.field.name),
+        None => "in CREATE TABLE, declare WATERMARK FOR ts AS ts - INTERVAL '5' SECOND for a TIMESTAMP(3) column, or proctime AS \
+                 PROCTIME() for the time of processing; then write DESCRIPTOR of that column"
             .into(),
     };
     Err(error(code::INVALID_WINDOW, span, format!("{name} is not a time attribute")).advise(advice))

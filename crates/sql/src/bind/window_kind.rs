@@ -32,6 +32,11 @@ impl WindowKind {
         KINDS.iter().find(|(_, known, ..)| *known == name).map(|(kind, ..)| *kind)
     }
 
+    /// The names of all of them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        KINDS.iter().map(|(_, name, ..)| *name)
+    }
+
     /// Name of the function.
     pub fn name(self) -> &'static str {
         KINDS[self as usize].1
@@ -60,6 +65,22 @@ impl WindowKind {
 
 /// The words after the name of a window function of GROUP BY that ask for a bound of its window.
 pub(super) const AUXILIARIES: [&str; 4] = ["_START", "_END", "_ROWTIME", "_PROCTIME"];
+
+/// The functions that give a bound of a row's window.
+pub(super) fn bound_names() -> [&'static str; 9] {
+    const NAMES: [&str; 9] = [
+        "TUMBLE_START",
+        "TUMBLE_END",
+        "TUMBLE_ROWTIME",
+        "HOP_START",
+        "HOP_END",
+        "HOP_ROWTIME",
+        "SESSION_START",
+        "SESSION_END",
+        "SESSION_ROWTIME",
+    ];
+    NAMES
+}
 
 /// Whether a name is that of a window function or of an auxiliary function.
 pub(crate) fn is_window_function(name: &str) -> bool {

@@ -31,7 +31,14 @@ impl<'a> WindowOperands<'a> {
     fn of(kind: WindowKind, arguments: &'a [ast::FunctionArg], place: Span) -> Result<WindowOperands<'a>, Diagnostic> {
         let function = kind.name();
         let wrong = |message: String| {
-            let usage = format!("write {function}(TABLE t, DESCRIPTOR(ts), {})", kind.example());
+            let given = match arguments {
+                [data, time, ..] => format!("{data}, {time}"),
+                _ => "TABLE t, DESCRIPTOR(ts)".into(),
+            };
+            let given = given.replace("TABLE(", "TABLE ").replacen("),", ",", usize::from(given.starts_with("TABLE(")));
+            let needed: Vec<&str> = kind.measures().iter().copied().filter(|name| *name != "OFFSET").collect();
+            let names = needed.join(" and ").to_lowercase();
+            let usage = format!("write {function}({given}, {}), with {names} in this order", kind.example());
             Err(error(code::INVALID_WINDOW, place, message).advise(usage))
         };
         let names: Vec<&str> = ["DATA", "TIMECOL"].into_iter().chain(kind.measures().iter().copied()).collect();
@@ -132,9 +139,21 @@ impl QueryBinder<'_> {
             ast::Expr::Nested(inner) => self.window_input(kind, inner),
             _ => {
                 let message = format!("the first operand of {} must be a table", kind.name());
-                Err(error(code::INVALID_WINDOW, span, message).advise(format!("write {}(TABLE t, …)", kind.name())))
+                Err(error(code::INVALID_WINDOW, span, message)
+                    .advise(format!("write {}(TABLE {data}, …)", kind.name())))
             }
         }
+    }
+}
+
+/// What to write instead of an operand that is not `DESCRIPTOR(column)`.
+fn descriptor_cure(operand: &ast::Expr) -> String {
+    match operand {
+        ast::Expr::Identifier(name) => format!("write DESCRIPTOR({name})"),
+        _ if operand.to_string().to_uppercase().contains("PROCTIME") => {
+            "add the column proctime AS PROCTIME() to CREATE TABLE, and write DESCRIPTOR(proctime)".into()
+        }
+        _ => "write DESCRIPTOR(ts), where ts is the column with the watermark".into(),
     }
 }
 
@@ -142,8 +161,7 @@ impl QueryBinder<'_> {
 fn descriptor(kind: WindowKind, operand: &ast::Expr) -> Result<&ast::Ident, Diagnostic> {
     let wrong = || {
         let message = format!("the time of {} must be DESCRIPTOR(column)", kind.name());
-        error(code::INVALID_WINDOW, span_of(operand), message)
-            .advise("write DESCRIPTOR(ts), where ts is the column with the watermark")
+        error(code::INVALID_WINDOW, span_of(operand), message).advise(descriptor_cure(operand))
     };
     match operand {
         ast::Expr::Function(function) if function_name(function)? == "DESCRIPTOR" => {

@@ -27,7 +27,10 @@ impl Catalog {
         if self.functions.find(name).is_some() {
             return match definition.if_not_exists {
                 true => Ok(false),
-                false => taken(format!("there is a function '{name}' already"), "drop it first, or say IF NOT EXISTS"),
+                false => taken(
+                    format!("there is a function '{name}' already"),
+                    &format!("write DROP FUNCTION {name}; before, or CREATE FUNCTION IF NOT EXISTS {name}"),
+                ),
             };
         }
         if bind::is_builtin_function(name) {
@@ -334,6 +337,13 @@ fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -
     Ok(key)
 }
 
+/// A column to compute an event time from `name`, and its watermark.
+fn computed(name: &str, function: &str, unit: &str) -> String {
+    format!(
+        "add the column `{name}_time AS {function}({name}{unit})`, and write WATERMARK FOR {name}_time AS {name}_time - INTERVAL '5' SECOND"
+    )
+}
+
 fn bind_watermark(
     watermark: &WatermarkDefinition,
     columns: &[TableColumn],
@@ -345,7 +355,15 @@ fn bind_watermark(
     let Some(column) = fields.iter().position(|f| f.name == *name) else {
         let text = format!("the rowtime attribute field '{name}' is not defined in the table schema");
         let diagnostic = error_at(code::UNKNOWN_COLUMN, ident.span, text);
-        let diagnostic = diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)");
+        let time = fields.iter().find(|field| is_event_time(&field.data_type)).map(|field| &field.name);
+        let diagnostic = diagnostic.advise(match time {
+            Some(time) => {
+                format!("write WATERMARK FOR {time} AS {time} - INTERVAL '5' SECOND, or declare `{name} TIMESTAMP(3)`")
+            }
+            None => format!(
+                "declare the column `{name} TIMESTAMP(3)`, or compute it: `{name} AS TO_TIMESTAMP_LTZ(millis, 3)`"
+            ),
+        });
         return Err(with_near(diagnostic, name, fields.iter().map(|f| f.name.as_str())));
     };
     if let ColumnKind::Computed(Expr { kind: ExprKind::ProcessingTime, .. }) = &columns[column].kind {
@@ -357,16 +375,14 @@ fn bind_watermark(
     let data_type = fields[column].data_type.clone();
     if !is_event_time(&data_type) {
         let text = format!(
-            "invalid data type of time field '{name}' for watermark definition: it must be TIMESTAMP(p) or TIMESTAMP_LTZ(p) \
-             with a precision p from 0 to 3, but it is {data_type}"
+            "the time field '{name}' of a watermark must be TIMESTAMP(p) or TIMESTAMP_LTZ(p) with a precision p from 0 to 3, but it is \
+             {data_type}"
         );
         let advice = match data_type {
-            DataType::Timestamp(_) => "declare it as TIMESTAMP(3), or compute it: ts AS CAST(t AS TIMESTAMP(3))",
-            DataType::TimestampLtz(_) => {
-                "declare it as TIMESTAMP_LTZ(3), or compute it: ts AS CAST(t AS TIMESTAMP_LTZ(3))"
-            }
-            DataType::BigInt => "add a computed column: ts AS TO_TIMESTAMP_LTZ(millis, 3)",
-            _ => "add a computed column: ts AS TO_TIMESTAMP(text)",
+            DataType::Timestamp(_) => format!("declare `{name} TIMESTAMP(3)`"),
+            DataType::TimestampLtz(_) => format!("declare `{name} TIMESTAMP_LTZ(3)`"),
+            DataType::BigInt | DataType::Int => computed(name, "TO_TIMESTAMP_LTZ", ", 3"),
+            _ => computed(name, "TO_TIMESTAMP", ""),
         };
         return Err(error_at(code::INVALID_TABLE, ident.span, text).advise(advice));
     }

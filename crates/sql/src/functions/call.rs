@@ -29,7 +29,20 @@ impl Call {
 
     /// The error of arguments that no signature of the function takes.
     pub(super) fn mismatch(&self) -> Diagnostic {
-        let advice = format!("use {}", self.function.signatures.join(" or "));
+        let usage = self.function.signatures.join(" or ");
+        let advice = match self.arguments.first().map(|a| &a.data_type) {
+            Some(t) if t.is_numeric() && self.function.name == "TO_TIMESTAMP" => {
+                "for seconds since 1970 write TO_TIMESTAMP_LTZ(x, 0), for milliseconds TO_TIMESTAMP_LTZ(x, 3)"
+                    .to_owned()
+            }
+            Some(t) if t.is_string() && usage.contains("(number") => {
+                format!("use {usage}; a number in a text is read by TRY_CAST(x AS DOUBLE)")
+            }
+            Some(DataType::Array(_)) if self.function.name == "[]" => {
+                "write a whole number from 1 as the index: a[1]".to_owned()
+            }
+            _ => format!("use {usage}"),
+        };
         mismatch(self.function.name, &self.arguments, self.span).advise(advice)
     }
 
@@ -43,7 +56,10 @@ impl Call {
 /// The error of a call of a function that does not take these arguments.
 pub(super) fn mismatch(name: &str, arguments: &[Expr], span: Span) -> Diagnostic {
     let types: Vec<String> = arguments.iter().map(|a| a.data_type.to_string()).collect();
-    let message = format!("{name} does not take arguments ({})", types.join(", "));
+    let message = match (name, types.as_slice()) {
+        ("[]", [of, index]) => format!("{of} has no element [{index}]"),
+        _ => format!("{name} does not take arguments ({})", types.join(", ")),
+    };
     at(Diagnostic::new(code::TYPE_MISMATCH, message), span)
 }
 

@@ -62,6 +62,15 @@ use millstream_types::{Diagnostic, code};
 /// Functions of Flink that are not there yet: named as such instead of "unknown".
 const MISSING: &[&str] = &["JSON_ARRAYAGG", "JSON_OBJECTAGG", "PARSE_JSON", "SOURCE_WATERMARK", "TRY_PARSE_JSON"];
 
+/// What to write instead of a function that is not there yet.
+fn missing_cure(name: &str) -> &'static str {
+    match name {
+        "PARSE_JSON" | "TRY_PARSE_JSON" => "keep the text, and read parts of it: JSON_VALUE(x, '$.a')",
+        "SOURCE_WATERMARK" => "declare how late rows may come: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
+        _ => "write JSON_STRING(ARRAY_AGG(x))",
+    }
+}
+
 /// Whether [`bind_call`] knows a scalar function of this name, even if only as one that Flink has and we lack.
 pub fn is_scalar(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
@@ -106,13 +115,11 @@ pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, D
     }
     if MISSING.contains(&&*upper) {
         let message = format!("the function {upper} is not supported yet");
-        return Err(
-            at(Diagnostic::new(code::UNSUPPORTED, message), span).advise("docs/functions.md lists those that are")
-        );
+        return Err(at(Diagnostic::new(code::UNSUPPORTED, message), span).advise(missing_cure(&upper)));
     }
     let advice = match suggest(name) {
         Some(near) => format!("did you mean {near}?"),
-        None => "SHOW FUNCTIONS and docs/functions.md list all functions".to_owned(),
+        None => "SHOW FUNCTIONS; lists all functions".to_owned(),
     };
     Err(at(Diagnostic::new(code::UNKNOWN_FUNCTION, format!("unknown function {name}")), span).advise(advice))
 }

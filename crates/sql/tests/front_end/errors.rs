@@ -70,13 +70,13 @@ fn reserved_word_as_a_name() {
     check(
         "SELECT group FROM t",
         expect![[r#"
-        error[MS2001]: expected an expression, found group
-          --> query.sql:1:8
-           |
-         1 | SELECT group FROM t
-           |        ^^^^^
-           = help: GROUP is a reserved word; write `group` in backticks if it is a name
-    "#]],
+            error[MS2001]: expected an expression, found group
+              --> query.sql:1:8
+               |
+             1 | SELECT group FROM t
+               |        ^^^^^
+               = help: write a value, a column or a call before group
+        "#]],
     );
 }
 
@@ -111,13 +111,13 @@ fn double_quotes() {
     check(
         "SELECT a\nFROM t WHERE b = \"x\"",
         expect![[r#"
-        error[MS2001]: double quotes are not used in Flink SQL
-          --> query.sql:2:18
-           |
-         2 | FROM t WHERE b = "x"
-           |                  ^^^
-           = help: write 'a string' in single quotes, a `name` in backticks
-    "#]],
+            error[MS2001]: double quotes are not used in Flink SQL
+              --> query.sql:2:18
+               |
+             2 | FROM t WHERE b = "x"
+               |                  ^^^
+               = help: write 'x' for a text, `x` for a name
+        "#]],
     );
 }
 
@@ -137,35 +137,35 @@ fn misspelt_words() {
     check(
         "SELECT a FORM t",
         expect![[r#"
-        error[MS2001]: expected the end of the statement, found t
-          --> query.sql:1:15
-           |
-         1 | SELECT a FORM t
-           |               ^
-           = help: did you mean FROM instead of FORM?
-    "#]],
+            error[MS2001]: unexpected word FORM
+              --> query.sql:1:10
+               |
+             1 | SELECT a FORM t
+               |          ^^^^
+               = help: did you mean FROM instead of FORM?
+        "#]],
     );
     check(
         "SELECT a FROM t WERE a > 1",
         expect![[r#"
-        error[MS2001]: expected the end of the statement, found a
-          --> query.sql:1:22
-           |
-         1 | SELECT a FROM t WERE a > 1
-           |                      ^
-           = help: did you mean WHERE instead of WERE?
-    "#]],
+            error[MS2001]: unexpected word WERE
+              --> query.sql:1:17
+               |
+             1 | SELECT a FROM t WERE a > 1
+               |                 ^^^^
+               = help: did you mean WHERE instead of WERE?
+        "#]],
     );
     check(
         "SELECT a FROM t GRUOP BY a",
         expect![[r#"
-        error[MS2001]: expected the end of the statement, found BY
-          --> query.sql:1:23
-           |
-         1 | SELECT a FROM t GRUOP BY a
-           |                       ^^
-           = help: did you mean GROUP instead of GRUOP?
-    "#]],
+            error[MS2001]: unexpected word GRUOP
+              --> query.sql:1:17
+               |
+             1 | SELECT a FROM t GRUOP BY a
+               |                 ^^^^^
+               = help: did you mean GROUP instead of GRUOP?
+        "#]],
     );
     check(
         "CREATE TABLE t (a TIMESTMP(3))",
@@ -181,13 +181,13 @@ fn misspelt_words() {
     check(
         "CREATE TABLE t (a TEXT)",
         expect![[r#"
-        error[MS2001]: unknown data type TEXT
-          --> query.sql:1:19
-           |
-         1 | CREATE TABLE t (a TEXT)
-           |                   ^^^^
-           = help: did you mean STRING?
-    "#]],
+            error[MS2001]: unknown data type TEXT
+              --> query.sql:1:19
+               |
+             1 | CREATE TABLE t (a TEXT)
+               |                   ^^^^
+               = help: write STRING
+        "#]],
     );
 }
 
@@ -196,35 +196,35 @@ fn unfinished_statements() {
     check(
         "SELECT (1 + 2",
         expect![[r#"
-        error[MS2001]: expected ')', found the end of the statement
-          --> query.sql:1:14
-           |
-         1 | SELECT (1 + 2
-           |              ^
-           = help: a closing parenthesis is missing
-    "#]],
+            error[MS2001]: expected ')', found the end of the statement
+              --> query.sql:1:14
+               |
+             1 | SELECT (1 + 2
+               |              ^
+               = help: a closing parenthesis is missing: the '(' in line 1, column 8 is open
+        "#]],
     );
     check(
         "SELECT 'abc\nFROM t",
         expect![[r#"
-        error[MS2001]: the string is not closed
-          --> query.sql:1:8
-           |
-         1 | SELECT 'abc
-           |        ^
-           = help: end it with a single quote; write '' for a quote within
-    "#]],
+            error[MS2001]: the string is not closed
+              --> query.sql:1:8
+               |
+             1 | SELECT 'abc
+               |        ^
+               = help: end it with a single quote, as in 'abc'; write '' for a quote within
+        "#]],
     );
     check(
         "CREATE TABLE t (a INT) WITH ('a' = 'b'",
         expect![[r#"
-        error[MS2001]: expected ',' or ')', found the end of the statement
-          --> query.sql:1:39
-           |
-         1 | CREATE TABLE t (a INT) WITH ('a' = 'b'
-           |                                       ^
-           = help: a closing parenthesis is missing
-    "#]],
+            error[MS2001]: expected ',' or ')', found the end of the statement
+              --> query.sql:1:39
+               |
+             1 | CREATE TABLE t (a INT) WITH ('a' = 'b'
+               |                                       ^
+               = help: a closing parenthesis is missing: the '(' in line 1, column 29 is open
+        "#]],
     );
     check(
         "EXECUTE STATEMENT SET BEGIN\nINSERT INTO a SELECT 1;",
@@ -234,7 +234,7 @@ fn unfinished_statements() {
                |
              2 | INSERT INTO a SELECT 1;
                |                        ^
-               = help: the statement stops too early; is a semicolon in the wrong place?
+               = help: write END; behind the last INSERT
         "#]],
     );
     check(
@@ -245,7 +245,7 @@ fn unfinished_statements() {
                |
              1 | SELECT
                |       ^
-               = help: the statement stops too early; is a semicolon in the wrong place?
+               = help: write an expression behind SELECT; or is a semicolon in the wrong place?
         "#]],
     );
     check(
@@ -256,7 +256,7 @@ fn unfinished_statements() {
                |
              1 | SELECT * FROM
                |              ^
-               = help: the statement stops too early; is a semicolon in the wrong place?
+               = help: write a name behind FROM; or is a semicolon in the wrong place?
         "#]],
     );
 }
@@ -290,13 +290,13 @@ fn wrong_definitions() {
     check(
         "CREATE TABLE t (a INT, PRIMARY KEY (a))",
         expect![[r#"
-        error[MS2010]: Flink doesn't support ENFORCED mode for PRIMARY KEY constraint
-          --> query.sql:1:24
-           |
-         1 | CREATE TABLE t (a INT, PRIMARY KEY (a))
-           |                        ^^^^^^^
-           = help: write PRIMARY KEY … NOT ENFORCED; the data is not checked
-    "#]],
+            error[MS2010]: a PRIMARY KEY must be NOT ENFORCED: keys are not checked
+              --> query.sql:1:24
+               |
+             1 | CREATE TABLE t (a INT, PRIMARY KEY (a))
+               |                        ^^^^^^^
+               = help: write PRIMARY KEY (a) NOT ENFORCED
+        "#]],
     );
     check(
         "CREATE TABLE t (a INT) WITH ('k' = '1',\n 'k' = '2')",
@@ -312,12 +312,12 @@ fn wrong_definitions() {
     check(
         "CREATE TABLE t (a DECIMAL(39, 2))",
         expect![[r#"
-            error[MS2001]: expected a precision from 1 to 38, found '39'
+            error[MS2001]: expected a precision from 1 to 38, found 39
               --> query.sql:1:27
                |
              1 | CREATE TABLE t (a DECIMAL(39, 2))
                |                           ^^
-               = help: Correct the statement at the place shown.
+               = help: write a precision from 1 to 38 instead of 39
         "#]],
     );
     check(
@@ -328,7 +328,7 @@ fn wrong_definitions() {
                |
              1 | CREATE TABLE t (a ROW<b INT, b INT>)
                |                              ^
-               = help: Correct the statement at the place shown.
+               = help: give one of them another name, such as b_2
         "#]],
     );
     check(
@@ -339,7 +339,7 @@ fn wrong_definitions() {
                |
              1 | CREATE TABLE t (a INT) WITH (connector = 'x')
                |                              ^^^^^^^^^
-               = help: write keys and values in single quotes
+               = help: write keys and values in single quotes: 'connector' = 'x'
         "#]],
     );
 }
@@ -365,7 +365,7 @@ fn places_are_those_of_the_whole_script() {
                |
              2 |   a AS b +,
                |           ^
-               = help: Correct the statement at the place shown.
+               = help: write a value, a column or a call before ','
         "#]],
     );
 }

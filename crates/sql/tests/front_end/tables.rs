@@ -133,8 +133,8 @@ fn definitions_are_checked() {
         ),
         (
             "CREATE TABLE t (ts TIMESTAMP, WATERMARK FOR ts AS ts)",
-            "invalid data type of time field 'ts' for watermark definition: it must be TIMESTAMP(p) or TIMESTAMP_LTZ(p) \
-             with a precision p from 0 to 3, but it is TIMESTAMP(6)",
+            "the time field 'ts' of a watermark must be TIMESTAMP(p) or TIMESTAMP_LTZ(p) with a precision p from 0 to 3, but it \
+             is TIMESTAMP(6)",
         ),
         (
             "CREATE TABLE t (ts TIMESTAMP(3), a INT, WATERMARK FOR ts AS a)",

@@ -7,6 +7,7 @@ use super::codec::{CODECS, Codec};
 use super::{MAGIC, MARKER_BYTES};
 use crate::records::{Framer, MAX_RECORD_BYTES, RowBlock, RowCount};
 use crate::text_chunk::FileInfo;
+use crate::unfit::sniffed;
 use crate::{Chunk, Position};
 use arrow_buffer::Buffer;
 use millstream_types::{Diagnostic, Place, code};
@@ -96,6 +97,7 @@ impl AvroFramer {
         if data[..begun] != MAGIC[..begun] {
             let message = "the input is no Avro container file: it does not start with 'Obj' and a byte 1";
             let advice = "see whether 'format' is right; records of Avro without a container are read as messages only (connector 'kafka')";
+            let advice = sniffed(&self.info.path).unwrap_or_else(|| advice.into());
             return Err(Diagnostic::new(code::MALFORMED_FILE, message).at(place(&self.info, 0)).advise(advice));
         }
         let mut cursor = Cursor::new(data, begun..data.len());

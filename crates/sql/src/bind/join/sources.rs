@@ -112,7 +112,8 @@ impl QueryBinder<'_> {
             }
             ast::JoinConstraint::None => {
                 let message = "JOIN needs a condition: ON, USING or NATURAL";
-                return Err(error(code::SYNTAX, place, message).advise("CROSS JOIN takes none"));
+                return Err(error(code::SYNTAX, place, message)
+                    .advise("write ON a.x = b.y with columns of the two; CROSS JOIN, for all pairs, takes none"));
             }
             ast::JoinConstraint::Using(names) => {
                 let ident = |name: &ast::ObjectName| match name.0.as_slice() {

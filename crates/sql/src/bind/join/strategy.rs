@@ -208,6 +208,15 @@ fn full_lookup(left: Relation, right: Relation, pairing: Pairing) -> Relation {
     Relation { rel: Rel::Union { inputs }, columns }
 }
 
+/// The qualified name of a relation's event time.
+fn time_of(relation: &Relation) -> Option<String> {
+    let column = relation.columns.iter().find(|column| column.attribute.is_event_time())?;
+    Some(match column.qualifier.last() {
+        Some(table) => format!("{table}.{}", column.field.name),
+        None => column.field.name.clone(),
+    })
+}
+
 fn needs_updates(kind: JoinKind, left: &Relation, right: &Relation, pairing: &Pairing, place: Span) -> Diagnostic {
     let (what, would) = match kind {
         JoinKind::Semi => ("IN and EXISTS over", "keep all rows forever"),
@@ -226,11 +235,13 @@ fn needs_updates(kind: JoinKind, left: &Relation, right: &Relation, pairing: &Pa
         Some((true, missing)) => format!("equate {missing} of both sides too: then it is a window join"),
         Some((false, _)) => "give both sides the same windows: then it is a window join".into(),
         None if kind.shows_right() => {
-            "bound the event times (a.ts BETWEEN b.ts - INTERVAL '5' MINUTE AND b.ts + …), equate \
-             window_start and window_end of the same windows, or join a bounded table"
-                .into()
+            let (a, b) = (time_of(left).unwrap_or_else(|| "a.ts".into()), time_of(right).unwrap_or_else(|| "b.ts".into()));
+            format!(
+                "bound the event times: AND {b} BETWEEN {a} - INTERVAL '5' MINUTE AND {a} + INTERVAL '5' MINUTE; or join a bounded \
+                 table; Millstream does not keep updating results yet"
+            )
         }
-        None => "equate window_start and window_end of the same windows, or select from a bounded table".to_owned(),
+        None => "select from a bounded table, or JOIN with bounds of time: ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '5' MINUTE; Millstream does not keep updating results yet".to_owned(),
     };
     error(code::NEEDS_UPDATES, place, message).advise(advice)
 }

@@ -96,7 +96,10 @@ impl Versions<'_> {
                 "`{}` is not a versioned table: it has no {lacks}, which says {what} (FOR SYSTEM_TIME AS OF an event time)",
                 table.name
             );
-            let advice = format!("add {add} to it, or join AS OF a processing time to look rows up in a bounded table");
+            let advice = format!(
+                "add {add} to CREATE TABLE {}, or join AS OF a processing time to look rows up in a bounded table",
+                table.name
+            );
             Err(error(code::INVALID_WINDOW, place, message).advise(advice))
         };
         if table.primary_key.is_empty() {

@@ -34,9 +34,9 @@ fn types() {
     check(&[
         ("SELECT s + 1 FROM t", "MS2006 1:8+5 `+` cannot combine STRING and INT", "||"),
         ("SELECT -s FROM t", "MS2006 1:9+1 `-` cannot be applied to STRING", "cast"),
-        ("SELECT i FROM t WHERE i", "MS2006 1:23+1 WHERE needs a BOOLEAN, not INT", "compare"),
+        ("SELECT i FROM t WHERE i", "MS2006 1:23+1 WHERE needs a BOOLEAN, not INT", "i <> 0"),
         ("SELECT i FROM t WHERE b AND i", "MS2006 1:29+1 AND needs a BOOLEAN, not INT", ""),
-        ("SELECT b = i FROM t", "MS2006 1:8+5 BOOLEAN and INT cannot be compared", "cast"),
+        ("SELECT b = i FROM t", "MS2006 1:8+5 BOOLEAN and INT cannot be compared", "CAST("),
         ("SELECT r < r FROM t", "MS2006 1:8+5 ROW and ROW cannot be compared this way", "single fields"),
         ("SELECT CAST(r AS INT) FROM t", "MS2006 1:13+1 ROW", ""),
         (

@@ -32,7 +32,7 @@ fn misfits_are_errors() {
         ),
         (
             "INSERT INTO sink SELECT i, i, d FROM t",
-            "MS2013 1:18+21 column `name` of `sink` is VARCHAR(3), but the query gives INT",
+            "MS2013 1:28+1 column `name` of `sink` is VARCHAR(3), but the query gives INT",
         ),
         ("INSERT INTO sink (name) SELECT s FROM t", "MS2013 1:19+4 column `k` of `sink` is NOT NULL and gets no value"),
         ("INSERT INTO sink (k, twice) SELECT 1, 2", "MS2013 1:22+5 column `twice` is computed and cannot be written"),

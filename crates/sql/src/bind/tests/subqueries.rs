@@ -82,9 +82,9 @@ fn what_cannot_be() {
             (
                 "SELECT id FROM l WHERE id IN (SELECT id FROM r)",
                 "MS2008 1:24+23 IN and EXISTS over endless inputs",
-                "window_start",
+                "bounded table",
             ),
-            ("SELECT id FROM l WHERE id NOT IN (SELECT k FROM r)", "MS2008", "window_start"),
+            ("SELECT id FROM l WHERE id NOT IN (SELECT k FROM r)", "MS2008", "bounded table"),
             (
                 "SELECT id FROM l WHERE id IN (SELECT k, name FROM side)",
                 "MS2006 1:24+31 IN compares 1 value with 2",

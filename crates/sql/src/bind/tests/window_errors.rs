@@ -8,7 +8,7 @@ fn operands() {
         (
             "SELECT * FROM CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '5' SECOND)",
             "MS2009 1:79+3 the size of CUMULATE must be a multiple of its step",
-            "step comes first",
+            "divides the size",
         ),
         (
             "SELECT * FROM HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '-1' SECOND, INTERVAL '5' SECOND)",
