@@ -387,7 +387,7 @@ fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan, is_list
             true => format!("unknown data type {name}; write ARRAY<{ours}>"),
             false => format!("unknown data type {name}; write {ours}"),
         }
-    } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.split(' ')) {
+    } else if let Some(near) = crate::placed::nearest(name, TYPE_NAMES.split(' ')) {
         format!("unknown data type {name}; did you mean {near}?")
     } else {
         format!("unknown data type {name}; {LISTED}")

@@ -3,7 +3,7 @@
 //! sqlparser reports a message that ends in a line and a column. The message is put into our words, the place is
 //! widened to the whole token, and `syntax_advice` says what to do. A message that says that something `is not supported` gets the code for that.
 
-use millstream_types::{Code, Diagnostic, Place, code, secret};
+use millstream_types::{Diagnostic, Place, code, secret};
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError};
 use std::borrow::Cow;
@@ -11,16 +11,12 @@ use std::fmt::Write;
 
 use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::foreign::{clause_failure, element_failure};
+pub(crate) use crate::placed::{abbreviated, at_span, error_at, shown};
+pub use crate::placed::{nearest, place_of};
 use crate::syntax_advice::{Advice, advice};
 
 /// Lines longer than this are shown in part.
 const MAX_LINE_SHOWN: usize = 160;
-
-/// Words that start a statement.
-pub(crate) const STATEMENT_WORDS: &[&str] = &[
-    "ALTER", "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
-    "SHOW", "USE", "VALUES", "WITH",
-];
 
 /// Why a statement could not be parsed.
 #[derive(Debug)]
@@ -51,37 +47,6 @@ impl From<Diagnostic> for Failure {
     fn from(diagnostic: Diagnostic) -> Failure {
         Failure::Diagnostic(Box::new(diagnostic))
     }
-}
-
-/// The name of `candidates` that `name` was probably meant to be.
-pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted = name.to_lowercase();
-    let allowed = (wanted.chars().count() / 3).clamp(1, 3);
-    let distance = |candidate: &str| strsim::damerau_levenshtein(&wanted, &candidate.to_lowercase());
-    candidates.into_iter().map(|c| (distance(c), c)).filter(|(d, _)| *d <= allowed).min().map(|(_, c)| c)
-}
-
-/// The place of a token or of an identifier.
-pub fn place_of(span: Span) -> Option<Place> {
-    let (start, end) = (span.start, span.end);
-    if start.line == 0 {
-        return None;
-    }
-    let length = if end.line == start.line { end.column.saturating_sub(start.column) } else { 1 };
-    Some(Place::Sql { line: start.line, column: start.column, length: length.max(1) })
-}
-
-/// Adds the place of `span` unless the diagnostic has one.
-pub(crate) fn at_span(diagnostic: Diagnostic, span: Span) -> Diagnostic {
-    match place_of(span) {
-        Some(place) => diagnostic.at(place),
-        None => diagnostic,
-    }
-}
-
-/// An error at `span`.
-pub(crate) fn error_at(code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
-    at_span(Diagnostic::new(code, message), span)
 }
 
 /// With advice, if there is one.
@@ -206,21 +171,6 @@ fn in_our_words(message: &str, found: Option<&TokenWithSpan>) -> String {
         Some(token) => format!("expected {expected}, found {}", shown(token)),
         None if rest == "EOF" => format!("expected {expected}, found the end of the statement"),
         None => format!("expected {expected}, found '{}'", abbreviated(rest)),
-    }
-}
-
-/// A token as a message shows it.
-pub(crate) fn shown(token: &TokenWithSpan) -> String {
-    match &token.token {
-        Token::SingleQuotedString(_) | Token::Word(_) | Token::Number(..) => abbreviated(&token.token.to_string()),
-        other => format!("'{}'", abbreviated(&other.to_string())),
-    }
-}
-
-fn abbreviated(text: &str) -> String {
-    match text.char_indices().nth(40) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text.to_owned(),
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`functions`] | signatures of the functions: which body, which types |
 //! | [`bind`] | queries to [`millstream_plan::logical`] |
 //! | [`diagnostics`], `syntax_advice` | errors of parsing in our words; rendering with a caret |
+//! | `placed` | errors at tokens |
 //! | `foreign` | habits of other dialects, and what to write instead |
 //!
 //! Invariants: no I/O, no execution; only this crate sees sqlparser and DataFusion. Every place in a diagnostic is a
@@ -31,6 +32,7 @@ mod foreign;
 pub mod functions;
 mod json_syntax;
 mod parameter;
+mod placed;
 pub mod script;
 pub mod settings;
 pub mod statement;

@@ -1,8 +1,8 @@
 //! What to do about a statement that could not be parsed, from what the parser expected and what stands around the place.
 
-use crate::diagnostics::{STATEMENT_WORDS, nearest, shown};
 use crate::dialect::{is_reserved, unquoted_word};
 use crate::foreign::{kinds, text_of};
+use crate::placed::{STATEMENT_WORDS, nearest, shown};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 

@@ -25,7 +25,7 @@ impl QueryBinder<'_> {
                     return Err(unsupported(feature, span, "write stream JOIN t FOR SYSTEM_TIME AS OF stream.ts"));
                 }
                 if sample.is_some() || !partitions.is_empty() {
-                    let share = sample.as_ref().and_then(|sample| sample_share(sample)).unwrap_or(0.1);
+                    let share = sample.as_ref().and_then(sample_share).unwrap_or(0.1);
                     let feature = if sample.is_some() { "TABLESAMPLE" } else { "PARTITION (…)" };
                     let advice = format!("filter instead: SELECT * FROM {name} WHERE RAND() < {share}");
                     return Err(unsupported(feature, span, &advice));

@@ -225,8 +225,7 @@ pub(crate) fn table_call_cure(name: &str, arguments: &[String]) -> Option<String
 }
 
 fn cure(rows: &[(&[&str], &str)], name: &str, arguments: &[String]) -> Option<String> {
-    let is_it = |known: &&str| known.eq_ignore_ascii_case(name);
-    let (_, template) = rows.iter().find(|(names, _)| names.iter().any(|known| is_it(&known)))?;
+    let (_, template) = rows.iter().find(|(names, _)| names.iter().any(|known| known.eq_ignore_ascii_case(name)))?;
     Some(format!("write {}", filled(template, arguments)))
 }
 

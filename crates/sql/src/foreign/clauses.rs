@@ -1,14 +1,14 @@
 //! Clauses that are not there, within a statement that could not be parsed.
 
 use super::{Words, is, text_of};
-use crate::diagnostics::error_at;
+use crate::placed::error_at;
 use millstream_types::{Diagnostic, code};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The words of a clause, what is wrong with it, and what to write instead, given the tokens before it and those from it on.
-type Row = (&'static [&'static str], &'static str, fn(&[TokenWithSpan], Words<'_>) -> String);
+type Clause = (&'static [&'static str], &'static str, fn(&[TokenWithSpan], Words<'_>) -> String);
 
-const ROWS: &[Row] = &[
+const ROWS: &[Clause] = &[
     (&["EMIT", "CHANGES"], "Flink SQL has no EMIT CHANGES", |before, _| {
         format!("leave it out: rows come as soon as they are final: {}", text_of(before))
     }),

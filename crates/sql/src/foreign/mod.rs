@@ -57,11 +57,11 @@ impl<'a> Words<'a> {
 
     /// The `nth` string of the statement; else `otherwise`.
     fn string(&self, nth: usize, otherwise: &str) -> String {
-        let strings = self.tokens.iter().filter_map(|t| match &t.token {
+        let mut strings = self.tokens.iter().filter_map(|t| match &t.token {
             Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => Some(text.as_str()),
             _ => None,
         });
-        strings.skip(nth).next().unwrap_or(otherwise).to_owned()
+        strings.nth(nth).unwrap_or(otherwise).to_owned()
     }
 
     /// The text from behind the first `word` up to `until`, which is one of these words or the end; nothing without the word.

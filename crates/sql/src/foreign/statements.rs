@@ -1,7 +1,7 @@
 //! Statements that are not there, by their first words.
 
 use super::Words;
-use crate::diagnostics::error_at;
+use crate::placed::error_at;
 use millstream_types::{Code, Diagnostic, code};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 

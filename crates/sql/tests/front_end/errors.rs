@@ -75,7 +75,7 @@ fn reserved_word_as_a_name() {
                |
              1 | SELECT group FROM t
                |        ^^^^^
-               = help: write a value, a column or a call before group
+               = help: GROUP is a reserved word; write `group` in backticks if it is a name
         "#]],
     );
 }
