@@ -10,7 +10,7 @@ use crate::store::StoredFile;
 pub(crate) use failure::is_unavailable;
 pub use failure::store_failed;
 #[cfg(not(feature = "s3"))]
-pub(crate) use none::ObjectDirectory;
+pub(crate) use none::NoObjects as ObjectDirectory;
 #[cfg(feature = "s3")]
 pub(crate) use s3::ObjectDirectory;
 

@@ -8,17 +8,17 @@ use std::ops::Range;
 
 /// A prefix of an object store: there is none.
 #[derive(Debug, Clone)]
-pub(crate) struct ObjectDirectory {
+pub(crate) struct NoObjects {
     never: Infallible,
 }
 
-impl ObjectDirectory {
-    pub(crate) fn s3(_bucket: &str, _prefix: &str) -> io::Result<ObjectDirectory> {
+impl NoObjects {
+    pub(crate) fn s3(_bucket: &str, _prefix: &str) -> io::Result<NoObjects> {
         let text = "this program was built without object stores; `make release` builds it with them";
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
     }
 
-    pub(crate) fn directory(&self, _name: &str) -> ObjectDirectory {
+    pub(crate) fn directory(&self, _name: &str) -> NoObjects {
         match self.never {}
     }
 
@@ -35,7 +35,7 @@ impl ObjectDirectory {
     }
 }
 
-impl Store for ObjectDirectory {
+impl Store for NoObjects {
     fn create(&self, _name: &str) -> io::Result<Box<dyn StoreWriter>> {
         match self.never {}
     }
