@@ -87,6 +87,10 @@ pub(crate) fn null_remedy(column: &str) -> String {
 
 /// What a file looks like that is not of the format it should be of, and what to do.
 pub(crate) fn sniffed(path: &str) -> Option<String> {
+    // A pipe would wait for somebody who writes.
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
     let mut start = [0; 64];
     let length = std::fs::File::open(path).ok()?.read(&mut start).ok()?;
     let start = &start[..length];

@@ -38,13 +38,7 @@ pub(crate) fn tokenize(text: &str, parameters: &Parameters) -> Result<Vec<TokenW
             let advice = "a backslash does not escape a quote: write '' for a quote within a string, as in 'it''s'";
             return diagnostic.advise(advice);
         }
-        let rest = text[start..].lines().next().unwrap_or_default().trim_end_matches([';', ' ']);
-        match error.message.starts_with("Unterminated string") && rest.len() > 1 && rest.len() < 60 {
-            true => {
-                diagnostic.advise(format!("end it with a single quote, as in {rest}'; write '' for a quote within"))
-            }
-            false => diagnostic,
-        }
+        diagnostic
     })?;
     let is_hint = |t: &&TokenWithSpan| matches!(&t.token, Token::Whitespace(Whitespace::MultiLineComment(text)) if text.starts_with('+'));
     if let Some(at) = tokens.iter().position(|t| is_hint(&t)) {

@@ -67,13 +67,18 @@ pub fn shown<'a>(key: &str, value: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// Remembers the secrets of a text of SQL: of each `'key' = 'value'` whose key is a secret's, and of each URL among the strings.
+/// Remembers the secrets of a text of SQL: of each `'key' = 'value'` whose key is a secret's, of each `PASSWORD 'value'`, and of each URL
+/// among the strings.
 /// It need not be correct SQL, as errors show lines of text that is not.
 pub fn remember_statement(sql: &str) {
     let mut strings = strings(sql).peekable();
     while let Some(range) = strings.next() {
         let string = unquoted(&sql[range.clone()]);
         url_secrets(&string).into_iter().for_each(|range| remember(&string[range]));
+        let word = sql[..range.start].trim_end().rsplit(|c: char| !c.is_alphanumeric() && c != '_').next();
+        if word.is_some_and(|word| !word.is_empty() && is_secret(word)) {
+            remember(&string);
+        }
         // What stands behind a sign is a value, whatever word is in it. The sign of a key may have been forgotten.
         let is_key = |next: &Range<usize>| {
             is_secret(&string)

@@ -59,7 +59,9 @@ fn bad_rows_are_skipped_or_stop_the_run() {
             &mut |error| {
                 errors.push(error.row);
                 let expected = Diagnostic::new(code::DIVISION_BY_ZERO, "division by zero in (a / b)");
-                assert_eq!(error.diagnostic, expected.at(Place::Sql { line: 3, column: 8, length: 5 }));
+                let expected = expected.at(Place::Sql { line: 3, column: 8, length: 5 });
+                let cure = "write NULLIF(b, 0) instead of b: the result is NULL where the divisor is 0";
+                assert_eq!(error.diagnostic, expected.advise(cure));
                 flow
             },
         );

@@ -216,8 +216,12 @@ fn a_time_that_is_written_otherwise_says_what_to_declare() {
     );
     let number = error(DataType::TimestampLtz(3), "{\"v\":1700006361}").advice.unwrap_or_default();
     assert!(number.contains("'json.timestamp-format.standard' = 'epoch-seconds'"), "{number}");
-    for (data_type, text) in [(DataType::Timestamp(3), "yesterday"), (DataType::Int, "2026-01-01 12:00:00")] {
-        assert!(!advice(data_type, text).contains("declare"), "{text}");
+    for (data_type, text, expected) in [
+        (DataType::Timestamp(3), "yesterday", "with the pattern that the texts have"),
+        (DataType::Int, "2026-01-01 12:00:00", "TRY_CAST(v AS INT)"),
+    ] {
+        let advice = advice(data_type, text);
+        assert!(advice.starts_with("declare the column as `v STRING`") && advice.contains(expected), "{advice}");
     }
 }
 
