@@ -8,7 +8,7 @@ fn a_job_that_runs_is_not_run_twice_and_can_be_stopped_by_its_address() {
     let folder = tempfile::tempdir().unwrap();
     let job = Job::new(folder.path(), "twice");
     let expected = job.expected();
-    let mut child = job.job(SLOW, 2).spawn().unwrap();
+    let mut child = job.job(SLOW / 5, 2).spawn().unwrap();
     job.await_checkpoints(1, &mut child);
     let here = fails(&mut job.job(FAST, 2));
     assert!(here.contains("MS3015") && here.contains(&child.id().to_string()), "{here}");
@@ -19,7 +19,7 @@ fn a_job_that_runs_is_not_run_twice_and_can_be_stopped_by_its_address() {
     let unreached = fails(&mut job.command_at("there", &["stop"]));
     assert!(unreached.contains("MS3018") && unreached.contains("on this machine"), "{unreached}");
     succeeds(&mut job.command(&["checkpoint", "create"]));
-    succeeds(&mut job.command(&["stop", "--savepoint"]));
+    succeeds(&mut job.command(&["stop", "--savepoint", "last"]));
     assert!(child.wait().unwrap().success());
     // It has said that it has ended, so nobody has to wait.
     succeeds(&mut job.job_at("there", FAST, 4));
