@@ -68,14 +68,29 @@ impl Wanted {
         fits && (self.nullable || !may_be_null)
     }
 
-    fn column(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<ArrayRef, String> {
+    fn column(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<ArrayRef, Unfit> {
         let absent = || new_null_array(&self.data_type.to_arrow(), rows);
         let Some((first, rest)) = self.names.split_first() else { return Ok(absent()) };
         let Some(top) = batch.and_then(|batch| batch.column_by_name(first)) else { return Ok(absent()) };
         match field_below(&top.slice(0, rows), rest)? {
-            Some(array) => fit(&array, &self.data_type),
+            Some(array) => fit(&array, &self.data_type).map_err(|message| {
+                let (found, wanted) = (sql_name(array.data_type()), self.data_type.to_string());
+                Unfit { message, advice: Some(typed_remedy(&found, &wanted, &self.name)) }
+            }),
             None => Ok(absent()),
         }
+    }
+}
+
+/// Why a column cannot be read, and what to declare if it is of another type.
+struct Unfit {
+    message: String,
+    advice: Option<String>,
+}
+
+impl From<String> for Unfit {
+    fn from(message: String) -> Unfit {
+        Unfit { message, advice: None }
     }
 }
 
@@ -93,11 +108,9 @@ pub(crate) fn columns(
     for column in wanted {
         let place = || at(Some(column.name.clone()));
         let array = guarded(|| column.column(batch, rows));
-        let array = array.map_err(|e| {
-            let advice =
-                e.split_once(" cannot be read as ").map(|(found, wanted)| typed_remedy(found, wanted, &column.name));
-            let diagnostic = Diagnostic::new(code::WRONG_TYPE, e).at(place());
-            match advice {
+        let array = array.map_err(|unfit| {
+            let diagnostic = Diagnostic::new(code::WRONG_TYPE, unfit.message).at(place());
+            match unfit.advice {
                 Some(advice) => diagnostic.advise(advice),
                 None => diagnostic,
             }
@@ -122,7 +135,7 @@ thread_local! {
 }
 
 /// Runs the library on bytes from outside; a panic of it is an error of the input, which is told as such and not as a panic.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = take_hook();
@@ -141,7 +154,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
         // A line of it says what was found; lengths and the like may follow.
         let reason =
             text.as_deref().and_then(|text| text.lines().next()).map(|line| format!(" ({line})")).unwrap_or_default();
-        Err(format!("its contents contradict each other{reason}"))
+        Err(format!("its contents contradict each other{reason}").into())
     })
 }
 

@@ -194,9 +194,7 @@ impl Connector {
     fn cannot_be(&self, code: Code, done: &str, table: &str, clause: &str) -> Diagnostic {
         let message = format!("table '{table}' has the connector '{}', which cannot be {done}", self.name);
         let instead = match done {
-            "read" => {
-                "to read rows, declare a table with 'connector' = 'filesystem', 'kafka', 'socket', 'jdbc' or 'datagen'"
-            }
+            "read" => "to read rows, declare a table with 'connector' = 'filesystem', 'kafka', 'socket' or 'datagen'",
             _ => "to write rows, declare a table with 'connector' = 'filesystem', 'kafka', 'socket', 'jdbc' or 'print'",
         };
         option_fault(code, "connector", message, format!("use `{table}` in {clause} only; {instead}"))

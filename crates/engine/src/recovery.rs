@@ -531,7 +531,7 @@ fn choose(
 
 fn unusable(place: &str, error: &io::Error) -> Diagnostic {
     let failure = store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error);
-    match std::path::Path::new(&place.to_string()).is_file() {
+    match std::path::Path::new(place).is_file() {
         true => failure.advise(format!("{place} is a file: give a directory, which is made if there is none")),
         false => failure,
     }

@@ -319,6 +319,11 @@ fn call(name: &str, span: Span, arguments: Vec<Expr>) -> Expr {
     })
 }
 
+/// Whether `token` is this word, in any letter case and without quotes.
+pub(crate) fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    unquoted_word(token).is_some_and(|w| w.eq_ignore_ascii_case(word))
+}
+
 /// The unquoted word of `token`, or nothing.
 pub(crate) fn unquoted_word(token: &TokenWithSpan) -> Option<&str> {
     match &token.token {

@@ -8,7 +8,7 @@
 //! a text is a statement yet ([`is_complete`]).
 
 use crate::diagnostics::{self, error_at};
-use crate::dialect::{FlinkDialect, unquoted_word};
+use crate::dialect::{FlinkDialect, is_word, unquoted_word};
 use crate::parameter::Parameters;
 use millstream_types::{Diagnostic, Place, code, secret};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
@@ -162,10 +162,6 @@ fn opens_set(tokens: &[TokenWithSpan]) -> Option<usize> {
         Some(word) if word == "BEGIN" => Some(at + 3),
         _ => (at > 0 && words[at - 1] == "BEGIN").then_some(at + 2),
     }
-}
-
-fn is_word(token: &TokenWithSpan, word: &str) -> bool {
-    unquoted_word(token).is_some_and(|w| w.eq_ignore_ascii_case(word))
 }
 
 /// Whether an interactive shell should run `text` now: it holds no open string, quoted name, comment or statement set,

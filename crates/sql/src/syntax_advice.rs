@@ -1,6 +1,6 @@
 //! What to do about a statement that could not be parsed, from what the parser expected and what stands around the place.
 
-use crate::dialect::{is_reserved, unquoted_word};
+use crate::dialect::{self, is_reserved, unquoted_word};
 use crate::foreign::{kinds, text_of};
 use crate::placed::{STATEMENT_WORDS, nearest, shown};
 use sqlparser::keywords::Keyword;
@@ -142,10 +142,9 @@ fn of_expected(expected: &str, tokens: &[TokenWithSpan], i: usize) -> Option<Str
     let expected = expected.trim_end_matches('.');
     Some(match expected {
         "an option as 'key' = 'value'" => {
-            let value = tokens.get(i + 2).map(|t| quoted(&t.token)).unwrap_or_else(|| "'…'".into());
             // `properties.bootstrap.servers` is five tokens.
             let end = (i..tokens.len()).find(|&at| tokens[at].token == Token::Eq).unwrap_or(i + 1);
-            let value = tokens.get(end + 1).map_or(value, |t| quoted(&t.token));
+            let value = tokens.get(end + 1).map_or_else(|| "'…'".into(), |t| quoted(&t.token));
             format!("write keys and values in single quotes: '{}' = {value}", text_of(&tokens[i..end]).to_lowercase())
         }
         "the value as a string in single quotes" => format!("write {}", quoted(&token?.token)),
@@ -265,7 +264,7 @@ fn quoted(token: &Token) -> String {
 }
 
 fn is_word(token: Option<&TokenWithSpan>, word: &str) -> bool {
-    token.and_then(unquoted_word).is_some_and(|w| w.eq_ignore_ascii_case(word))
+    token.is_some_and(|token| dialect::is_word(token, word))
 }
 
 fn is_one_of(word: &str, words: &[&str]) -> bool {

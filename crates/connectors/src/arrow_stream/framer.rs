@@ -178,7 +178,7 @@ impl ArrowFramer {
 
     /// Takes the schema. Streams may follow each other, if they are alike.
     fn start_stream(&mut self, message: &Message<'_>, at: usize) -> Result<(), Diagnostic> {
-        let schema = guarded(|| {
+        let schema = guarded::<_, String>(|| {
             let schema = message.header_as_schema().ok_or("a schema has no contents")?;
             Ok(Arc::new(fb_to_schema(schema)))
         });

@@ -1,7 +1,6 @@
 //! Which files a `path` option means.
 
-use crate::option_table::nearest;
-use crate::option_table::option_fault;
+use crate::option_table::{nearest, option_fault};
 use crate::text_chunk::{FileInfo, whole};
 use millstream_types::{Diagnostic, Place, code};
 use std::fs::{self, Metadata};

@@ -129,7 +129,7 @@ impl Binder<'_> {
         let message = format!("unknown function `{}`", function.name);
         let known = nearest(name, aggregate_names())
             .or_else(|| functions::suggest(name))
-            .or_else(|| nearest(name, window_kind::bound_names()));
+            .or_else(|| nearest(name, window_kind::BOUND_NAMES));
         let ours = || self.scope.functions.suggest(name).or(known).map(|near| format!("did you mean {near}?"));
         let advice = call_cure(name, &argument_texts(function)).or_else(ours).unwrap_or_else(|| {
             let start: String = name.chars().take(3).collect();

@@ -52,9 +52,8 @@ pub(super) fn apply(
         return Ok((input, expressions));
     }
     let scope = Scope::of(input.columns.clone());
-    let cure = windows_over(&input.rel);
     let operators =
-        list.calls.iter().map(|call| operator_of(call, &scope, extent, &cure)).collect::<Result<Vec<_>, _>>()?;
+        list.calls.iter().map(|call| operator_of(call, &scope, extent, &input.rel)).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
@@ -191,7 +190,7 @@ impl Operator {
     }
 }
 
-fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, cure: &WindowCure) -> Result<Operator, Diagnostic> {
+fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, rel: &Rel) -> Result<Operator, Diagnostic> {
     if let Some(whole) = &call.whole {
         if extent == Extent::Whole {
             return Sorted::of(call).map(Operator::Sorted);
@@ -238,7 +237,7 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, cure: &WindowCure
         if extent == Extent::Whole {
             return Ok(Operator::Rank { time: end_of_input(), partition, order: order(), function });
         }
-        let WindowCure { from, first } = cure;
+        let WindowCure { from, first } = windows_over(rel);
         let message = "ranks outside of a window would change with every row";
         return Err(error(code::NEEDS_UPDATES, call.place, message).advise(format!(
             "{NO_UPDATES}: {first}rank within windows: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or {}",

@@ -67,20 +67,17 @@ impl WindowKind {
 pub(super) const AUXILIARIES: [&str; 4] = ["_START", "_END", "_ROWTIME", "_PROCTIME"];
 
 /// The functions that give a bound of a row's window.
-pub(super) fn bound_names() -> [&'static str; 9] {
-    const NAMES: [&str; 9] = [
-        "TUMBLE_START",
-        "TUMBLE_END",
-        "TUMBLE_ROWTIME",
-        "HOP_START",
-        "HOP_END",
-        "HOP_ROWTIME",
-        "SESSION_START",
-        "SESSION_END",
-        "SESSION_ROWTIME",
-    ];
-    NAMES
-}
+pub(super) const BOUND_NAMES: [&str; 9] = [
+    "TUMBLE_START",
+    "TUMBLE_END",
+    "TUMBLE_ROWTIME",
+    "HOP_START",
+    "HOP_END",
+    "HOP_ROWTIME",
+    "SESSION_START",
+    "SESSION_END",
+    "SESSION_ROWTIME",
+];
 
 /// Whether a name is that of a window function or of an auxiliary function.
 pub(crate) fn is_window_function(name: &str) -> bool {

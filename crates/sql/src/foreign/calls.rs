@@ -183,7 +183,7 @@ const TABLE_FUNCTIONS: &[(&[&str], &str)] = &[
     ),
     (
         &["POSTGRES_SCAN", "POSTGRES_QUERY", "DBLINK"],
-        "CREATE TABLE t (…) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://host/db', 'table-name' = 't'), and FROM t",
+        "FROM 't.csv', which psql -c '\\copy t to t.csv csv header' writes; changes come from Kafka with 'format' = 'debezium-json'",
     ),
     (&["GLOB"], "SELECT DISTINCT of a table's column `file.path` STRING METADATA"),
 ];

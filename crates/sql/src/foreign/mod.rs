@@ -20,7 +20,7 @@ pub(crate) use clauses::{clause_failure, element_failure, known_clause_failure};
 pub(crate) use operators::operator_cure;
 pub(crate) use statements::{kinds, statement_failure};
 
-use crate::dialect::unquoted_word;
+use crate::dialect::is_word as is;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 /// The tokens of a statement, as the rows look at them.
@@ -109,10 +109,6 @@ impl<'a> Words<'a> {
             _ => None,
         })
     }
-}
-
-fn is(token: &TokenWithSpan, word: &str) -> bool {
-    unquoted_word(token).is_some_and(|w| w.eq_ignore_ascii_case(word))
 }
 
 /// Most characters of a statement that a cure repeats.

@@ -84,7 +84,7 @@ const ROWS: &[Row] = &[
     (&["INSTALL"], FOREIGN, |_| "leave the statement out: connectors and formats are built in".into()),
     (&["ATTACH"], FOREIGN, |w| {
         format!(
-            "files are read without it: SELECT * FROM '{}'; a table of PostgreSQL is declared: CREATE TABLE t (…) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://host/db', 'table-name' = 't')",
+            "files are read without it: SELECT * FROM '{}'; a table of PostgreSQL is written to a file first: psql -c '\\copy t to t.csv csv header'",
             w.string(0, "f.parquet")
         )
     }),

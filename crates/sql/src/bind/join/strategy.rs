@@ -5,6 +5,7 @@
 //! semi joins, a bounded optional one) is looked up; what remains are regular inner joins. Everything else would have to
 //! take back rows that it has given.
 
+use super::super::cures::NO_UPDATES;
 use super::super::place::error;
 use super::super::query::QueryBinder;
 use super::super::relation::Relation;
@@ -235,13 +236,17 @@ fn needs_updates(kind: JoinKind, left: &Relation, right: &Relation, pairing: &Pa
         Some((true, missing)) => format!("equate {missing} of both sides too: then it is a window join"),
         Some((false, _)) => "give both sides the same windows: then it is a window join".into(),
         None if kind.shows_right() => {
-            let (a, b) = (time_of(left).unwrap_or_else(|| "a.ts".into()), time_of(right).unwrap_or_else(|| "b.ts".into()));
+            let (a, b) =
+                (time_of(left).unwrap_or_else(|| "a.ts".into()), time_of(right).unwrap_or_else(|| "b.ts".into()));
             format!(
                 "bound the event times: AND {b} BETWEEN {a} - INTERVAL '5' MINUTE AND {a} + INTERVAL '5' MINUTE; or join a bounded \
-                 table; Millstream does not keep updating results yet"
+                 table; {NO_UPDATES}"
             )
         }
-        None => "select from a bounded table, or JOIN with bounds of time: ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '5' MINUTE; Millstream does not keep updating results yet".to_owned(),
+        None => format!(
+            "select from a bounded table, or JOIN with bounds of time: ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts \
+             + INTERVAL '5' MINUTE; {NO_UPDATES}"
+        ),
     };
     error(code::NEEDS_UPDATES, place, message).advise(advice)
 }
