@@ -212,7 +212,7 @@ fn unfinished_statements() {
                |
              1 | SELECT 'abc
                |        ^
-               = help: end it with a single quote, as in 'abc'; write '' for a quote within
+               = help: end it with a single quote; write '' for a quote within
         "#]],
     );
     check(
