@@ -7,6 +7,7 @@ use super::client::{Cluster, Trouble, create, is_outage};
 use super::options::TOKEN_TOPIC;
 use super::producer::Producer;
 use super::record::Record;
+use super::topics::{Partition, Topics};
 use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -20,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long reading the topic may take without any message.
+/// How long reading the topic may take without any message, and a transaction of another job may be open.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long one look for an answer takes.
@@ -79,6 +80,37 @@ impl Tokens {
         }
     }
 
+    /// Waits until all that is in the topic now is committed or aborted: behind a transaction of another job that is open,
+    /// a reader of committed messages does not see the tokens of this one.
+    fn settle(&self, cluster: &Cluster, partitions: &[Partition]) -> Result<(), Diagnostic> {
+        let mut config = self.config.clone();
+        config.set("isolation.level", "read_uncommitted");
+        let all = Cluster::open(&self.options, &config)?;
+        let end = |cluster: &Cluster, partition: &Partition| {
+            let what = format!("the end of {partition}");
+            cluster.ask(&what, |consumer, timeout| {
+                consumer.fetch_watermarks(&partition.topic, partition.number, timeout).map(|(_, end)| end)
+            })
+        };
+        for partition in partitions {
+            let (written, start) = (end(&all, partition)?, Instant::now());
+            while end(cluster, partition)? < written {
+                if start.elapsed() > PATIENCE {
+                    let message = format!(
+                        "another job has a transaction open in the topic '{}', behind which the tokens of this job are not seen",
+                        self.topic
+                    );
+                    return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(&self.topic)).advise(
+                        "start that job again, which ends its transaction, or wait for its 'properties.transaction.timeout.ms'; \
+                         jobs with a 'sink.token-topic' of their own do not wait for others",
+                    ));
+                }
+                thread::sleep(MOMENT);
+            }
+        }
+        Ok(())
+    }
+
     /// The checkpoint of the last token.
     pub(super) fn last(&self) -> Result<Option<u64>, Diagnostic> {
         let mut config = self.config.clone();
@@ -92,8 +124,9 @@ impl Tokens {
         }
         super::properties::default(&mut config, "group.id", "millstream");
         let cluster = Cluster::open(&self.options, &config)?;
-        let topics = super::topics::Topics::Listed(vec![self.topic.clone()]);
+        let topics = Topics::Listed(vec![self.topic.clone()]);
         let partitions = topics.partitions(&cluster)?;
+        self.settle(&cluster, &partitions)?;
         let mut list = TopicPartitionList::new();
         for partition in &partitions {
             let added = list.add_partition_offset(&partition.topic, partition.number, Offset::Beginning);

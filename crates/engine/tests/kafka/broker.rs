@@ -18,7 +18,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A broker. Tests that stop it have it for themselves, the others share it.
 pub struct Kafka {
@@ -238,6 +238,20 @@ impl Kafka {
     /// The values of a topic as text.
     pub fn texts(&self, topic: &str) -> Vec<String> {
         self.read(topic).iter().map(|record| record.text().to_string()).collect()
+    }
+
+    /// Waits until the values that are seen are right. A commit is one for the brokers before its marks are in all partitions; how
+    /// many rows that hides depends on how long they were busy, since checkpoints wait for each other while rows come.
+    pub fn shows(&self, topic: &str, is_right: impl Fn(&[String]) -> bool) {
+        let start = Instant::now();
+        loop {
+            let texts = self.texts(topic);
+            if is_right(&texts) {
+                return;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "{} messages: {:?}", texts.len(), texts.last());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// What a group has committed of partition 0.
