@@ -54,12 +54,22 @@ for unused in z3 xml2; do ar crs "$static/lib$unused.a"; done
 target=$(rustc -vV | sed -n 's/^host: //p')
 variable=${target//-/_}
 export "CFLAGS_$variable=--sysroot=$root" "CXXFLAGS_$variable=--sysroot=$root"
-# LLVM's build script has the linker look into this system's folder of libraries, where it would find this system's libc.
+# LLVM's build script has the linker look into this system's folder of libraries, where it would find this system's libc. LLVM never throws
+# and nothing throws through it, so its unwind tables (a tenth of the program) stay out. Functions of the same code are kept once.
 cat >"$work/linker" <<EOF
 #!/usr/bin/env bash
+set -e
 words=()
 for word in "\$@"; do
-    case "\$word" in /usr/lib/*-linux-gnu | -L/usr/lib/*-linux-gnu) [ "\${words[-1]}" = -L ] && unset 'words[-1]' ;; *) words+=("\$word") ;; esac
+    case "\$word" in
+    /usr/lib/*-linux-gnu | -L/usr/lib/*-linux-gnu) [ "\${words[-1]}" = -L ] && unset 'words[-1]' ;;
+    */libllvm_sys-*.rlib)
+        objcopy --remove-section=.eh_frame --remove-section=.rela.eh_frame "\$word" "$work/libllvm_sys.rlib"
+        words+=("$work/libllvm_sys.rlib")
+        ;;
+    -fuse-ld=lld) words+=("\$word" -Wl,--icf=all) ;;
+    *) words+=("\$word") ;;
+    esac
 done
 libraries=$root/usr/lib/\$(gcc -print-multiarch)
 exec gcc "--sysroot=$root" "-L$static" "-B\$libraries" "-L\$libraries" "\${words[@]}" "$work/shim.o" -Wl,--no-as-needed -lpthread -ldl

@@ -10,6 +10,7 @@ mod giants;
 mod memory;
 mod messages;
 mod named;
+mod piped;
 mod resumed;
 mod secrets;
 #[path = "../support/mod.rs"]

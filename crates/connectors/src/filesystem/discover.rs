@@ -22,6 +22,11 @@ pub(crate) struct InputFile {
     pub info: FileInfo,
 }
 
+/// Whether a path means standard input.
+pub(super) fn is_standard_input(path: &str) -> bool {
+    matches!(path, "-" | "/dev/stdin")
+}
+
 /// The path without `file://`.
 pub(super) fn local_path(path: &str) -> Result<&str, Diagnostic> {
     let local = path.strip_prefix("file://").or_else(|| path.strip_prefix("file:")).unwrap_or(path);
@@ -39,7 +44,7 @@ pub(super) fn local_path(path: &str) -> Result<&str, Diagnostic> {
 
 /// All files that `path` means: a file, every file below a directory, or what a glob matches; sorted by name.
 pub(super) fn discover(path: &str) -> Result<Vec<InputFile>, Diagnostic> {
-    if path == "-" {
+    if is_standard_input(path) {
         let info = FileInfo { path: STDIN.into(), name: STDIN.into(), ..FileInfo::default() };
         return Ok(vec![InputFile { path: None, stream: true, info }]);
     }

@@ -2,6 +2,8 @@
 
 use super::discover::{InputFile, discover};
 use super::partition;
+use super::read::sample_reader;
+use super::standard_input;
 use crate::format::Format;
 use crate::infer::{self, FormatInput, InferredFile, ScalarKind, Scalars};
 use crate::option_table::option_fault;
@@ -14,14 +16,10 @@ use std::sync::Arc;
 pub(super) fn infer(options: &Options) -> Result<Inferred, Diagnostic> {
     let path = options.require("path")?;
     let format = Format::of(options)?;
-    if path == "-" {
-        let message = "standard input is read once, so its columns must be known before";
-        return Err(infer::not_known(message));
-    }
     let files = discover(path)?;
     let sample: Vec<InferredFile> =
         files.iter().map(|file| InferredFile { path: file.path.clone(), info: file.info.clone() }).collect();
-    let open = |number: usize, framer| super::reader(&files[number], framer);
+    let open = |number: usize, framer| sample_reader(&files[number], framer);
     let mut inferred = format.columns(&FormatInput { options, files: &sample, open: &open })?;
     inferred.partitions = partitions(&files);
     // What stands in the path and in the records is in both.
@@ -33,35 +31,62 @@ pub(super) fn infer(options: &Options) -> Result<Inferred, Diagnostic> {
 ///
 /// Fails when there is no such file, and when its format is none that is known.
 pub fn file_options(path: &str) -> Result<Options, Diagnostic> {
-    if path == "-" {
-        let advice = "save it as a file; or create a table with columns, with 'path' = '-'";
-        let message = "standard input is read once, so it cannot be looked at before";
-        return Err(option_fault(code::INVALID_OPTION, "path", message, advice));
-    }
     let files = discover(path)?;
     let no_file = || {
         let advice = "check the path; names that start with `.` or `_` are left out";
         option_fault(code::FILE_NOT_FOUND, "path", format!("there is no file in '{path}'"), advice)
     };
     let first = files.first().ok_or_else(no_file)?;
+    if first.path.is_none() && standard_input::is_terminal() {
+        let advice = "send rows into it: command | millstream run query.sql; or name a file";
+        let message = "standard input is the terminal, so no rows come from it";
+        return Err(option_fault(code::INVALID_OPTION, "path", message, advice));
+    }
     let format = match infer::format_of(&first.info.name, b"") {
         Some(format) => format,
-        None => infer::format_of(&first.info.name, &head(first)?).ok_or_else(|| {
-            let message = format!("neither the name nor the start of '{}' says which format it has", first.info.path);
-            let advice = "names that end in .csv, .tsv, .json, .jsonl, .ndjson, .parquet, .arrow or .avro do; or name the format: \
-                          CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'csv')";
-            option_fault(code::UNKNOWN_FORMAT, "path", message, advice)
-        })?,
+        None => {
+            let head = head(first)?;
+            // What comes through a pipe has no name that could say it, and is text in most cases.
+            let is_text = first.path.is_none() && !head.is_empty() && !head.contains(&0);
+            let guess = infer::format_of(&first.info.name, &head).or(is_text.then_some("csv"));
+            guess.ok_or_else(|| without_format(first, &head))?
+        }
     };
     let options = [("connector", "filesystem"), ("path", path), ("format", format)];
     Ok(options.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
+}
+
+/// The error for a file that is of no format that is known.
+fn without_format(file: &InputFile, head: &[u8]) -> Diagnostic {
+    let compressed = match head {
+        [0x1f, 0x8b, ..] => Some(("gzip", "zcat")),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(("zstd", "zstdcat")),
+        _ => None,
+    };
+    let (message, advice) = match (&file.path, compressed) {
+        (None, _) if head.is_empty() => (
+            "standard input has ended, and no row has come from it".into(),
+            "see what the command before the pipe prints".into(),
+        ),
+        (None, Some((format, command))) => (
+            format!("standard input is compressed with {format}"),
+            format!("decompress it: {command} FILE | millstream …; or name the file in the query"),
+        ),
+        _ => (
+            format!("neither the name nor the start of '{}' says which format it has", file.info.path),
+            "names that end in .csv, .tsv, .json, .jsonl, .ndjson, .parquet, .arrow or .avro do; or name the format: \
+             CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'csv')"
+                .to_string(),
+        ),
+    };
+    option_fault(code::UNKNOWN_FORMAT, "path", message, advice)
 }
 
 /// The first bytes of a file, decompressed.
 fn head(file: &InputFile) -> Result<Vec<u8>, Diagnostic> {
     // Records of four bytes: all that begins as nothing else does.
     let framing = Framing { record_bytes: Some(4), ..Framing::default() };
-    let mut reader = super::reader(file, Box::new(TextFramer::new(Arc::new(file.info.clone()), framing)));
+    let mut reader = sample_reader(file, Box::new(TextFramer::new(Arc::new(file.info.clone()), framing)));
     reader.aim(64);
     let Some(chunk) = reader.next()? else { return Ok(Vec::new()) };
     let data = chunk.content::<TextChunk>()?.data;

@@ -11,6 +11,7 @@ mod partition;
 mod read;
 mod sink;
 mod source;
+mod standard_input;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,6 @@ pub(crate) use discover::{input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
 pub use infer::file_options;
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
-pub(crate) use read::reader;
 pub(crate) use source::RecordsOfStreams;
 pub use target::stdout_error;
 pub(crate) use target::{Output, sync_directory, write_error};

@@ -2,6 +2,7 @@
 
 use super::discover::{InputFile, input_changed, read_error};
 use super::fingerprint::{Extent, FileWitness};
+use super::standard_input;
 use crate::records::{Framer, RecordCutter};
 use crate::unfit::sniffed;
 use crate::{Chunk, Position, SplitReader, Witness};
@@ -43,11 +44,13 @@ pub(super) struct RecordReader {
     start: u64,
     /// `None` of pipes.
     witness: Option<Arc<FileWitness>>,
+    /// Whether somebody else reads the rows.
+    is_sample: bool,
 }
 
-/// A reader of a file's records.
-pub(crate) fn reader(file: &InputFile, framer: Box<dyn Framer>) -> Box<dyn SplitReader> {
-    Box::new(RecordReader::new(file.clone(), framer))
+/// A reader of the first records of a file, which leaves those of standard input to others.
+pub(super) fn sample_reader(file: &InputFile, framer: Box<dyn Framer>) -> Box<dyn SplitReader> {
+    Box::new(RecordReader { is_sample: true, ..RecordReader::new(file.clone(), framer) })
 }
 
 enum ReadState {
@@ -70,12 +73,18 @@ impl RecordReader {
             cutter: RecordCutter::new(framer),
             start: 0,
             witness,
+            is_sample: false,
         }
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>, Diagnostic> {
-        let Some(path) = &self.file.path else { return Ok(Box::new(io::stdin())) };
         let failed = |e: io::Error| read_error(&self.file.info.path, &e);
+        let Some(path) = &self.file.path else {
+            return match self.is_sample {
+                true => Ok(Box::new(io::Cursor::new(standard_input::sample().map_err(failed)?))),
+                false => Ok(standard_input::reader()),
+            };
+        };
         let mut file = File::open(path).map_err(failed)?;
         if let Some(witness) = &self.witness {
             witness.opened(&file.metadata().map_err(failed)?);

@@ -69,7 +69,12 @@ impl FormatInput<'_> {
             reader.aim(PIECE);
             let mut next = text_of(&mut *reader)?;
             while let Some((text, has_lines)) = next {
-                next = if text.len() < left { text_of(&mut *reader)? } else { None };
+                next = match text.len() < left {
+                    // The start of standard input may end within a record.
+                    true if file.path.is_none() => text_of(&mut *reader).unwrap_or_default(),
+                    true => text_of(&mut *reader)?,
+                    false => None,
+                };
                 left = left.saturating_sub(text.len());
                 if each(TextPiece { text, file: info.clone(), has_lines, is_last: next.is_none() && left > 0 })?
                     == Enough::Yes

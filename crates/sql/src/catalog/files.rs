@@ -28,6 +28,9 @@ pub(crate) fn is_path(part: &Ident) -> bool {
 
 /// What a file is called: its name without directories and what follows the first point.
 pub fn file_stem(path: &str) -> &str {
+    if path == "-" {
+        return "stdin";
+    }
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
     name.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(name)
 }
