@@ -4,6 +4,7 @@ use crate::arguments::{CheckpointCommand, Common, Which};
 use crate::config::Config;
 use crate::control;
 use crate::failure::Failure;
+use crate::log;
 use crate::output::print;
 use crate::units::{amount, timestamp};
 use millstream::storage::{
@@ -220,6 +221,9 @@ fn list(place: &StatePlace) -> Result<(), Failure> {
             });
         }
     }
+    if rows.len() == 1 {
+        note_none(place);
+    }
     let mut text = String::new();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..6).map(width).collect();
@@ -237,6 +241,10 @@ fn condition(whole: Result<(), Damaged>, good: &str) -> String {
 
 fn bytes(count: u64) -> String {
     format!("{}B", amount(count as f64))
+}
+
+fn note_none(place: &StatePlace) {
+    log::note(&format!("there is no checkpoint in {place} yet: an INSERT that runs with it makes them"));
 }
 
 fn not_there(place: &StatePlace, which: Option<&Which>) -> Failure {
@@ -369,6 +377,10 @@ fn verify(place: &StatePlace, which: Option<&Which>) -> Result<(), Failure> {
     print(&text).map_err(Failure::usage)?;
     match (damaged, found) {
         (0, 0) if which.is_some() => Err(not_there(place, which)),
+        (0, 0) => {
+            note_none(place);
+            Ok(())
+        }
         (0, _) => Ok(()),
         (damaged, found) => {
             let message = format!(

@@ -60,7 +60,25 @@ pub fn run(
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
     query.abandon();
     stats.end();
-    result
+    result.map_err(|diagnostic| cause(&query, diagnostic))
+}
+
+/// Why a query has failed. Where another process has taken over its job, all else follows from that: the other one has removed
+/// files that this one had begun.
+fn cause(query: &Query, diagnostic: Diagnostic) -> Diagnostic {
+    let Some(checkpointing) = &query.host().checkpointing else { return diagnostic };
+    let checkpoints = &checkpointing.config.checkpoints;
+    match checkpoints.is_owner() {
+        Ok(false) => {
+            let place = checkpoints.store().place();
+            let message =
+                format!("another process has taken over the job in {place}: what this one wrote last does not count");
+            Diagnostic::new(code::CHECKPOINT_FAILED, message)
+                .advise("run a job once only; the other process continues from the last checkpoint")
+        }
+        // A store that does not answer knows nothing better.
+        _ => diagnostic,
+    }
 }
 
 /// Resumes from a checkpoint, if there is one, and delivers what needs no reader.

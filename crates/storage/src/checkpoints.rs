@@ -274,15 +274,15 @@ impl Checkpoints {
         let mut file = self.store.create(&self.of_this_run(manifest.checkpoint).manifest_name())?;
         file.write(&manifest.encode())?;
         file.finish()?;
-        self.check_owner()
+        match self.is_owner()? {
+            true => Ok(()),
+            false => Err(io::Error::other("another process has taken over the job")),
+        }
     }
 
-    /// Checks that no other process has taken over.
-    pub fn check_owner(&self) -> io::Result<()> {
-        match &self.run {
-            Some(run) if !run.is_newest()? => Err(io::Error::other("another process has taken over the job")),
-            _ => Ok(()),
-        }
+    /// Whether no other process has taken over.
+    pub fn is_owner(&self) -> io::Result<bool> {
+        self.run.as_ref().map_or(Ok(true), |run| run.is_newest())
     }
 
     /// Removes checkpoints, manifests first, and then all files of state that none of the others and no savepoint names and nobody

@@ -171,12 +171,7 @@ impl<'a> Writer<'a> {
         manifest.bytes_written = pack.finish().map_err(failed)?;
         let stats = &self.query.host().stats;
         for ((commit, sink), stats) in commits.iter_mut().zip(&mut manifest.sinks).zip(&stats.sinks) {
-            let prepared = commit.as_mut().map(|commit| stats.commits(|| commit.prepare())).transpose();
-            if prepared.is_err() {
-                // Whoever has taken over has removed what this process had written.
-                self.checkpointing.config.checkpoints.check_owner().map_err(failed)?;
-            }
-            sink.token = prepared?;
+            sink.token = commit.as_mut().map(|commit| stats.commits(|| commit.prepare())).transpose()?;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);

@@ -23,7 +23,7 @@ use super::markers::OVER_MARK;
 use super::operators::{add_interval, arithmetic};
 use super::order_by::{comparable, direction};
 use super::over_list::{OverCall, OverFunction, OverList};
-use super::over_shift::Shift;
+use super::over_shift::{Shift, ended_before};
 use super::over_whole::{self, Sorted};
 use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::Relation;
@@ -48,12 +48,24 @@ pub(super) fn apply(
     expressions: Vec<Expr>,
     extent: Extent,
 ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
-    if list.calls.is_empty() {
-        return Ok((input, expressions));
+    let (mut relation, mut columns) = (input, vec![0; list.calls.len()]);
+    // A call that is over the results of others comes behind them.
+    for numbers in list.levels() {
+        let column = |i: usize| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i };
+        let calls: Vec<OverCall> = numbers.iter().map(|&number| list.calls[number].renumbered(column)).collect();
+        let added;
+        (relation, added) = apply_level(&calls, relation, extent)?;
+        numbers.iter().zip(added).for_each(|(&number, column)| columns[number] = column);
     }
+    let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
+    Ok((relation, expressions.into_iter().map(replace).collect()))
+}
+
+/// The relation with a column for each call, and the numbers of these columns. No call has markers in it.
+fn apply_level(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(Relation, Vec<usize>), Diagnostic> {
     let scope = Scope::of(input.columns.clone());
     let operators =
-        list.calls.iter().map(|call| operator_of(call, &scope, extent, &input.rel)).collect::<Result<Vec<_>, _>>()?;
+        calls.iter().map(|call| operator_of(call, &scope, extent, &input.rel)).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
@@ -62,7 +74,7 @@ pub(super) fn apply(
             && !operator.waits_for_end()
             && !operators[..i].contains(operator)
         {
-            let aggregates = members(&list, &operators, i, relation.columns.len(), &mut columns);
+            let aggregates = members(calls, &operators, i, relation.columns.len(), &mut columns);
             relation = over(relation, time.clone(), partition.clone(), *frame, aggregates);
         }
     }
@@ -81,7 +93,7 @@ pub(super) fn apply(
         _ => None,
     };
     let needs: Vec<Option<Sorted>> = operators.iter().map(sorted).collect();
-    relation = over_whole::apply(relation, &list.calls, &needs, &mut columns);
+    relation = over_whole::apply(relation, calls, &needs, &mut columns);
     for (i, operator) in operators.iter().enumerate().filter(|(_, operator)| operator.waits_for_end()) {
         if !matches!(operator, Operator::Rank { .. }) && operators[..i].contains(operator) {
             continue;
@@ -92,14 +104,14 @@ pub(super) fn apply(
                 rank(relation, time.clone(), partition.clone(), order.clone(), *function)
             }
             Operator::Over { time, partition, frame } => {
-                let aggregates = members(&list, &operators, i, relation.columns.len(), &mut columns);
+                let aggregates = members(calls, &operators, i, relation.columns.len(), &mut columns);
                 over(relation, time.clone(), partition.clone(), *frame, aggregates)
             }
             Operator::Ordered { partition, order, frame } => {
                 let number = relation.columns.len();
                 // Rows that are equal in the order are of one time.
                 relation = rank(relation, end_of_input(), partition.clone(), order.clone(), RankFunction::DenseRank);
-                let aggregates = members(&list, &operators, i, relation.columns.len(), &mut columns);
+                let aggregates = members(calls, &operators, i, relation.columns.len(), &mut columns);
                 over(relation, Some(place_in_order(number)?), partition.clone(), *frame, aggregates)
             }
             // Above.
@@ -108,13 +120,12 @@ pub(super) fn apply(
         // Rows come at the end of the input, behind all of their times.
         relation.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
     }
-    let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
-    Ok((relation, expressions.into_iter().map(replace).collect()))
+    Ok((relation, columns))
 }
 
 /// The aggregates that one operator computes, from column `first` on: those of all calls of the operator of call `i`.
 fn members(
-    list: &OverList,
+    calls: &[OverCall],
     operators: &[Operator],
     i: usize,
     first: usize,
@@ -123,7 +134,7 @@ fn members(
     let mut aggregates = vec![];
     for member in (i..operators.len()).filter(|&j| operators[j] == operators[i]) {
         columns[member] = first + aggregates.len();
-        aggregates.push((list.calls[member].aggregate(), format!("over{}", columns[member])));
+        aggregates.push((calls[member].aggregate(), format!("over{}", columns[member])));
     }
     aggregates
 }
@@ -328,22 +339,26 @@ impl Binder<'_> {
         let clause = std::mem::replace(&mut self.clause, "OVER");
         let call = self.bind_over(&name, function, &specification, place);
         self.clause = clause;
-        let call = call?;
+        let (call, before) = call?;
         let list = self.aggregates.as_deref_mut().expect("it was there a few lines above");
-        let value = list.overs.add(call, span);
+        let value = list.overs.add(call.clone(), span);
+        if before > 0 {
+            return ended_before(&mut list.overs, &call, value, before, span);
+        }
         Ok(match self.scope.functions.find(&name).map(|known| &**known) {
             Some(UserFunction::Aggregate(aggregate)) => aggregate.finished(value, span),
             _ => value,
         })
     }
 
+    /// The call, and how many rows before the current one its frame ends.
     fn bind_over(
         &mut self,
         name: &str,
         function: &ast::Function,
         specification: &ast::WindowSpec,
         place: Span,
-    ) -> Result<OverCall, Diagnostic> {
+    ) -> Result<(OverCall, u64), Diagnostic> {
         let rank = match name {
             "ROW_NUMBER" => Some(RankFunction::RowNumber),
             "RANK" => Some(RankFunction::Rank),
@@ -391,8 +406,12 @@ impl Binder<'_> {
             },
         };
         let (partition, order) = self.partition_and_order(specification)?;
-        let frame = frame_of(specification.window_frame.as_ref(), place)?;
-        Ok(OverCall { function: over_function, partition, order, frame, whole: None, place })
+        let (frame, before) = frame_of(specification.window_frame.as_ref(), place)?;
+        if before > 0 && of_user.is_some() {
+            let advice = "end the frame at CURRENT ROW";
+            return Err(unsupported("a frame of a user's function that ends before the current row", place, advice));
+        }
+        Ok((OverCall { function: over_function, partition, order, frame, whole: None, place }, before))
     }
 
     /// PARTITION BY and ORDER BY of a specification.
@@ -460,45 +479,63 @@ fn resolve(
         .advise("define each with PARTITION BY and ORDER BY"))
 }
 
-/// The frame; by default everything up to the current row's time.
-fn frame_of(frame: Option<&ast::WindowFrame>, place: Span) -> Result<Frame, Diagnostic> {
-    let Some(frame) = frame else { return Ok(Frame::Range(None)) };
-    let advice = "write ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, or RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND \
+/// The frame, and how many rows before the current one it ends; by default everything up to the current row's time.
+///
+/// `n PRECEDING AND m PRECEDING` is the frame `n - m PRECEDING` of the row that is m rows before.
+fn frame_of(frame: Option<&ast::WindowFrame>, place: Span) -> Result<(Frame, u64), Diagnostic> {
+    use ast::WindowFrameBound as Bound;
+    let Some(frame) = frame else { return Ok((Frame::Range(None), 0)) };
+    let advice = "write ROWS BETWEEN 9 PRECEDING AND CURRENT ROW (or AND 1 PRECEDING), or RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND \
                   CURRENT ROW";
-    match &frame.end_bound {
-        None | Some(ast::WindowFrameBound::CurrentRow) => {}
-        Some(_) => return Err(unsupported("a frame that does not end at CURRENT ROW", place, advice)),
-    }
-    let bound = match &frame.start_bound {
-        ast::WindowFrameBound::Preceding(bound) => bound.as_deref(),
-        ast::WindowFrameBound::CurrentRow if frame.units == ast::WindowFrameUnits::Rows => {
-            return Ok(Frame::Rows(Some(0)));
+    let constant = |e: &ast::Expr| Binder::scalar(&Scope::default(), "a frame").bind(e);
+    let wrong = |e: &ast::Expr, needs: &str| {
+        let message = format!("the frame has {needs} PRECEDING");
+        error(code::INVALID_WINDOW, span_of(e), message).advise(advice)
+    };
+    let rows = |e: &ast::Expr| match constant(e) {
+        Ok(Expr { kind: ExprKind::Literal(Value::Int(n)), data_type, .. }) if data_type.is_integer() && n >= 0 => {
+            Ok(n as u64)
         }
-        ast::WindowFrameBound::CurrentRow => return Ok(Frame::Range(Some(0))),
-        ast::WindowFrameBound::Following(_) => {
+        _ => Err(wrong(e, "a constant number of rows")),
+    };
+    let before = match (&frame.end_bound, frame.units) {
+        (None | Some(Bound::CurrentRow), _) => 0,
+        (Some(Bound::Preceding(Some(end))), ast::WindowFrameUnits::Rows) => rows(end)?,
+        (Some(Bound::Preceding(None)), _) => return Err(without_rows(place)),
+        (Some(Bound::Preceding(_)), _) => {
+            return Err(unsupported("a RANGE that ends before the current row", place, advice));
+        }
+        (Some(Bound::Following(_)), _) => {
+            return Err(unsupported("a frame that ends after the current row", place, advice));
+        }
+    };
+    let start = match (&frame.start_bound, frame.units) {
+        (Bound::Preceding(start), _) => start.as_deref(),
+        (Bound::CurrentRow, ast::WindowFrameUnits::Rows) if before == 0 => return Ok((Frame::Rows(Some(0)), 0)),
+        (Bound::CurrentRow, _) if before == 0 => return Ok((Frame::Range(Some(0)), 0)),
+        (Bound::CurrentRow, _) => return Err(without_rows(place)),
+        (Bound::Following(_), _) => {
             return Err(unsupported("a frame that begins after the current row", place, advice));
         }
     };
-    let constant = |e: &ast::Expr| Binder::scalar(&Scope::default(), "a frame").bind(e);
-    let wrong = |e: &ast::Expr, needs: &str| {
-        let message = format!("the frame begins with {needs} PRECEDING");
-        Err(error(code::INVALID_WINDOW, span_of(e), message).advise(advice))
-    };
-    match (frame.units, bound) {
-        (ast::WindowFrameUnits::Rows, None) => Ok(Frame::Rows(None)),
-        (ast::WindowFrameUnits::Range, None) => Ok(Frame::Range(None)),
-        (ast::WindowFrameUnits::Rows, Some(rows)) => match constant(rows) {
-            Ok(Expr { kind: ExprKind::Literal(Value::Int(n)), data_type, .. }) if data_type.is_integer() && n >= 0 => {
-                Ok(Frame::Rows(Some(n as u64)))
-            }
-            _ => wrong(rows, "a constant number of rows"),
+    match (frame.units, start) {
+        (ast::WindowFrameUnits::Rows, None) => Ok((Frame::Rows(None), before)),
+        (ast::WindowFrameUnits::Range, None) => Ok((Frame::Range(None), 0)),
+        (ast::WindowFrameUnits::Rows, Some(start)) => match rows(start)?.checked_sub(before) {
+            Some(rows) => Ok((Frame::Rows(Some(rows)), before)),
+            None => Err(without_rows(place)),
         },
         (ast::WindowFrameUnits::Range, Some(interval)) => match constant(interval) {
             Ok(Expr { kind: ExprKind::Literal(Value::Int(ms)), data_type: DataType::IntervalMilli, .. }) if ms >= 0 => {
-                Ok(Frame::Range(Some(ms)))
+                Ok((Frame::Range(Some(ms)), 0))
             }
-            _ => wrong(interval, "a constant INTERVAL of days to seconds"),
+            _ => Err(wrong(interval, "a constant INTERVAL of days to seconds")),
         },
         (ast::WindowFrameUnits::Groups, _) => Err(unsupported("GROUPS frames", place, advice)),
     }
+}
+
+fn without_rows(place: Span) -> Diagnostic {
+    error(code::INVALID_WINDOW, place, "the frame ends before it begins, so it has no rows")
+        .advise("write the larger number first: ROWS BETWEEN 9 PRECEDING AND 1 PRECEDING")
 }

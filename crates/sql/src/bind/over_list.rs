@@ -2,7 +2,7 @@
 
 use super::markers::{OVER_MARK, without_places};
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
-use millstream_plan::expr::{Expr, Span};
+use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, SortKey};
 use millstream_types::DataType;
 use sqlparser::ast;
@@ -43,6 +43,27 @@ impl OverCall {
             OverFunction::Aggregate(call) => call.clone(),
             OverFunction::Rank(_) => count_rows(),
         }
+    }
+}
+
+impl OverCall {
+    /// The call with other columns.
+    pub(super) fn renumbered(&self, position: impl Fn(usize) -> usize) -> OverCall {
+        let mut call = self.clone();
+        for expr in call.expressions_mut() {
+            *expr = expr.clone().renumbered(&position);
+        }
+        call
+    }
+
+    /// Every expression, in a fixed order, to change in place.
+    fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let arguments = match &mut self.function {
+            OverFunction::Aggregate(call) => call.arguments.iter_mut().chain(&mut call.filter).collect(),
+            OverFunction::Rank(_) => vec![],
+        };
+        let order = self.order.iter_mut().map(|key| &mut key.expr);
+        self.partition.iter_mut().chain(order).chain(arguments)
     }
 }
 
@@ -92,16 +113,34 @@ impl OverList {
         Expr::column(OVER_MARK + index, data_type, nullable).at(span)
     }
 
+    /// The numbers of the calls, those first over whose results others are.
+    pub(super) fn levels(&self) -> Vec<Vec<usize>> {
+        let mut levels: Vec<Vec<usize>> = vec![];
+        let mut level_of = Vec::with_capacity(self.calls.len());
+        for (number, call) in self.calls.iter().enumerate() {
+            let mut level = 0;
+            if let OverFunction::Aggregate(aggregate) = &call.function {
+                aggregate.arguments.iter().for_each(|argument| {
+                    argument.walk(&mut |e| {
+                        // What a call is over has been added before it.
+                        if let ExprKind::Column(i) = e.kind
+                            && let Some(&inner) = i.checked_sub(OVER_MARK).and_then(|inner| level_of.get(inner))
+                        {
+                            level = level.max(inner + 1);
+                        }
+                    });
+                });
+            }
+            level_of.push(level);
+            levels.resize_with(levels.len().max(level + 1), Vec::new);
+            levels[level].push(number);
+        }
+        levels
+    }
+
     /// Every expression of the calls, in a fixed order, to change in place.
     fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
-        self.calls.iter_mut().flat_map(|call| {
-            let arguments = match &mut call.function {
-                OverFunction::Aggregate(call) => call.arguments.iter_mut().chain(&mut call.filter).collect(),
-                OverFunction::Rank(_) => vec![],
-            };
-            let order = call.order.iter_mut().map(|key| &mut key.expr);
-            call.partition.iter_mut().chain(order).chain(arguments)
-        })
+        self.calls.iter_mut().flat_map(OverCall::expressions_mut)
     }
 
     /// The expressions of the calls, to bind them over the output of an aggregation.

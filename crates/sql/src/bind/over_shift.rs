@@ -2,15 +2,16 @@
 //!
 //! | call | becomes |
 //! | --- | --- |
-//! | `LAG(x, n, y)` | the first value of `ARRAY_AGG(x) OVER (… ROWS n PRECEDING)`, if `COUNT(*)` over the same rows is more than n; else y |
+//! | `LAG(x, n, y)` | the first value of `ARRAY_AGG(x) OVER (… ROWS n PRECEDING)`, if these are more than n; else y |
 //! | `LEAD(x, n, y)` | the same in the opposite order |
+//! | an aggregate over `n PRECEDING AND m PRECEDING` | as `LAG`, of the same aggregate over `n - m PRECEDING` |
 //! | `NTILE(k)` | arithmetic with `ROW_NUMBER` in both orders, whose sum is one more than the number of rows |
 
 use super::arguments::plain_arguments;
 use super::coercion::common_type;
 use super::expression::Binder;
 use super::operators;
-use super::over_list::{OverCall, OverFunction, Whole, count_rows};
+use super::over_list::{OverCall, OverFunction, OverList, Whole};
 use super::place::{error, span_of, type_name, unsupported};
 use super::scope::Scope;
 use crate::functions;
@@ -114,23 +115,8 @@ impl Binder<'_> {
             }
             Some(_) => value.data_type.clone(),
         };
-        let frame = Frame::Rows(Some(rows.unsigned_abs()));
-        let mut over = |function| overs.add(call(OverFunction::Aggregate(function), frame, shift == Shift::Lead), span);
-        let values = over(AggregateCall {
-            function: AggregateFunction::ArrayAgg,
-            arguments: vec![value],
-            parameters: vec![Value::Boolean(true)],
-            distinct: false,
-            filter: None,
-            data_type: DataType::Array(Arc::new(data_type)),
-            nullable: true,
-        });
-        let count = over(count_rows());
-        let bigint = |n| Expr::literal(Value::Int(n), DataType::BigInt).at(span);
-        let is_there = operators::compare(CompareOp::Greater, count, bigint(rows), span)?;
-        let first = Expr::literal(Value::Int(1), DataType::Int).at(span);
-        let value = functions::bind_call("[]", vec![values, first], span)?;
-        operators::case(vec![(is_there, value)], default, span)
+        let overs_call = |function, frame| call(function, frame, shift == Shift::Lead);
+        shifted(overs, &overs_call, value, data_type, rows.unsigned_abs(), default, span)
     }
 
     fn check_clauses_of_shift(&self, shift: Shift, function: &ast::Function, place: Span) -> Result<(), Diagnostic> {
@@ -146,6 +132,60 @@ impl Binder<'_> {
         }
         Ok(())
     }
+}
+
+/// The value in the row that is `rows` before, or `default`, by a call that `call` makes.
+fn shifted(
+    overs: &mut OverList,
+    call: &dyn Fn(OverFunction, Frame) -> OverCall,
+    value: Expr,
+    data_type: DataType,
+    rows: u64,
+    default: Expr,
+    span: Span,
+) -> Result<Expr, Diagnostic> {
+    let aggregate = AggregateCall {
+        function: AggregateFunction::ArrayAgg,
+        arguments: vec![value],
+        parameters: vec![Value::Boolean(true)],
+        distinct: false,
+        filter: None,
+        data_type: DataType::Array(Arc::new(data_type)),
+        nullable: true,
+    };
+    let values = overs.add(call(OverFunction::Aggregate(aggregate), Frame::Rows(Some(rows))), span);
+    // NULLs are among the values, so there are as many as rows.
+    let count = functions::bind_call("CARDINALITY", vec![values.clone()], span)?;
+    let rows = Expr::literal(Value::Int(rows.cast_signed()), DataType::BigInt).at(span);
+    let is_there = operators::compare(CompareOp::Greater, count, rows, span)?;
+    let first = Expr::literal(Value::Int(1), DataType::Int).at(span);
+    let value = functions::bind_call("[]", vec![values, first], span)?;
+    operators::case(vec![(is_there, value)], default, span)
+}
+
+/// What `call`, whose result is `value`, gives for the row that is `rows` before: of no row where there is none.
+pub(super) fn ended_before(
+    overs: &mut OverList,
+    call: &OverCall,
+    value: Expr,
+    rows: u64,
+    span: Span,
+) -> Result<Expr, Diagnostic> {
+    let data_type = value.data_type.clone();
+    if data_type.is_nested() {
+        let feature = format!("a frame of {} that ends before the current row", type_name(&data_type));
+        return Err(unsupported(&feature, call.place, "end the frame at CURRENT ROW"));
+    }
+    use AggregateFunction::{ApproxCountDistinct, Count, CountRows};
+    let default = match &call.function {
+        OverFunction::Aggregate(AggregateCall { function: Count | CountRows | ApproxCountDistinct, .. }) => {
+            Value::Int(0)
+        }
+        _ => Value::Null,
+    };
+    let default = Expr::literal(default, data_type.clone()).at(span);
+    let again = |function, frame| OverCall { function, frame, ..call.clone() };
+    shifted(overs, &again, value, data_type, rows, default, span)
 }
 
 /// A constant number of rows, at least `least`.

@@ -82,11 +82,10 @@ const ROWS: &[Row] = &[
         "leave the statement out: all functions are there without modules; SHOW FUNCTIONS lists them".into()
     }),
     (&["INSTALL"], FOREIGN, |_| "leave the statement out: connectors and formats are built in".into()),
-    (&["ATTACH"], FOREIGN, |w| {
-        format!(
-            "files are read without it: SELECT * FROM '{}'; a table of PostgreSQL is written to a file first: psql -c '\\copy t to t.csv csv header'",
-            w.string(0, "f.parquet")
-        )
+    (&["ATTACH"], FOREIGN, |_| {
+        "other databases are not read: write the table to a file there, and read that here: SELECT * FROM 't.csv' (psql: \\copy t to \
+         t.csv csv header; sqlite3 and duckdb: .mode csv, .headers on, .once t.csv)"
+            .into()
     }),
     (&["DETACH"], FOREIGN, |_| "leave the statement out: nothing is attached".into()),
     // What tables look like.

@@ -158,12 +158,32 @@ fn errors() {
         ),
         (
             "SELECT SUM(i) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM t",
-            "MS2007 1:8+3 a frame that does not end at CURRENT ROW is not supported yet",
+            "MS2007 1:8+3 a frame that ends after the current row is not supported yet",
             "ROWS BETWEEN",
         ),
         (
+            "SELECT SUM(i) OVER (ORDER BY ts RANGE BETWEEN INTERVAL '2' DAY PRECEDING AND INTERVAL '1' DAY PRECEDING) FROM t",
+            "MS2007 1:8+3 a RANGE that ends before the current row is not supported yet",
+            "ROWS BETWEEN",
+        ),
+        (
+            "SELECT SUM(i) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 2 PRECEDING) FROM t",
+            "MS2009 1:8+3 the frame ends before it begins",
+            "the larger number first",
+        ),
+        (
+            "SELECT SUM(i) OVER (ORDER BY ts ROWS BETWEEN 2 PRECEDING AND -1 PRECEDING) FROM t",
+            "MS2009 1:63+1 the frame has a constant number of rows PRECEDING",
+            "ROWS BETWEEN",
+        ),
+        (
+            "SELECT ARRAY_AGG(i) OVER (ORDER BY ts ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) FROM t",
+            "MS2007 1:8+9 a frame of ARRAY that ends before the current row is not supported yet",
+            "CURRENT ROW",
+        ),
+        (
             "SELECT SUM(i) OVER (ORDER BY ts RANGE BETWEEN 5 PRECEDING AND CURRENT ROW) FROM t",
-            "MS2009 1:47+1 the frame begins with a constant INTERVAL of days to seconds PRECEDING",
+            "MS2009 1:47+1 the frame has a constant INTERVAL of days to seconds PRECEDING",
             "RANGE BETWEEN",
         ),
         ("SELECT SUM(i) OVER w FROM t", "MS2009 1:20+1 there is no window `w` in the WINDOW clause", "WINDOW w AS"),
@@ -190,6 +210,18 @@ fn errors() {
             "",
         ),
     ]);
+}
+
+#[test]
+fn frames_that_end_before_the_row_are_those_of_an_earlier_one() {
+    let session = tables();
+    let sql = "SELECT SUM(i) OVER w AS s, COUNT(*) OVER w AS n, AVG(i) OVER (ORDER BY ts) AS a FROM t
+        WINDOW w AS (ORDER BY ts ROWS BETWEEN 5 PRECEDING AND 2 PRECEDING)";
+    let plan = session.plan(sql);
+    // The aggregates, what is kept of them, and the other frame.
+    assert!(plan.contains("3 rows before") && plan.contains("2 rows before"), "{plan}");
+    assert_eq!(plan.matches("Over ").count(), 3, "{plan}");
+    assert_eq!(session.schema(sql), "s INT, n BIGINT, a INT");
 }
 
 #[test]
