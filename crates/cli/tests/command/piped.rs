@@ -7,6 +7,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What a command says whose standard input is `input`.
 fn piped(folder: &Path, input: &[u8], arguments: &[&str]) -> Output {
@@ -83,6 +85,34 @@ fn rows_are_seen_when_they_come() {
         assert_eq!(line, format!("{{\"n\":{n}}}\n"));
     }
     drop(input);
+    assert!(child.wait().unwrap().success());
+}
+
+/// Columns are not looked for as long as rows come.
+#[test]
+fn a_steady_stream_is_read_soon() {
+    let query = ["run", "-e", "SELECT n FROM '-'", "-o", "json"];
+    let mut child = millstream(Path::new("/tmp")).args(query).stdin(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let has_come = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut sent = 0;
+            while !has_come.load(Ordering::Relaxed) && sent < 1000 {
+                writeln!(input, "{{\"n\":{sent}}}").unwrap();
+                sent += 1;
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            drop(input);
+            sent
+        });
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        has_come.store(true, Ordering::Relaxed);
+        assert_eq!(line, "{\"n\":0}\n");
+        assert!(writer.join().unwrap() < 1000);
+    });
+    std::io::copy(&mut output, &mut std::io::sink()).unwrap();
     assert!(child.wait().unwrap().success());
 }
 

@@ -4,11 +4,12 @@ use crate::{infer, locked};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Cursor, IsTerminal, Read};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Bytes that are looked at.
 const BYTES: usize = 1 << 20;
 /// How long more is waited for, once there is enough.
-const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What was looked at and not yet read. The process has one standard input, and so it has one of these.
 static START: Mutex<Start> = Mutex::new(Start { bytes: Vec::new(), has_ended: false });
@@ -25,15 +26,19 @@ pub(super) fn is_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
-/// The start of standard input, whole lines of text: what comes without a pause, up to 1 MB. Waits for a record or the end. A
-/// reader gets all of it again.
+/// The start of standard input, whole lines of text: waits for a record or the end, and takes what comes in the next tenth of a
+/// second, up to 1 MB. A reader gets all of it again.
 pub(super) fn sample() -> io::Result<Vec<u8>> {
     let mut start = locked(&START);
     let mut input = io::stdin();
     let mut piece = vec![0; 1 << 16];
+    let mut enough_since = None;
     while !start.has_ended && start.bytes.len() < BYTES {
-        if has_record(&start.bytes) && !comes_more()? {
-            break;
+        if has_record(&start.bytes) {
+            let since: &Instant = enough_since.get_or_insert_with(Instant::now);
+            if !comes_more(PATIENCE.saturating_sub(since.elapsed()))? {
+                break;
+            }
         }
         match input.read(&mut piece) {
             Ok(0) => start.has_ended = true,
@@ -57,11 +62,12 @@ fn has_record(start: &[u8]) -> bool {
     }
 }
 
-fn comes_more() -> io::Result<bool> {
+fn comes_more(patience: Duration) -> io::Result<bool> {
     let input = io::stdin();
-    match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&PAUSE)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(true),
+    let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
+    match poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0 && !patience.is_zero()),
+        Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
