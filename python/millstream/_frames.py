@@ -19,10 +19,30 @@ def plain(data: Any) -> Any:
         types = {name: _typed(data_type) for name, data_type in data.schema.items()}
         types = {name: data_type for name, data_type in types.items() if data_type is not None}
         return data.cast(types) if types else data
+    elif _is(data, "ray.data", "Dataset"):
+        return RayBlocks(data)
     elif _is(data, "polars", "Series"):
         data_type = _typed(data.dtype)
         return data if data_type is None else data.cast(data_type)
     return data
+
+
+class RayBlocks:
+    """A Ray Dataset as a stream of Arrow. It has no length, so a query takes block after block while it runs, and none is kept."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        import pyarrow
+
+        # Blocks of pandas have no schema of Arrow, but all blocks become tables of it.
+        blocks = iter(self._dataset.iter_batches(batch_size=None, batch_format="pyarrow"))
+        first = next(blocks, None)
+        schema = pyarrow.schema([]) if first is None else first.schema
+        tables = (table for head in ([] if first is None else [first], blocks) for table in head)
+        batches = (batch for table in tables for batch in table.cast(schema).to_batches())
+        return pyarrow.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
 
 
 def is_index(data: Any, name: str) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    import ray.data
 
 
 class Relation(Chain):
@@ -104,6 +105,13 @@ class Relation(Chain):
         """The rows as a pandas data frame, by way of pyarrow; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
         table = self.to_arrow(limit=limit, timeout=timeout)
         return table.cast(_without_views(table.schema)).to_pandas()
+
+    def ray(self, *, limit: int | None = None, timeout: float | None = None) -> ray.data.Dataset:
+        """The rows as a Ray Dataset, by way of pyarrow; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
+        import ray.data
+
+        table = self.to_arrow(limit=limit, timeout=timeout)
+        return ray.data.from_arrow(table.cast(_without_views(table.schema)))
 
     def batches(self, *, limit: int | None = None, timeout: float | None = None) -> BatchReader:
         """Runs the query and gives its rows as they come: ``for batch in …`` or ``async for batch in …``.

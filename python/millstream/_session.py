@@ -41,7 +41,7 @@ class Session:
         asks for its rows. A script that ends with INSERT is refused: it is for :meth:`execute` and :meth:`submit`.
 
         A name that is not in the catalog may be that of a local or global variable of the caller: a data frame of Polars or pandas,
-        an Arrow table or reader, a relation of DuckDB or of Millstream, and all else with the Arrow PyCapsule interface.
+        an Arrow table or reader, a Ray Dataset, a relation of DuckDB or of Millstream, and all else with the Arrow PyCapsule interface.
 
         ``?`` in the script stands for the next of a sequence of parameters, ``$name`` for that of a mapping.
         """
