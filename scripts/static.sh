@@ -59,20 +59,22 @@ export "CFLAGS_$variable=--sysroot=$root" "CXXFLAGS_$variable=--sysroot=$root"
 cat >"$work/linker" <<EOF
 #!/usr/bin/env bash
 set -e
+llvm=\$(mktemp "$work/libllvm_sys-XXXXXX")
+trap 'rm -f "\$llvm"' EXIT
 words=()
 for word in "\$@"; do
     case "\$word" in
     /usr/lib/*-linux-gnu | -L/usr/lib/*-linux-gnu) [ "\${words[-1]}" = -L ] && unset 'words[-1]' ;;
     */libllvm_sys-*.rlib)
-        objcopy --remove-section=.eh_frame --remove-section=.rela.eh_frame "\$word" "$work/libllvm_sys.rlib"
-        words+=("$work/libllvm_sys.rlib")
+        objcopy --remove-section=.eh_frame --remove-section=.rela.eh_frame "\$word" "\$llvm"
+        words+=("\$llvm")
         ;;
     -fuse-ld=lld) words+=("\$word" -Wl,--icf=all) ;;
     *) words+=("\$word") ;;
     esac
 done
 libraries=$root/usr/lib/\$(gcc -print-multiarch)
-exec gcc "--sysroot=$root" "-L$static" "-B\$libraries" "-L\$libraries" "\${words[@]}" "$work/shim.o" -Wl,--no-as-needed -lpthread -ldl
+gcc "--sysroot=$root" "-L$static" "-B\$libraries" "-L\$libraries" "\${words[@]}" "$work/shim.o" -Wl,--no-as-needed -lpthread -ldl
 EOF
 gcc "--sysroot=$root" -O2 -fPIC -fvisibility=hidden -c scripts/wheel_shim.c -o "$work/shim.o"
 chmod +x "$work/linker"

@@ -28,7 +28,8 @@ def plain(data: Any) -> Any:
 
 
 class RayBlocks:
-    """A Ray Dataset as a stream of Arrow. It has no length, so a query takes block after block while it runs, and none is kept."""
+    """A Ray Dataset as a stream of Arrow, with the types of its first block. It has no length, so a query takes block after block while it
+    runs, and none is kept."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -36,12 +37,15 @@ class RayBlocks:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         import pyarrow
 
-        # Blocks of pandas have no schema of Arrow, but all blocks become tables of it.
         blocks = iter(self._dataset.iter_batches(batch_size=None, batch_format="pyarrow"))
         first = next(blocks, None)
-        schema = pyarrow.schema([]) if first is None else first.schema
+        if first is None:
+            known = self._dataset.schema()
+            schema = pyarrow.schema([] if known is None else zip(known.names, known.types, strict=True))
+        else:
+            schema = first.schema
         tables = (table for head in ([] if first is None else [first], blocks) for table in head)
-        batches = (batch for table in tables for batch in table.cast(schema).to_batches())
+        batches = (batch for table in tables for batch in table.select(schema.names).cast(schema).to_batches())
         return pyarrow.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import millstream as ms
+import pyarrow
 import pytest
 from millstream.errors import ConnectorError
 
@@ -39,6 +40,13 @@ def test_a_dataset_is_read_lazily_and_from_blocks_of_pandas(con: ms.Session) -> 
     assert con.table(lazy).agg(n=ms.count(), s=ms.col("id").sum()).fetchall() == [(10_000, 99_990_000)]
     con.register("evens", lazy)
     assert con.sql("SELECT COUNT(*) FROM evens WHERE id < 10").fetchall() == [(5,)]
+
+
+def test_columns_are_those_of_the_first_block(con: ms.Session) -> None:
+    nothing = ray.data.from_items([{"a": 1}]).filter(lambda row: False)
+    assert con.table(nothing).fetchall() == []
+    blocks = [pyarrow.table({"a": pyarrow.array([1], pyarrow.int64()), "b": ["x"]}), pyarrow.table({"b": ["y"], "a": pyarrow.array([2], pyarrow.int32())})]
+    assert sorted(con.table(ray.data.from_arrow(blocks)).fetchall()) == [(1, "x"), (2, "y")]
 
 
 def test_a_reader_that_is_dropped_ends_the_dataset(con: ms.Session) -> None:

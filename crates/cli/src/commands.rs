@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Text};
 use crate::output::print;
 use crate::{docs, shell};
+use millstream::connectors::take_standard_input;
 use millstream::{Diagnostic, Place, code};
 use std::io::{Read, Write, stdin, stdout};
 use std::path::Path;
@@ -32,6 +33,7 @@ fn read(file: &Path) -> Result<String, Failure> {
         failed(code, message, None, "give the path of a SQL script, `-` for standard input, or -e 'SQL'")
     };
     let bytes = if file == Path::new("-") {
+        take_standard_input("the script comes from it");
         let mut bytes = Vec::new();
         stdin().read_to_end(&mut bytes).map(|_| bytes)
     } else {

@@ -10,6 +10,7 @@ use crate::status::{self, Painted};
 use crate::units::duration;
 use crate::watch::{Watched, serve};
 use crate::{log, summary};
+use millstream::connectors::release_standard_input;
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
     CancelState, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code, user_code_directory,
@@ -150,7 +151,7 @@ impl Context {
     /// Names the queries that signals and requests are meant for.
     fn watch(&self, monitors: &[Arc<RunMonitor>]) {
         self.control.iter().for_each(|control| control.watch(monitors.to_vec()));
-        self.interrupt.watch(monitors.iter().map(|monitor| monitor.cancel().clone()).collect());
+        self.interrupt.watch(monitors.to_vec(), false);
     }
 
     /// Runs inserts concurrently, and again after outages, as the restart strategy says.
@@ -167,6 +168,8 @@ impl Context {
             };
             failure.report();
             log::note(&format!("restart {} in {}", restarts.count(), duration(delay)));
+            // What the run that failed has not read of it is for the next.
+            release_standard_input();
             self.watched.pause();
             self.pause(delay, &failure)?;
             self.session.forget_ended_jobs().map_err(Failure::failed)?;
@@ -178,6 +181,7 @@ impl Context {
     fn pause(&self, delay: Duration, failure: &Failure) -> Result<(), Failure> {
         let monitor = Arc::new(RunMonitor::new());
         self.watch(std::slice::from_ref(&monitor));
+        self.interrupt.watch(vec![Arc::clone(&monitor)], true);
         let until = Instant::now() + delay;
         while Instant::now() < until && monitor.cancel().state() == CancelState::Running {
             std::thread::sleep(Duration::from_millis(20).min(delay));

@@ -1,8 +1,9 @@
 //! Ctrl-C: the first stops the running query in good order, the second at once, the third ends the process. SIGTERM and SIGHUP
-//! do the same.
+//! do the same. While nothing runs yet, because a server or standard input is waited for, the first ends the process, but for that of
+//! the shell.
 
 use crate::failure::EXIT_INTERRUPTED;
-use millstream::{CancelState, CancelToken, Diagnostic, code};
+use millstream::{CancelState, Diagnostic, RunMonitor, code};
 use rustix::stdio::stdin;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +14,10 @@ pub(crate) struct Interrupt(Arc<Mutex<Target>>);
 
 #[derive(Default)]
 struct Target {
-    /// The tokens of the queries that are running.
-    queries: Vec<CancelToken>,
+    /// The statements that are being executed.
+    queries: Vec<Arc<RunMonitor>>,
+    /// Whether they wait to be started again, and hear when they need not.
+    are_paused: bool,
     /// How the terminal was before lines were edited there, which takes its echo and line feeds.
     terminal: Option<Termios>,
 }
@@ -29,9 +32,10 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Names the queries that a signal is meant for.
-    pub(crate) fn watch(&self, tokens: Vec<CancelToken>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).queries = tokens;
+    /// Names the statements that a signal is meant for.
+    pub(crate) fn watch(&self, monitors: Vec<Arc<RunMonitor>>, are_paused: bool) {
+        let mut target = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (target.queries, target.are_paused) = (monitors, are_paused);
     }
 
     /// Has a signal that ends the process leave the terminal as it is now.
@@ -41,10 +45,12 @@ impl Interrupt {
 
     fn signal(&self) {
         let target = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let are = |state: CancelState| target.queries.iter().any(|token| token.state() == state);
+        let is_shell = target.terminal.is_some();
+        let has_begun = is_shell || target.are_paused || target.queries.iter().any(|query| query.stats().is_some());
+        let are = |state| has_begun && target.queries.iter().any(|query| query.cancel().state() == state);
         match () {
-            () if are(CancelState::Running) => target.queries.iter().for_each(CancelToken::stop),
-            () if are(CancelState::Stop) => target.queries.iter().for_each(CancelToken::abort),
+            () if are(CancelState::Running) => target.queries.iter().for_each(|query| query.cancel().stop()),
+            () if are(CancelState::Stop) => target.queries.iter().for_each(|query| query.cancel().abort()),
             () => {
                 if let Some(terminal) = &target.terminal {
                     // A terminal that has gone needs nothing.

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::Failure;
+use millstream::connectors::take_standard_input;
 use millstream::sql;
 use millstream::{Diagnostic, code, secret};
 use rustyline::completion::{Completer, Pair};
@@ -70,6 +71,7 @@ const KEYWORDS: &[&str] = &[
 
 /// Reads statements and executes them until the end of input or `quit`.
 pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
+    take_standard_input("statements come from it");
     if !stdin().is_terminal() {
         return run_piped(context);
     }

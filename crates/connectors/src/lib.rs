@@ -77,7 +77,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-pub use filesystem::{file_options, stdout_error};
+pub use filesystem::{file_options, release_standard_input, stdout_error, take_standard_input};
 
 /// A column that a query wants from a source.
 #[derive(Debug, Clone, PartialEq)]

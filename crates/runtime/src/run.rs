@@ -63,22 +63,24 @@ pub fn run(
     result.map_err(|diagnostic| cause(&query, diagnostic))
 }
 
-/// Why a query has failed. Where another process has taken over its job, all else follows from that: the other one has removed
-/// files that this one had begun.
+/// Why a query has failed. Where another process has taken over its job, that one has removed files that this one had begun, and
+/// has the rights to its transactions: errors of reading and writing follow from it.
 fn cause(query: &Query, diagnostic: Diagnostic) -> Diagnostic {
-    let Some(checkpointing) = &query.host().checkpointing else { return diagnostic };
+    let can_follow = [code::CHECKPOINT_FAILED, code::WRITE_FAILED, code::READ_FAILED, code::FILE_NOT_FOUND];
+    let checkpointing = query.host().checkpointing.as_ref().filter(|_| can_follow.contains(&diagnostic.code));
+    let Some(checkpointing) = checkpointing else { return diagnostic };
     let checkpoints = &checkpointing.config.checkpoints;
-    match checkpoints.is_owner() {
-        Ok(false) => {
-            let place = checkpoints.store().place();
-            let message =
-                format!("another process has taken over the job in {place}: what this one wrote last does not count");
-            Diagnostic::new(code::CHECKPOINT_FAILED, message)
-                .advise("run a job once only; the other process continues from the last checkpoint")
-        }
-        // A store that does not answer knows nothing better.
-        _ => diagnostic,
+    // A store that does not answer knows nothing better.
+    if checkpoints.is_owner().unwrap_or(true) {
+        return diagnostic;
     }
+    let message = format!(
+        "another process has taken over the job in {}: what this one wrote last does not count ({})",
+        checkpoints.store().place(),
+        diagnostic.message
+    );
+    Diagnostic::new(code::CHECKPOINT_FAILED, message)
+        .advise("run a job once only; the other process continues from the last checkpoint")
 }
 
 /// Resumes from a checkpoint, if there is one, and delivers what needs no reader.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -122,6 +122,94 @@ fn a_statement_for_standard_input_is_printed() {
     let expected = "CREATE TABLE `stdin` (\n  `a` BIGINT,\n  `b` STRING\n) WITH (\n  'connector' = 'filesystem',\n  'path' = '-',\n  \
         'format' = 'csv',\n  'csv.header' = 'true'\n);\n";
     assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+}
+
+/// What comes first may be less than a record.
+#[test]
+fn the_rest_of_a_first_record_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "CREATE TABLE o (a BIGINT) WITH ('connector' = 'filesystem', 'path' = 'rows.avro', 'format' = 'avro');
+        INSERT INTO o VALUES (1), (2)";
+    assert!(millstream(folder.path()).args(["run", "-e", script]).status().unwrap().success());
+    let avro = fs::read(folder.path().join("rows.avro")).unwrap();
+    let long = format!("{{\"a\":1,\"t\":\"{}\"}}\n{{\"a\":2}}\n", "x".repeat(3 << 20));
+    for (first, rest) in [
+        (&b"{\n"[..], &b"\"a\": 1}\n{\"a\":2}\n"[..]),
+        (b"[\n", b"  {\"a\":1}, {\"a\":2}]"),
+        (b"\n\n", b"{\"a\":1}\n{\"a\":2}"),
+        (b"\xef\xbb\xbf{\"a\":1}\n", b"{\"a\":2}\n"),
+        (b"a,b\n1,\"x\n", b"y\"\n2,z\n"),
+        (&avro[..5], &avro[5..]),
+        (b"", long.as_bytes()),
+    ] {
+        let query = ["run", "-e", "SELECT SUM(a) AS s FROM '-'", "-o", "json"];
+        let mut child = millstream(folder.path()).args(query).stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(first).unwrap();
+        // Longer than more is waited for behind a record.
+        std::thread::sleep(Duration::from_millis(300));
+        input.write_all(rest).unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(text(&output.stdout), "{\"s\":3}\n", "{first:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let read = "standard input is read once, and another table or statement has read it";
+    let declared = "CREATE TABLE t (n INT) WITH ('connector' = 'filesystem', 'path' = '-', 'format' = 'csv');";
+    for query in [
+        "SELECT COUNT(*) FROM '-' AS a, '-' AS b".to_string(),
+        "SELECT column0 FROM '-' WHERE column0 > (SELECT AVG(column0) FROM '-')".into(),
+        "SELECT * FROM '-' LIMIT 2; SELECT * FROM '-'".into(),
+        format!("{declared} SELECT n FROM t; SELECT n FROM t"),
+    ] {
+        let output = piped(Path::new("/tmp"), b"1\n2\n3\n4\n", &["run", "-e", &query]);
+        let errors = text(&output.stderr);
+        assert!(!output.status.success() && errors.contains(read) && errors.contains("one query"), "{query}: {errors}");
+    }
+    let script = b"SELECT * FROM '-'";
+    for (arguments, by) in [(&["run", "-"][..], "the script comes from it"), (&["sql"], "statements come from it")] {
+        let errors = text(&piped(Path::new("/tmp"), script, arguments).stderr);
+        assert!(errors.contains(&format!("standard input is read once, and {by}")), "{errors}");
+    }
+    // One table that is read for several outputs, or joined with itself, is read once.
+    assert_eq!(
+        queried(b"1\n2\n", "SELECT SUM(n) AS s FROM (SELECT column0 AS n FROM '-' UNION ALL SELECT column0 FROM '-')"),
+        "6\n"
+    );
+}
+
+#[test]
+fn a_pipe_with_a_name_needs_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path().join("p.json")).status().unwrap().success());
+    let output = millstream(folder.path()).args(["run", "-e", "SELECT * FROM 'p.json'"]).output().unwrap();
+    let errors = text(&output.stderr);
+    assert!(errors.contains("'p.json' is a pipe, which is read once") && errors.contains("FROM '-'"), "{errors}");
+    assert_eq!(queried(b"1\n2\n", "SELECT SUM(column0) AS s FROM '/dev/fd/0'"), "3\n");
+}
+
+/// Nothing runs yet, so nothing has to be stopped in good order.
+#[test]
+fn a_signal_ends_a_command_that_waits_for_rows() {
+    let mut child =
+        millstream(Path::new("/tmp")).args(["run", "-e", "SELECT * FROM '-'"]).stdin(Stdio::piped()).spawn().unwrap();
+    let input = child.stdin.take().unwrap();
+    // The command is there when it handles signals.
+    let status = format!("/proc/{}/status", child.id());
+    let is_handled = |line: &str| {
+        let mask = line.strip_prefix("SigCgt:\t");
+        mask.is_some_and(|mask| u64::from_str_radix(mask, 16).unwrap() & (1 << 14) != 0)
+    };
+    let handles = || fs::read_to_string(&status).unwrap().lines().any(is_handled);
+    while !handles() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(input);
 }
 
 #[test]

@@ -23,8 +23,9 @@ pub(crate) struct InputFile {
 }
 
 /// Whether a path means standard input.
-pub(super) fn is_standard_input(path: &str) -> bool {
-    matches!(path, "-" | "/dev/stdin")
+fn is_standard_input(path: &str) -> bool {
+    let local = path.strip_prefix("file://").unwrap_or(path);
+    matches!(local, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
 }
 
 /// The path without `file://`.

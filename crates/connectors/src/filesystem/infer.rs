@@ -20,7 +20,18 @@ pub(super) fn infer(options: &Options) -> Result<Inferred, Diagnostic> {
     let sample: Vec<InferredFile> =
         files.iter().map(|file| InferredFile { path: file.path.clone(), info: file.info.clone() }).collect();
     let open = |number: usize, framer| sample_reader(&files[number], framer);
-    let mut inferred = format.columns(&FormatInput { options, files: &sample, open: &open })?;
+    if let Some(pipe) = files.iter().find(|file| file.stream && file.path.is_some()) {
+        let message = format!("'{}' is a pipe, which is read once, so its columns cannot be found", pipe.info.path);
+        return Err(infer::not_known(message)
+            .advise("list the columns in parentheses after the name of the table, or send the rows into standard input: FROM '-'"));
+    }
+    let columns = || format.columns(&FormatInput { options, files: &sample, open: &open });
+    let mut inferred = columns();
+    // What has come through standard input may end within the first record.
+    while inferred.is_err() && is_standard_input(&files) && standard_input::grow()? {
+        inferred = columns();
+    }
+    let mut inferred = inferred?;
     inferred.partitions = partitions(&files);
     // What stands in the path and in the records is in both.
     inferred.columns.retain(|column| inferred.partitions.iter().all(|partition| partition.name != column.name));
@@ -37,48 +48,54 @@ pub fn file_options(path: &str) -> Result<Options, Diagnostic> {
         option_fault(code::FILE_NOT_FOUND, "path", format!("there is no file in '{path}'"), advice)
     };
     let first = files.first().ok_or_else(no_file)?;
-    if first.path.is_none() && standard_input::is_terminal() {
-        let advice = "send rows into it: command | millstream run query.sql; or name a file";
-        let message = "standard input is the terminal, so no rows come from it";
-        return Err(option_fault(code::INVALID_OPTION, "path", message, advice));
-    }
     let format = match infer::format_of(&first.info.name, b"") {
         Some(format) => format,
-        None => {
-            let head = head(first)?;
-            // What comes through a pipe has no name that could say it, and is text in most cases.
-            let is_text = first.path.is_none() && !head.is_empty() && !head.contains(&0);
-            let guess = infer::format_of(&first.info.name, &head).or(is_text.then_some("csv"));
-            guess.ok_or_else(|| without_format(first, &head))?
-        }
+        None if first.path.is_none() => format_of_standard_input()?,
+        None => infer::format_of(&first.info.name, &head(first)?).ok_or_else(|| without_format(&first.info.path))?,
     };
     let options = [("connector", "filesystem"), ("path", path), ("format", format)];
     Ok(options.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
 }
 
-/// The error for a file that is of no format that is known.
-fn without_format(file: &InputFile, head: &[u8]) -> Diagnostic {
-    let compressed = match head {
-        [0x1f, 0x8b, ..] => Some(("gzip", "zcat")),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(("zstd", "zstdcat")),
-        _ => None,
+fn is_standard_input(files: &[InputFile]) -> bool {
+    files.iter().any(|file| file.path.is_none())
+}
+
+/// What standard input begins with. It has no name that could say its format, and is text in most cases.
+fn format_of_standard_input() -> Result<&'static str, Diagnostic> {
+    let mut sample = standard_input::sample()?;
+    // Blank lines and the bracket of an array say nothing.
+    while matches!(sample.trim_ascii(), [] | [b'[']) && standard_input::grow()? {
+        sample = standard_input::sample()?;
+    }
+    let fault = |message: String, advice: String| Err(option_fault(code::UNKNOWN_FORMAT, "path", message, advice));
+    let compressed = |format: &str, command: &str| {
+        let advice = format!("decompress it: {command} FILE | millstream …; or name the file in the query");
+        fault(format!("standard input is compressed with {format}"), advice)
     };
-    let (message, advice) = match (&file.path, compressed) {
-        (None, _) if head.is_empty() => (
+    match (infer::format_of("", &sample), &*sample) {
+        (Some(format), _) => Ok(format),
+        (None, [0x1f, 0x8b, ..]) => compressed("gzip", "zcat"),
+        (None, [0x28, 0xb5, 0x2f, 0xfd, ..]) => compressed("zstd", "zstdcat"),
+        (None, []) if standard_input::is_empty() => fault(
             "standard input has ended, and no row has come from it".into(),
             "see what the command before the pipe prints".into(),
         ),
-        (None, Some((format, command))) => (
-            format!("standard input is compressed with {format}"),
-            format!("decompress it: {command} FILE | millstream …; or name the file in the query"),
-        ),
-        _ => (
-            format!("neither the name nor the start of '{}' says which format it has", file.info.path),
-            "names that end in .csv, .tsv, .json, .jsonl, .ndjson, .parquet, .arrow or .avro do; or name the format: \
-             CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'csv')"
-                .to_string(),
-        ),
-    };
+        // The last character may be cut.
+        (None, text)
+            if std::str::from_utf8(text).map_or_else(|e| e.error_len().is_none(), |_| true) && !text.contains(&0) =>
+        {
+            Ok("csv")
+        }
+        _ => Err(without_format(super::discover::STDIN)),
+    }
+}
+
+/// The error for a file that is of no format that is known.
+fn without_format(path: &str) -> Diagnostic {
+    let message = format!("neither the name nor the start of '{path}' says which format it has");
+    let advice = "names that end in .csv, .tsv, .json, .jsonl, .ndjson, .parquet, .arrow or .avro do; or name the format: \
+                  CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '…', 'format' = 'csv')";
     option_fault(code::UNKNOWN_FORMAT, "path", message, advice)
 }
 

@@ -28,6 +28,7 @@ pub(crate) use fingerprint::{Extent, FileWitness};
 pub use infer::file_options;
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
 pub(crate) use source::RecordsOfStreams;
+pub use standard_input::{release_standard_input, take_standard_input};
 pub use target::stdout_error;
 pub(crate) use target::{Output, sync_directory, write_error};
 pub(crate) use writer::PartWriter;

@@ -81,8 +81,8 @@ impl RecordReader {
         let failed = |e: io::Error| read_error(&self.file.info.path, &e);
         let Some(path) = &self.file.path else {
             return match self.is_sample {
-                true => Ok(Box::new(io::Cursor::new(standard_input::sample().map_err(failed)?))),
-                false => Ok(standard_input::reader()),
+                true => Ok(Box::new(io::Cursor::new(standard_input::sample()?))),
+                false => standard_input::reader(),
             };
         };
         let mut file = File::open(path).map_err(failed)?;

@@ -139,6 +139,7 @@ pub(crate) fn format_of(name: &str, head: &[u8]) -> Option<&'static str> {
         Some("avro") => return Some("avro"),
         _ => {}
     }
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match head {
         [b'P', b'A', b'R', b'1', ..] => Some("parquet"),
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Some("arrow"),

@@ -4,7 +4,7 @@
 //! the number of the checkpoint. So it is seen if, and only if, the rows of the span are. The topic is compacted.
 
 use super::client::{Cluster, Trouble, create, is_outage};
-use super::options::TOKEN_TOPIC;
+use super::options::{CONNECT_TIMEOUT, TOKEN_TOPIC};
 use super::producer::Producer;
 use super::record::Record;
 use super::topics::{Partition, Topics};
@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long reading the topic may take without any message, and a transaction of another job may be open.
+/// How long reading the topic may take without any message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long one look for an answer takes.
@@ -86,6 +86,7 @@ impl Tokens {
         let mut config = self.config.clone();
         config.set("isolation.level", "read_uncommitted");
         let all = Cluster::open(&self.options, &config)?;
+        let patience = CONNECT_TIMEOUT.duration(&self.options)?;
         let end = |cluster: &Cluster, partition: &Partition| {
             let what = format!("the end of {partition}");
             cluster.ask(&what, |consumer, timeout| {
@@ -95,7 +96,7 @@ impl Tokens {
         for partition in partitions {
             let (written, start) = (end(&all, partition)?, Instant::now());
             while end(cluster, partition)? < written {
-                if start.elapsed() > PATIENCE {
+                if start.elapsed() > patience {
                     let message = format!(
                         "another job has a transaction open in the topic '{}', behind which the tokens of this job are not seen",
                         self.topic

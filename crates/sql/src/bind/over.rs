@@ -49,12 +49,13 @@ pub(super) fn apply(
     extent: Extent,
 ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
     let (mut relation, mut columns) = (input, vec![0; list.calls.len()]);
-    // A call that is over the results of others comes behind them.
-    for numbers in list.levels() {
+    let scope = Scope::of(relation.columns.clone());
+    let is_by_time = |call: &OverCall| matches!(call.order.as_slice(), [key] if scope.attribute(&key.expr).is_time());
+    for numbers in list.stages(is_by_time) {
         let column = |i: usize| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i };
         let calls: Vec<OverCall> = numbers.iter().map(|&number| list.calls[number].renumbered(column)).collect();
         let added;
-        (relation, added) = apply_level(&calls, relation, extent)?;
+        (relation, added) = apply_stage(&calls, relation, extent)?;
         numbers.iter().zip(added).for_each(|(&number, column)| columns[number] = column);
     }
     let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
@@ -62,7 +63,7 @@ pub(super) fn apply(
 }
 
 /// The relation with a column for each call, and the numbers of these columns. No call has markers in it.
-fn apply_level(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(Relation, Vec<usize>), Diagnostic> {
+fn apply_stage(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(Relation, Vec<usize>), Diagnostic> {
     let scope = Scope::of(input.columns.clone());
     let operators =
         calls.iter().map(|call| operator_of(call, &scope, extent, &input.rel)).collect::<Result<Vec<_>, _>>()?;
@@ -487,6 +488,9 @@ fn frame_of(frame: Option<&ast::WindowFrame>, place: Span) -> Result<(Frame, u64
     let Some(frame) = frame else { return Ok((Frame::Range(None), 0)) };
     let advice = "write ROWS BETWEEN 9 PRECEDING AND CURRENT ROW (or AND 1 PRECEDING), or RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND \
                   CURRENT ROW";
+    if frame.units == ast::WindowFrameUnits::Groups {
+        return Err(unsupported("GROUPS frames", place, advice));
+    }
     let constant = |e: &ast::Expr| Binder::scalar(&Scope::default(), "a frame").bind(e);
     let wrong = |e: &ast::Expr, needs: &str| {
         let message = format!("the frame has {needs} PRECEDING");
@@ -518,20 +522,20 @@ fn frame_of(frame: Option<&ast::WindowFrame>, place: Span) -> Result<(Frame, u64
             return Err(unsupported("a frame that begins after the current row", place, advice));
         }
     };
-    match (frame.units, start) {
-        (ast::WindowFrameUnits::Rows, None) => Ok((Frame::Rows(None), before)),
-        (ast::WindowFrameUnits::Range, None) => Ok((Frame::Range(None), 0)),
-        (ast::WindowFrameUnits::Rows, Some(start)) => match rows(start)?.checked_sub(before) {
+    let is_of_rows = frame.units == ast::WindowFrameUnits::Rows;
+    match start {
+        None if is_of_rows => Ok((Frame::Rows(None), before)),
+        None => Ok((Frame::Range(None), 0)),
+        Some(start) if is_of_rows => match rows(start)?.checked_sub(before) {
             Some(rows) => Ok((Frame::Rows(Some(rows)), before)),
             None => Err(without_rows(place)),
         },
-        (ast::WindowFrameUnits::Range, Some(interval)) => match constant(interval) {
+        Some(interval) => match constant(interval) {
             Ok(Expr { kind: ExprKind::Literal(Value::Int(ms)), data_type: DataType::IntervalMilli, .. }) if ms >= 0 => {
                 Ok((Frame::Range(Some(ms)), 0))
             }
             _ => Err(wrong(interval, "a constant INTERVAL of days to seconds")),
         },
-        (ast::WindowFrameUnits::Groups, _) => Err(unsupported("GROUPS frames", place, advice)),
     }
 }
 

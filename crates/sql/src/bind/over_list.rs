@@ -1,6 +1,6 @@
 //! The calls with OVER of a SELECT.
 
-use super::markers::{OVER_MARK, without_places};
+use super::markers::{OVER_MARK, VALUE_MARK, without_places};
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, SortKey};
@@ -44,9 +44,7 @@ impl OverCall {
             OverFunction::Rank(_) => count_rows(),
         }
     }
-}
 
-impl OverCall {
     /// The call with other columns.
     pub(super) fn renumbered(&self, position: impl Fn(usize) -> usize) -> OverCall {
         let mut call = self.clone();
@@ -54,6 +52,20 @@ impl OverCall {
             *expr = expr.clone().renumbered(&position);
         }
         call
+    }
+
+    /// The numbers of the calls over whose results it is. Only arguments have them.
+    fn inner(&self) -> Vec<usize> {
+        let mut inner = vec![];
+        if let OverFunction::Aggregate(aggregate) = &self.function {
+            aggregate.arguments.iter().for_each(|argument| {
+                argument.walk(&mut |e| match e.kind {
+                    ExprKind::Column(i) if (OVER_MARK..VALUE_MARK).contains(&i) => inner.push(i - OVER_MARK),
+                    _ => {}
+                });
+            });
+        }
+        inner
     }
 
     /// Every expression, in a fixed order, to change in place.
@@ -113,29 +125,59 @@ impl OverList {
         Expr::column(OVER_MARK + index, data_type, nullable).at(span)
     }
 
-    /// The numbers of the calls, those first over whose results others are.
-    pub(super) fn levels(&self) -> Vec<Vec<usize>> {
-        let mut levels: Vec<Vec<usize>> = vec![];
-        let mut level_of = Vec::with_capacity(self.calls.len());
-        for (number, call) in self.calls.iter().enumerate() {
-            let mut level = 0;
-            if let OverFunction::Aggregate(aggregate) = &call.function {
-                aggregate.arguments.iter().for_each(|argument| {
-                    argument.walk(&mut |e| {
-                        // What a call is over has been added before it.
-                        if let ExprKind::Column(i) = e.kind
-                            && let Some(&inner) = i.checked_sub(OVER_MARK).and_then(|inner| level_of.get(inner))
-                        {
-                            level = level.max(inner + 1);
-                        }
-                    });
-                });
-            }
-            level_of.push(level);
-            levels.resize_with(levels.len().max(level + 1), Vec::new);
-            levels[level].push(number);
+    /// The numbers of the calls in the order in which they are computed.
+    ///
+    /// A call over the results of another one (see [`super::over_shift`]) means the same rows in the same order, also among those that are
+    /// equal in it. So it comes directly behind that one, and nothing that sorts rows otherwise between them. Other calls over the same rows keep them
+    /// company.
+    pub(super) fn stages(&self, is_by_time: impl Fn(&OverCall) -> bool) -> Vec<Vec<usize>> {
+        struct Pair {
+            partition: Vec<Expr>,
+            order: Vec<SortKey>,
+            inner: Vec<usize>,
+            outer: Vec<usize>,
         }
-        levels
+        let mut pairs: Vec<Pair> = vec![];
+        for (number, call) in self.calls.iter().enumerate() {
+            let inner = call.inner();
+            if inner.is_empty() {
+                continue;
+            }
+            let OverCall { partition, order, .. } = without_spans(call);
+            let same = pairs.iter_mut().find(|pair| pair.partition == partition && pair.order == order);
+            match same {
+                Some(pair) => {
+                    pair.outer.push(number);
+                    for number in inner {
+                        if !pair.inner.contains(&number) {
+                            pair.inner.push(number);
+                        }
+                    }
+                }
+                None => pairs.push(Pair { partition, order, inner, outer: vec![number] }),
+            }
+        }
+        for (number, call) in self.calls.iter().enumerate() {
+            let counts_rows = matches!((&call.function, call.frame), (OverFunction::Aggregate(_), Frame::Rows(_)));
+            let OverCall { partition, order, .. } = without_spans(call);
+            let is_of = |pair: &&mut Pair| pair.partition == partition && pair.order == order;
+            if let Some(pair) = pairs.iter_mut().find(is_of)
+                && counts_rows
+                && call.whole.is_none()
+                && !pair.outer.contains(&number)
+                && !pair.inner.contains(&number)
+            {
+                pair.inner.push(number);
+            }
+        }
+        let is_paired = |number: &usize| pairs.iter().any(|p| p.inner.contains(number) || p.outer.contains(number));
+        let others = (0..self.calls.len()).filter(|number| !is_paired(number)).collect();
+        // Where rows are put into another order, no column is event time any more: what needs it comes first.
+        let (by_time, sorted): (Vec<&Pair>, Vec<&Pair>) =
+            pairs.iter().partition(|pair| is_by_time(&self.calls[pair.outer[0]]));
+        let of = |pair: &&Pair| [pair.inner.clone(), pair.outer.clone()];
+        let stages = by_time.iter().flat_map(of).chain([others]).chain(sorted.iter().flat_map(of));
+        stages.filter(|stage: &Vec<usize>| !stage.is_empty()).collect()
     }
 
     /// Every expression of the calls, in a fixed order, to change in place.

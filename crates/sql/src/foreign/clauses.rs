@@ -152,24 +152,25 @@ pub(crate) fn clause_failure(tokens: &[TokenWithSpan], found: Option<usize>) -> 
     let before = &tokens[..found];
     if is(token, "WITHIN") || found > 0 && is(&tokens[found - 1], "WITHIN") {
         let at = if is(token, "WITHIN") { found } else { found - 1 };
-        let (number, unit) = (tokens.get(at + 1), tokens.get(at + 2));
-        let number = number.map(|t| t.token.to_string()).filter(|n| n.chars().all(|c| c.is_ascii_digit()));
-        let interval = match (number, unit) {
-            (Some(number), Some(unit)) => {
-                format!("INTERVAL '{number}' {}", unit.token.to_string().to_uppercase().trim_end_matches('S'))
-            }
-            _ => "INTERVAL '5' MINUTE".into(),
+        let word = |at: usize| tokens.get(at).map(|t| t.token.to_string().to_uppercase()).unwrap_or_default();
+        let (number, unit) = (word(at + 1), word(at + 2));
+        let unit = unit.trim_end_matches('S');
+        let is_known = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit());
+        let interval = match is_known && ["SECOND", "MINUTE", "HOUR", "DAY"].contains(&unit) {
+            true => format!("INTERVAL '{number}' {unit}"),
+            false => "INTERVAL '5' MINUTE".into(),
         };
-        let advice = if tokens[..at].iter().any(|token| is(token, "JOIN")) {
+        let whole = Words { tokens: &tokens[..at], matched: 0 };
+        let tables = whole.between("FROM", &["WHERE"]).unwrap_or_else(|| "t".into());
+        let advice = if tables.contains(',') || tokens[..at].iter().any(|token| is(token, "JOIN")) {
             format!(
                 "bound the times in the condition of the join: ON a.k = b.k AND b.ts BETWEEN a.ts - {interval} AND a.ts + {interval}"
             )
         } else {
-            let whole = Words { tokens: &tokens[..at], matched: 0 };
-            let table = whole.between("FROM", &["WHERE"]).unwrap_or_else(|| "t".into());
+            let table = tables.split_whitespace().next().unwrap_or("t");
             format!(
-                "name the window in FROM, and group by it: FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), {interval})) GROUP BY \
-                 window_start, window_end"
+                "name the window in FROM, and group by it as well: FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), {interval})) GROUP BY \
+                 window_start, window_end, …"
             )
         };
         return Some(error_at(code::SYNTAX, tokens[at].span, "Flink SQL has no WITHIN").advise(advice));
