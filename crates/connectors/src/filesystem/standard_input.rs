@@ -160,19 +160,19 @@ fn read_some(into: &mut [u8]) -> io::Result<usize> {
 pub(super) fn reader() -> Result<Box<dyn Read + Send>, Diagnostic> {
     check_free()?;
     take_standard_input("another table or statement has read it");
-    Ok(Box::new(Reader(READER.fetch_add(1, Ordering::Relaxed) + 1)))
+    Ok(Box::new(RowReader(READER.fetch_add(1, Ordering::Relaxed) + 1)))
 }
 
 /// Reads for the rows; one that has been replaced takes nothing.
-struct Reader(u64);
+struct RowReader(u64);
 
-impl Reader {
+impl RowReader {
     fn is_current(&self) -> bool {
         self.0 == READER.load(Ordering::Relaxed)
     }
 }
 
-impl Read for Reader {
+impl Read for RowReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         // Who waits for bytes holds it, so that they come in order.
         let mut input: MutexGuard<'_, Input> = locked(&INPUT);

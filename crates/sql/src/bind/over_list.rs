@@ -6,6 +6,7 @@ use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, SortKey};
 use millstream_types::DataType;
 use sqlparser::ast;
+use std::collections::BTreeSet;
 
 /// What is computed over other rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,53 +132,41 @@ impl OverList {
     /// equal in it. So it comes directly behind that one, and nothing that sorts rows otherwise between them. Other calls over the same rows keep them
     /// company.
     pub(super) fn stages(&self, is_by_time: impl Fn(&OverCall) -> bool) -> Vec<Vec<usize>> {
-        struct Pair {
-            partition: Vec<Expr>,
-            order: Vec<SortKey>,
-            inner: Vec<usize>,
-            outer: Vec<usize>,
-        }
         let mut pairs: Vec<Pair> = vec![];
         for (number, call) in self.calls.iter().enumerate() {
             let inner = call.inner();
-            if inner.is_empty() {
-                continue;
-            }
-            let OverCall { partition, order, .. } = without_spans(call);
-            let same = pairs.iter_mut().find(|pair| pair.partition == partition && pair.order == order);
-            match same {
-                Some(pair) => {
-                    pair.outer.push(number);
-                    for number in inner {
-                        if !pair.inner.contains(&number) {
-                            pair.inner.push(number);
-                        }
-                    }
-                }
-                None => pairs.push(Pair { partition, order, inner, outer: vec![number] }),
+            if !inner.is_empty() {
+                let at = pairs.iter().position(|pair| pair.is_of(call)).unwrap_or_else(|| {
+                    pairs.push(Pair::of(call));
+                    pairs.len() - 1
+                });
+                pairs[at].inner.extend(inner);
+                pairs[at].outer.insert(number);
             }
         }
+        let mut others = vec![];
         for (number, call) in self.calls.iter().enumerate() {
-            let counts_rows = matches!((&call.function, call.frame), (OverFunction::Aggregate(_), Frame::Rows(_)));
-            let OverCall { partition, order, .. } = without_spans(call);
-            let is_of = |pair: &&mut Pair| pair.partition == partition && pair.order == order;
-            if let Some(pair) = pairs.iter_mut().find(is_of)
-                && counts_rows
-                && call.whole.is_none()
-                && !pair.outer.contains(&number)
-                && !pair.inner.contains(&number)
-            {
-                pair.inner.push(number);
+            let is_of_rows = matches!((&call.function, call.frame), (OverFunction::Aggregate(_), Frame::Rows(_)));
+            match pairs.iter_mut().find(|pair| pair.is_of(call)) {
+                Some(pair) if pair.outer.contains(&number) => {}
+                Some(pair) if is_of_rows && call.whole.is_none() => _ = pair.inner.insert(number),
+                _ => others.push(number),
             }
         }
-        let is_paired = |number: &usize| pairs.iter().any(|p| p.inner.contains(number) || p.outer.contains(number));
-        let others = (0..self.calls.len()).filter(|number| !is_paired(number)).collect();
-        // Where rows are put into another order, no column is event time any more: what needs it comes first.
-        let (by_time, sorted): (Vec<&Pair>, Vec<&Pair>) =
-            pairs.iter().partition(|pair| is_by_time(&self.calls[pair.outer[0]]));
-        let of = |pair: &&Pair| [pair.inner.clone(), pair.outer.clone()];
-        let stages = by_time.iter().flat_map(of).chain([others]).chain(sorted.iter().flat_map(of));
-        stages.filter(|stage: &Vec<usize>| !stage.is_empty()).collect()
+        let is_timed = |number: &usize| is_by_time(&self.calls[*number]);
+        let (timed, sorted): (Vec<Pair>, Vec<Pair>) =
+            pairs.into_iter().partition(|pair| pair.outer.iter().all(is_timed));
+        let mut stages: Vec<Vec<usize>> = timed.into_iter().flat_map(Pair::stages).collect();
+        if !sorted.is_empty() {
+            // Where rows are put into another order, no column is event time any more: what needs it comes first.
+            let (timed, rest) = others.into_iter().partition(is_timed);
+            stages.push(timed);
+            stages.extend(sorted.into_iter().flat_map(Pair::stages));
+            others = rest;
+        }
+        stages.push(others);
+        stages.retain(|stage| !stage.is_empty());
+        stages
     }
 
     /// Every expression of the calls, in a fixed order, to change in place.
@@ -193,6 +182,30 @@ impl OverList {
     /// Takes back what became of [`OverList::expressions`].
     pub fn replace_expressions(&mut self, expressions: Vec<Expr>) {
         self.expressions_mut().zip(expressions).for_each(|(old, new)| *old = new);
+    }
+}
+
+/// Calls over the same rows in the same order: the outer ones are over results of the inner ones.
+struct Pair {
+    partition: Vec<Expr>,
+    order: Vec<SortKey>,
+    inner: BTreeSet<usize>,
+    outer: BTreeSet<usize>,
+}
+
+impl Pair {
+    fn of(call: &OverCall) -> Pair {
+        let OverCall { partition, order, .. } = without_spans(call);
+        Pair { partition, order, inner: BTreeSet::new(), outer: BTreeSet::new() }
+    }
+
+    fn is_of(&self, call: &OverCall) -> bool {
+        let OverCall { partition, order, .. } = without_spans(call);
+        self.partition == partition && self.order == order
+    }
+
+    fn stages(self) -> [Vec<usize>; 2] {
+        [self.inner, self.outer].map(|numbers| numbers.into_iter().collect())
     }
 }
 
