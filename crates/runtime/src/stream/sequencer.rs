@@ -72,6 +72,9 @@ pub(crate) struct Sequencer {
     /// Gives rows their time, where that is the machine's.
     clock: Option<ProcessingTime>,
     ended: bool,
+    /// Whether a unit had an error, behind which nothing comes. Otherwise another worker could bring the end, and with it that of the query,
+    /// before the error has ended it.
+    has_failed: bool,
 }
 
 impl Sequencer {
@@ -89,12 +92,16 @@ impl Sequencer {
             position,
             clock,
             ended: false,
+            has_failed: false,
         }
     }
 
     /// Takes unit `number`, or the next part of it; what is in order now goes to `sink`.
     pub(crate) fn arrive(&mut self, number: u64, unit: Unit, mut sink: impl FnMut(Sequenced)) {
-        debug_assert!(number >= self.next_unit, "every unit arrives once");
+        debug_assert!(number >= self.next_unit || self.has_failed, "every unit arrives once");
+        if self.has_failed {
+            return;
+        }
         if number != self.next_unit {
             return self.wait(number, unit);
         }
@@ -124,12 +131,13 @@ impl Sequencer {
             if unit.continues {
                 return;
             }
+            if let Some(error) = unit.error {
+                self.has_failed = true;
+                return sink(Sequenced::Error(error));
+            }
             self.advance(unit.watermark.unwrap_or(i64::MIN), &mut sink);
             self.position = unit.after.or(self.position);
             unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut sink));
-            if let Some(error) = unit.error {
-                sink(Sequenced::Error(error));
-            }
             if let Some(end) = unit.end {
                 self.ended = true;
                 sink(Sequenced::End(end));
@@ -159,7 +167,7 @@ impl Sequencer {
 
     /// Has a new generation begin with the next buffer, unless there is none.
     pub(crate) fn cut(&mut self, generation: Generation, mut sink: impl FnMut(Sequenced)) {
-        if !self.ended && generation > self.generation {
+        if !self.ended && !self.has_failed && generation > self.generation {
             self.generation = generation;
             sink(Sequenced::Cut(generation));
         }
@@ -226,6 +234,28 @@ mod tests {
         let min = i64::MIN;
         assert_eq!(out, [format!("0:1@{min}"), "w9".into(), "1:2@9".into(), "2:3@9".into(), "end".into()]);
         assert_eq!(sequencer.units(), 3);
+    }
+
+    #[test]
+    fn nothing_comes_behind_an_error() {
+        let (mut sequencer, mut out) = (Sequencer::new(None, 0, None), Vec::new());
+        let mut take = |s: Sequenced| {
+            out.push(match s {
+                Sequenced::Buffer(buffer) => format!("{} rows", buffer.rows),
+                Sequenced::Error(error) => error.message,
+                _ => "more".into(),
+            });
+        };
+        let position = |at| Some(Position { at, line: 0 });
+        sequencer.arrive(0, Unit { after: position(10), ..unit(1, None) }, &mut take);
+        sequencer.arrive(2, Unit { end: Some(End::Complete), ..unit(3, None) }, &mut take);
+        let failed = Unit { after: position(20), error: Some(Diagnostic::bug("bad record")), ..unit(2, Some(4)) };
+        sequencer.arrive(1, failed, &mut take);
+        sequencer.arrive(3, unit(5, Some(9)), &mut take);
+        sequencer.cut(Generation(1), &mut take);
+        assert_eq!(out, ["1 rows", "2 rows", "bad record"]);
+        // A restart reads the record again.
+        assert_eq!((sequencer.reached().at, sequencer.reached().ended), (Some(10), false));
     }
 
     #[test]
