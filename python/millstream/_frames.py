@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from typing import Any
 
 
@@ -19,11 +20,11 @@ def plain(data: Any) -> Any:
         types = {name: _typed(data_type) for name, data_type in data.schema.items()}
         types = {name: data_type for name, data_type in types.items() if data_type is not None}
         return data.cast(types) if types else data
-    elif _is(data, "ray.data", "Dataset"):
-        return RayBlocks(data)
     elif _is(data, "polars", "Series"):
         data_type = _typed(data.dtype)
         return data if data_type is None else data.cast(data_type)
+    elif _is(data, "ray.data", "Dataset"):
+        return RayBlocks(data)
     return data
 
 
@@ -42,9 +43,10 @@ class RayBlocks:
         if first is None:
             known = self._dataset.schema()
             schema = pyarrow.schema([] if known is None else zip(known.names, known.types, strict=True))
+            tables = blocks
         else:
             schema = first.schema
-        tables = (table for head in ([] if first is None else [first], blocks) for table in head)
+            tables = chain([first], blocks)
         batches = (batch for table in tables for batch in table.select(schema.names).cast(schema).to_batches())
         return pyarrow.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
 

@@ -103,15 +103,13 @@ class Relation(Chain):
 
     def df(self, *, limit: int | None = None, timeout: float | None = None) -> pandas.DataFrame:
         """The rows as a pandas data frame, by way of pyarrow; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
-        table = self.to_arrow(limit=limit, timeout=timeout)
-        return table.cast(_without_views(table.schema)).to_pandas()
+        return _without_views(self.to_arrow(limit=limit, timeout=timeout)).to_pandas()
 
     def ray(self, *, limit: int | None = None, timeout: float | None = None) -> ray.data.Dataset:
         """The rows as a Ray Dataset, by way of pyarrow; ``limit`` and ``timeout`` as for :meth:`fetchall`."""
         import ray.data
 
-        table = self.to_arrow(limit=limit, timeout=timeout)
-        return ray.data.from_arrow(table.cast(_without_views(table.schema)))
+        return ray.data.from_arrow(_without_views(self.to_arrow(limit=limit, timeout=timeout)))
 
     def batches(self, *, limit: int | None = None, timeout: float | None = None) -> BatchReader:
         """Runs the query and gives its rows as they come: ``for batch in …`` or ``async for batch in …``.
@@ -177,8 +175,8 @@ class Relation(Chain):
         return {"text/plain": _display.relation_text(relation, shown), "text/html": _display.relation_html(relation, shown)}
 
 
-def _without_views(schema: pyarrow.Schema) -> pyarrow.Schema:
-    """The schema with strings and bytes as pandas takes them, also within lists."""
+def _without_views(table: pyarrow.Table) -> pyarrow.Table:
+    """The table with strings and bytes as pandas and Ray take them, also within lists."""
     import pyarrow as pa
 
     def plain(data_type: Any) -> Any:
@@ -194,7 +192,7 @@ def _without_views(schema: pyarrow.Schema) -> pyarrow.Schema:
             return pa.map_(plain(data_type.key_type), plain(data_type.item_type))
         return data_type
 
-    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+    return table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
 
 
 class BatchReader:

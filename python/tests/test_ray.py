@@ -45,7 +45,10 @@ def test_a_dataset_is_read_lazily_and_from_blocks_of_pandas(con: ms.Session) -> 
 def test_columns_are_those_of_the_first_block(con: ms.Session) -> None:
     nothing = ray.data.from_items([{"a": 1}]).filter(lambda row: False)
     assert con.table(nothing).fetchall() == []
-    blocks = [pyarrow.table({"a": pyarrow.array([1], pyarrow.int64()), "b": ["x"]}), pyarrow.table({"b": ["y"], "a": pyarrow.array([2], pyarrow.int32())})]
+    blocks = [
+        pyarrow.table({"a": pyarrow.array([1], pyarrow.int64()), "b": ["x"]}),
+        pyarrow.table({"b": ["y"], "a": pyarrow.array([2], pyarrow.int32())}),
+    ]
     assert sorted(con.table(ray.data.from_arrow(blocks)).fetchall()) == [(1, "x"), (2, "y")]
 
 

@@ -85,6 +85,15 @@ pub(crate) fn null_remedy(column: &str) -> String {
     )
 }
 
+/// What bytes are compressed with, and how names of such files end.
+pub(crate) fn compression(start: &[u8]) -> Option<(&'static str, &'static str)> {
+    match start {
+        [0x1f, 0x8b, ..] => Some(("gzip", "gz")),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(("zstd", "zst")),
+        _ => None,
+    }
+}
+
 /// What a file looks like that is not of the format it should be of, and what to do.
 pub(crate) fn sniffed(path: &str) -> Option<String> {
     // A pipe would wait for somebody who writes.
@@ -94,6 +103,9 @@ pub(crate) fn sniffed(path: &str) -> Option<String> {
     let mut start = [0; 64];
     let length = std::fs::File::open(path).ok()?.read(&mut start).ok()?;
     let start = &start[..length];
+    if let Some((format, extension)) = compression(start) {
+        return Some(format!("it is compressed with {format}: give it a name that ends in .{extension}"));
+    }
     let looks = |what: &str, format: &str| {
         format!("it looks like {what}: give it a name that ends in .{format}, or a table with 'format' = '{format}'")
     };
@@ -105,8 +117,6 @@ pub(crate) fn sniffed(path: &str) -> Option<String> {
         }
         [b'O', b'b', b'j', 1, ..] => looks("Avro", "avro"),
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => looks("Arrow", "arrow"),
-        [0x1f, 0x8b, ..] => "it is compressed with gzip: give it a name that ends in .gz".into(),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is compressed with zstd: give it a name that ends in .zst".into(),
         [b'{' | b'[', ..] => looks("JSON", "json"),
         _ if text && (start.contains(&b',') || start.contains(&b';')) => looks("CSV", "csv"),
         _ if text => "it is a text file, and neither JSON nor CSV".into(),

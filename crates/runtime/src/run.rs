@@ -74,11 +74,14 @@ fn cause(query: &Query, diagnostic: Diagnostic) -> Diagnostic {
     if checkpoints.is_owner().unwrap_or(true) {
         return diagnostic;
     }
-    let message = format!(
-        "another process has taken over the job in {}: what this one wrote last does not count ({})",
-        checkpoints.store().place(),
-        diagnostic.message
-    );
+    // That of a checkpoint says the same.
+    let followed = match diagnostic.code {
+        code::CHECKPOINT_FAILED => String::new(),
+        _ => format!(" ({})", diagnostic.message),
+    };
+    let place = checkpoints.store().place();
+    let message =
+        format!("another process has taken over the job in {place}: what this one wrote last does not count{followed}");
     Diagnostic::new(code::CHECKPOINT_FAILED, message)
         .advise("run a job once only; the other process continues from the last checkpoint")
 }

@@ -24,13 +24,16 @@ pub(crate) struct InputFile {
 
 /// Whether a path means standard input.
 fn is_standard_input(path: &str) -> bool {
-    let local = path.strip_prefix("file://").unwrap_or(path);
-    matches!(local, "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
+    matches!(without_scheme(path), "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
+}
+
+fn without_scheme(path: &str) -> &str {
+    path.strip_prefix("file://").or_else(|| path.strip_prefix("file:")).unwrap_or(path)
 }
 
 /// The path without `file://`.
 pub(super) fn local_path(path: &str) -> Result<&str, Diagnostic> {
-    let local = path.strip_prefix("file://").or_else(|| path.strip_prefix("file:")).unwrap_or(path);
+    let local = without_scheme(path);
     match local.split_once("://") {
         Some((scheme, _)) if !scheme.contains(['/', '*', '?', '[']) => {
             let message = format!("the path '{path}' is in a '{scheme}' store; only local files can be used");

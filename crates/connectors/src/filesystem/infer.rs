@@ -9,6 +9,7 @@ use crate::infer::{self, FormatInput, InferredFile, ScalarKind, Scalars};
 use crate::option_table::option_fault;
 use crate::records::TextFramer;
 use crate::text_chunk::{Framing, TextChunk};
+use crate::unfit::compression;
 use millstream_types::{Diagnostic, Field, Inferred, Options, code};
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub(super) fn infer(options: &Options) -> Result<Inferred, Diagnostic> {
     let columns = || format.columns(&FormatInput { options, files: &sample, open: &open });
     let mut inferred = columns();
     // What has come through standard input may end within the first record.
-    while inferred.is_err() && is_standard_input(&files) && standard_input::grow()? {
+    while inferred.is_err() && files.iter().any(|file| file.path.is_none()) && standard_input::grow()? {
         inferred = columns();
     }
     let mut inferred = inferred?;
@@ -57,10 +58,6 @@ pub fn file_options(path: &str) -> Result<Options, Diagnostic> {
     Ok(options.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
 }
 
-fn is_standard_input(files: &[InputFile]) -> bool {
-    files.iter().any(|file| file.path.is_none())
-}
-
 /// What standard input begins with. It has no name that could say its format, and is text in most cases.
 fn format_of_standard_input() -> Result<&'static str, Diagnostic> {
     let mut sample = standard_input::sample()?;
@@ -69,14 +66,13 @@ fn format_of_standard_input() -> Result<&'static str, Diagnostic> {
         sample = standard_input::sample()?;
     }
     let fault = |message: String, advice: String| Err(option_fault(code::UNKNOWN_FORMAT, "path", message, advice));
-    let compressed = |format: &str, command: &str| {
+    if let Some((format, _)) = compression(&sample) {
+        let command = if format == "gzip" { "zcat" } else { "zstdcat" };
         let advice = format!("decompress it: {command} FILE | millstream …; or name the file in the query");
-        fault(format!("standard input is compressed with {format}"), advice)
-    };
+        return fault(format!("standard input is compressed with {format}"), advice);
+    }
     match (infer::format_of("", &sample), &*sample) {
         (Some(format), _) => Ok(format),
-        (None, [0x1f, 0x8b, ..]) => compressed("gzip", "zcat"),
-        (None, [0x28, 0xb5, 0x2f, 0xfd, ..]) => compressed("zstd", "zstdcat"),
         (None, []) if standard_input::is_empty() => fault(
             "standard input has ended, and no row has come from it".into(),
             "see what the command before the pipe prints".into(),

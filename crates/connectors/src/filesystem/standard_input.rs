@@ -9,13 +9,11 @@ use crate::{infer, locked};
 use millstream_types::{Diagnostic, code};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, IsTerminal, Read};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The most bytes that are looked at.
-const BYTES: usize = 8 << 20;
-/// Enough of them.
+/// Bytes that are looked at, unless a record is longer.
 const ENOUGH: usize = 1 << 20;
 /// How long more is waited for, once there is a record.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -94,12 +92,17 @@ pub(super) fn sample() -> Result<Vec<u8>, Diagnostic> {
 /// Waits for more than [`sample`] has given, which was not enough to understand. `false` if nothing comes.
 pub(super) fn grow() -> Result<bool, Diagnostic> {
     let mut input = locked(&INPUT);
-    let has_more = !input.has_ended && input.start.len() < BYTES && comes_more(REST)?;
-    if has_more {
-        input.more()?;
-        input.enough_since = None;
+    let length = input.start.len();
+    if input.has_ended || length >= infer::BYTES || !comes_more(REST)? {
+        return Ok(false);
     }
-    Ok(has_more)
+    input.more()?;
+    // All of it is looked at again: a long record must not have that done for each piece.
+    while !input.has_ended && input.start.len() < 2 * length && comes_more(PATIENCE)? {
+        input.more()?;
+    }
+    input.enough_since = None;
+    Ok(true)
 }
 
 /// Whether there are bytes of a format that tells its columns first, a line of JSON, or a record behind the header of CSV.
@@ -175,7 +178,7 @@ impl RowReader {
 impl Read for RowReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         // Who waits for bytes holds it, so that they come in order.
-        let mut input: MutexGuard<'_, Input> = locked(&INPUT);
+        let mut input = locked(&INPUT);
         if !self.is_current() {
             return Ok(0);
         }

@@ -20,7 +20,7 @@ pub(crate) use scalars::{ScalarKind, Scalars};
 /// Records that are looked at.
 pub(crate) const RECORDS: usize = 10_000;
 /// Bytes of text that are looked at.
-const BYTES: usize = 8 << 20;
+pub(crate) const BYTES: usize = 8 << 20;
 /// Bytes of text that are looked at in one go.
 const PIECE: usize = 1 << 20;
 

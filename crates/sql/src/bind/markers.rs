@@ -16,6 +16,11 @@ pub(super) const OVER_MARK: usize = MARK + MARK / 2;
 /// Markers of subqueries as values begin here. They stand in expressions over groups until the values are joined to these.
 pub(super) const VALUE_MARK: usize = OVER_MARK + MARK / 4;
 
+/// The number of the call with OVER that a column stands for, where subqueries as values have become columns.
+pub(super) fn call_of(column: usize) -> Option<usize> {
+    column.checked_sub(OVER_MARK)
+}
+
 /// What of a window a marker or a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {

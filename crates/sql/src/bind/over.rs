@@ -19,7 +19,7 @@ use super::arguments::{function_name, plain_arguments};
 use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
-use super::markers::OVER_MARK;
+use super::markers::call_of;
 use super::operators::{add_interval, arithmetic};
 use super::order_by::{comparable, direction};
 use super::over_list::{OverCall, OverFunction, OverList};
@@ -48,18 +48,26 @@ pub(super) fn apply(
     expressions: Vec<Expr>,
     extent: Extent,
 ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
+    if list.is_empty() {
+        return Ok((input, expressions));
+    }
     let (mut relation, mut columns) = (input, vec![0; list.calls.len()]);
     let scope = Scope::of(relation.columns.clone());
     let is_by_time = |call: &OverCall| matches!(call.order.as_slice(), [key] if scope.attribute(&key.expr).is_time());
     for numbers in list.stages(is_by_time) {
-        let column = |i: usize| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i };
-        let calls: Vec<OverCall> = numbers.iter().map(|&number| list.calls[number].renumbered(column)).collect();
+        let calls: Vec<OverCall> =
+            numbers.iter().map(|&number| list.calls[number].renumbered(|i| unmarked(i, &columns))).collect();
         let added;
         (relation, added) = apply_stage(&calls, relation, extent)?;
         numbers.iter().zip(added).for_each(|(&number, column)| columns[number] = column);
     }
-    let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
+    let replace = |expr: Expr| expr.renumbered(|i| unmarked(i, &columns));
     Ok((relation, expressions.into_iter().map(replace).collect()))
+}
+
+/// The column of a call in place of its marker.
+fn unmarked(i: usize, columns: &[usize]) -> usize {
+    call_of(i).map_or(i, |call| columns[call])
 }
 
 /// The relation with a column for each call, and the numbers of these columns. No call has markers in it.

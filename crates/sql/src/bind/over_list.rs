@@ -1,6 +1,6 @@
 //! The calls with OVER of a SELECT.
 
-use super::markers::{OVER_MARK, VALUE_MARK, without_places};
+use super::markers::{OVER_MARK, call_of, without_places};
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, SortKey};
@@ -60,9 +60,10 @@ impl OverCall {
         let mut inner = vec![];
         if let OverFunction::Aggregate(aggregate) = &self.function {
             aggregate.arguments.iter().for_each(|argument| {
-                argument.walk(&mut |e| match e.kind {
-                    ExprKind::Column(i) if (OVER_MARK..VALUE_MARK).contains(&i) => inner.push(i - OVER_MARK),
-                    _ => {}
+                argument.walk(&mut |e| {
+                    if let ExprKind::Column(i) = e.kind {
+                        inner.extend(call_of(i));
+                    }
                 });
             });
         }
