@@ -28,6 +28,7 @@ mod watch;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+pub use millstream::end_compiling;
 use std::ffi::OsString;
 
 /// Runs a command line, whose first word is the name of the command; the exit code. A

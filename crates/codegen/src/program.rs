@@ -26,7 +26,7 @@ use std::fmt;
 pub struct Value(pub u32);
 
 /// A whole row program.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Program {
     /// Name for profilers and printing.
     pub name: String,
@@ -45,7 +45,7 @@ pub struct Program {
 }
 
 /// An input column.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Input {
     /// For printing.
     pub name: String,
@@ -65,7 +65,7 @@ impl Input {
 }
 
 /// Where the values of an input are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// In an Arrow array of the type.
     Array,
@@ -76,7 +76,7 @@ pub enum Layout {
 
 /// A field of packed records: that of row `r` is at the bytes `r * length + offset…` of the records. It is never NULL.
 /// Numbers are little-endian and not aligned, a Bool is a byte, not 0 for TRUE, and a Str has its bytes in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InRecord {
     /// Bytes of a record.
     pub length: usize,
@@ -89,7 +89,7 @@ pub struct InRecord {
 }
 
 /// A place in the query that can fail.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Site {
     /// What was being computed, for the message: `price / quantity`.
     pub what: String,
@@ -102,7 +102,7 @@ pub struct Site {
 }
 
 /// A statement.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Statement {
     /// Defines a value.
     Let(Value, Op),
@@ -141,7 +141,7 @@ pub enum Statement {
 }
 
 /// A call of a runtime function.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Call {
     /// The result; all zero bits (0, FALSE, the empty string) when not valid, so that operations on it are harmless.
     pub result: Value,
@@ -265,7 +265,7 @@ pub enum Comparison {
 }
 
 /// The effect of a row that no filter dropped.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Terminal {
     /// Appends a row to the outputs, and its number to `out_selection`. With no columns only the selection is written.
     Emit(Vec<Emit>),
@@ -274,7 +274,7 @@ pub enum Terminal {
 }
 
 /// One emitted column.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Emit {
     /// For printing.
     pub name: String,
@@ -306,7 +306,7 @@ pub struct Emit {
 /// `find_slice`; a run neither uses the table that the context has at its start nor leaves one. In place of steps 2 and 3
 /// the entry is number `key - range.first` of those of [`Update::array`] from `table.dense` on. After step 4 the entry's mark
 /// is set to 1, unless it is a count.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Update {
     /// Who else uses the table meanwhile.
     pub access: Access,
@@ -365,7 +365,7 @@ pub enum Access {
 /// low words, then the high words with the carry of the former. SumF64 replaces `high` by compare-and-swap and adds the `e`
 /// of that exchange to `low`, also by compare-and-swap. Minima and maxima load `a` first and write by compare-and-swap only
 /// while `x` is better, so that an entry that many tasks meet is mostly read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Component {
     /// Of the accumulator's argument type; `None` for those that have none.
     pub argument: Option<Value>,

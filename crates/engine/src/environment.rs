@@ -17,7 +17,7 @@ use millstream_connectors::{self as connectors, Frame};
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
 use millstream_plan::picture::picture;
 use millstream_plan::pipeline::{Aggregation, QueryPlan};
-use millstream_runtime::{CancelState, RunConfig, StatsSnapshot};
+use millstream_runtime::{CancelState, Hints, RunConfig, StatsSnapshot};
 use millstream_sql::ddl::TableDefinition;
 use millstream_sql::{self as sql, Catalog, CatalogEntry, InsertStatement, ObjectKind, ParsedStatement, Statement};
 use millstream_types::{Diagnostic, Options, Schema, code};
@@ -50,6 +50,8 @@ pub(crate) struct Environment {
     pub(crate) settings: Settings,
     memory: MemoryTables,
     compiler: Arc<Compiler>,
+    /// What runs have learned.
+    hints: Arc<Hints>,
 }
 
 impl Environment {
@@ -66,6 +68,7 @@ impl Environment {
             settings: Settings::new(Options::new()),
             memory: MemoryTables::default(),
             compiler,
+            hints: Arc::default(),
         }
     }
 
@@ -305,7 +308,8 @@ impl Environment {
     pub(crate) fn plan(&self, inserts: Vec<Insert>) -> Result<PreparedRun, Diagnostic> {
         let config = self.run_config();
         let compiler = QueryCompiler::new(self.compiler.clone(), self.code_directory(), config.memory_bytes());
-        PreparedRun::new(inserts, config, &self.settings.values, compiler.into(), self.memory.clone())
+        let hints = Arc::clone(&self.hints);
+        PreparedRun::new(inserts, config, &self.settings.values, compiler.into(), hints, self.memory.clone())
     }
 
     pub(crate) fn explanation(&self, statement: &Statement, codegen: bool) -> Result<String, Diagnostic> {

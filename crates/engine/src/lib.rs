@@ -40,7 +40,7 @@ mod skipping;
 mod stored_files;
 
 pub use aggregate::{AggregateFunction, AggregateState, Group};
-pub use compiler::user_code_directory;
+pub use compiler::{end_compiling, user_code_directory};
 pub use function::{Evaluate, ScalarFunction};
 pub use job::{Job, JobHandle, Next};
 pub use local::{EventTime, LocalTable, columns_text};

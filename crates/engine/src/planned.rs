@@ -19,8 +19,8 @@ use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn,
 use millstream_plan::shape::PlanShape;
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
-    Compiled, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
-    WorkerSet, combination,
+    Compiled, Hints, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput,
+    SourceRows, WorkerSet, combination,
 };
 use millstream_types::{DataType, Diagnostic, MemorySize, Options, Place, Schema, code};
 use std::collections::BTreeSet;
@@ -35,6 +35,7 @@ pub struct PreparedRun {
     /// `None`: interpreted until there is machine code.
     tier: Option<Tier>,
     compiler: Arc<QueryCompiler>,
+    hints: Arc<Hints>,
     memory: MemoryTables,
     /// What its job is called, if it has a name.
     pub(crate) name: Option<String>,
@@ -56,6 +57,7 @@ impl PreparedRun {
         config: RunConfig,
         settings: &Values,
         compiler: Arc<QueryCompiler>,
+        hints: Arc<Hints>,
         memory: MemoryTables,
     ) -> Result<PreparedRun, Diagnostic> {
         let mut evaluate = |e: &millstream_plan::expr::Expr| constant::fold(e, &config.settings);
@@ -83,6 +85,7 @@ impl PreparedRun {
             config,
             tier,
             compiler,
+            hints,
             memory,
             name,
             checkpoints,
@@ -156,7 +159,7 @@ impl PreparedRun {
         if self.state.is_some() && self.plan.sorts_output() && self.is_endless() {
             return Err(never_checkpointed());
         }
-        let PreparedRun { plan, programs, config, tier, compiler, memory, state, files, .. } = self;
+        let PreparedRun { plan, programs, config, tier, compiler, hints, memory, state, files, .. } = self;
         let stats = Arc::new(QueryStats::new(&plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
@@ -230,8 +233,17 @@ impl PreparedRun {
         }
         monitor.started(&stats);
         let later = (tier != Some(Tier::Interpreted)).then_some(compiler as Arc<dyn ProgramCompiler>);
-        let input =
-            RunInput { plan, sources, pipelines, operators: keyed, lookups, sinks, compiler: later, checkpoints };
+        let input = RunInput {
+            plan,
+            sources,
+            pipelines,
+            operators: keyed,
+            lookups,
+            sinks,
+            compiler: later,
+            hints,
+            checkpoints,
+        };
         millstream_runtime::run(input, &config, &stats, monitor.cancel())?;
         Ok(Some(stats))
     }

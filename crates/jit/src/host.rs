@@ -30,6 +30,12 @@ struct Host {
     features: String,
 }
 
+/// Has a function called when the process exits, before LLVM's static objects are destroyed that are there now.
+pub fn at_exit(function: extern "C" fn()) {
+    // SAFETY: a function without arguments, which is code and so stays; what cannot be registered is not called.
+    unsafe { libc::atexit(function) };
+}
+
 fn host() -> Result<&'static Host, JitError> {
     static HOST: OnceLock<Result<Host, String>> = OnceLock::new();
     HOST.get_or_init(|| {

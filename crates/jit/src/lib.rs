@@ -32,6 +32,6 @@ mod stages;
 mod uniform;
 
 pub use error::JitError;
-pub use host::llvm_version;
+pub use host::{at_exit, llvm_version};
 pub use options::{CompileOptions, Optimization};
 pub use pipeline::{CompiledPipeline, assembly, compile, generate, identity, llvm_ir, load};

@@ -64,4 +64,5 @@ pub(crate) fn end_all(patience: Duration) {
             calls::end(job);
         }
     }
+    millstream::end_compiling();
 }

@@ -63,7 +63,8 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Built, Diagnostic> {
-    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _, checkpoints } = input;
+    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _, hints: _, checkpoints } =
+        input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len())?;
     stats.check(&plan)?;
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {

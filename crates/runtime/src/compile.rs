@@ -5,6 +5,7 @@ use millstream_codegen::kernel::Kernel;
 use millstream_codegen::program::Program;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Machine code, and where it came from.
 pub struct Compiled {
@@ -16,14 +17,20 @@ pub struct Compiled {
 
 /// The compiler of one query.
 pub trait ProgramCompiler: Send + Sync {
-    /// Machine code of a program: found where code is kept, or made. Blocks for milliseconds, and for longer when as many
+    /// Machine code of a program: found where code is kept, or made. Waits for milliseconds, and for longer when as many
     /// compilations run in the process as may; so it is called by threads in the background, never by workers.
     ///
-    /// Fails when the program cannot be compiled, and with [`CANCELLED`](millstream_types::code::CANCELLED) after [`ProgramCompiler::end`]:
-    /// the query continues with the code that it has.
+    /// Fails when the program cannot be compiled, and with [`CANCELLED`](millstream_types::code::CANCELLED) as soon as
+    /// [`ProgramCompiler::end`] is called: the query continues with the code that it has.
     fn compile(&self, program: &Program) -> Result<Compiled, Diagnostic>;
 
-    /// The query has ended: what waits for its turn is not compiled any more, nor what is asked for from now on. What is
-    /// being compiled is finished.
+    /// Machine code of a program that is kept. Takes microseconds, or as long as a small file is read.
+    fn find(&self, program: &Program) -> Option<Compiled>;
+
+    /// What compiling a program is expected to take of a core.
+    fn expected_time(&self, program: &Program) -> Duration;
+
+    /// The query has ended: nobody waits for code any more, and what waits for its turn is not compiled. What is being compiled is
+    /// finished and kept without the query.
     fn end(&self);
 }

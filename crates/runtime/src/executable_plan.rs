@@ -4,6 +4,7 @@ use crate::adaptive::VariantSlot;
 use crate::compile::ProgramCompiler;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::durable::CheckpointConfig;
+use crate::hints::Hints;
 use crate::widths::Widths;
 use arrow_array::ArrayRef;
 use millstream_codegen::interpreter::Interpreter;
@@ -31,6 +32,8 @@ pub struct RunInput {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Makes machine code while the query runs; `None`: programs are interpreted.
     pub compiler: Option<Arc<dyn ProgramCompiler>>,
+    /// What earlier runs have learned, and what this one adds.
+    pub hints: Arc<Hints>,
     /// Where checkpoints are written to, and what the query is recovered from; `None`: it has no checkpoints.
     pub checkpoints: Option<CheckpointConfig>,
 }

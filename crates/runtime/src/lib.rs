@@ -35,6 +35,7 @@ mod durable;
 mod executable_plan;
 mod flat_map;
 mod groups;
+mod hints;
 mod host;
 mod ids;
 mod keyed;
@@ -64,6 +65,7 @@ pub use executable_plan::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };
+pub use hints::Hints;
 pub use millstream_state::{Allocator, Fold, FoldState, MemoryClass, MemorySnapshot, register_fold, set_allocator};
 pub use run::run;
 pub use schedule::worker_set::WorkerSet;

@@ -49,6 +49,14 @@ pub struct TableHint {
     pub range: Option<KeyRange>,
 }
 
+impl TableHint {
+    /// Bytes of a table that begins with it.
+    pub fn bytes(&self, layout: &EntryLayout) -> usize {
+        let dense = self.range.map_or(0, |range| usize::try_from(range.len).unwrap_or(usize::MAX));
+        capacity(2 * self.keys).saturating_add(dense).saturating_mul(layout.stride)
+    }
+}
+
 /// A hash table from keys to accumulators. One thread at a time uses it.
 #[repr(C)]
 #[derive(Debug)]

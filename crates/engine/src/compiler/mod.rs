@@ -3,23 +3,24 @@
 //! Compiling takes tens of milliseconds, and the same statement is often run again: in a notebook, in a test, in a loop of
 //! a program, by a command that is started every minute. Code depends on nothing but what its [`CodeKey`] says.
 
+mod background;
 mod directory;
 mod key;
-mod turns;
 
+pub use background::end_compiling;
 pub(crate) use directory::CodeDirectory;
 pub use directory::user_code_directory;
 
+use background::Background;
 use key::CodeKey;
 use millstream_codegen::program::{Program, Terminal};
 use millstream_jit::{CompileOptions, CompiledPipeline};
 use millstream_runtime::{CodeOrigin, Compilation, Compiled, ProgramCompiler};
 use millstream_types::{Diagnostic, code};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use turns::Turns;
 
 /// Programs of more values than this, such as IN lists of thousands, are compiled without optimisation: LLVM's passes
 /// take quadratic time for them, minutes rather than milliseconds.
@@ -34,12 +35,17 @@ const MOST_UPDATES: usize = 200;
 /// Programs whose code a process keeps in memory, about 20 kB each; those that were used last.
 const KEPT: usize = 256;
 
+/// What LLVM takes for a value of a program before anything has been compiled; measured.
+const NANOS_OF_A_VALUE: u64 = 600_000;
+
 /// Compiles programs and remembers them; one a process.
 #[derive(Debug)]
 pub(crate) struct Compiler {
     /// The last used first.
     known: Mutex<VecDeque<(CodeKey, Arc<CompiledPipeline>)>>,
     kept: usize,
+    /// Mean time of LLVM for a value of a program, of what was compiled lately.
+    nanos_of_a_value: AtomicU64,
 }
 
 impl Compiler {
@@ -51,47 +57,67 @@ impl Compiler {
 
     /// A compiler that remembers `kept` programs.
     pub(crate) fn new(kept: usize) -> Compiler {
-        Compiler { known: Mutex::default(), kept }
+        Compiler { known: Mutex::default(), kept, nanos_of_a_value: AtomicU64::new(NANOS_OF_A_VALUE) }
     }
 
-    /// Machine code of a program. `turn` is asked before anything is compiled, and its result kept until that is done.
-    fn compile<T>(
-        &self,
-        program: &Program,
-        directory: Option<&CodeDirectory>,
-        turn: impl FnOnce() -> Result<T, Diagnostic>,
-    ) -> Result<Compiled, Diagnostic> {
-        let options = match program.types.len() {
-            0..=LONG_PROGRAM => CompileOptions::default(),
-            _ => CompileOptions::unoptimised(),
-        };
+    /// Machine code of a program.
+    fn compile(&self, program: &Program, directory: Option<&CodeDirectory>) -> Result<Compiled, Diagnostic> {
+        let options = options(program);
         let key = CodeKey::new(program, &options)?;
-        if let Some(code) = self.recall(&key) {
-            return Ok(compiled(code, CodeOrigin::Memory, Duration::ZERO, None));
-        }
-        let started = Instant::now();
         let mut problem = None;
-        match directory.map_or(Ok(None), |directory| directory.read(&key)) {
-            Ok(Some(object)) => match millstream_jit::load(&program.name, &object) {
-                Ok(code) => return Ok(compiled(self.remember(key, code), CodeOrigin::Disk, started.elapsed(), None)),
-                Err(error) => problem = Some(error.message),
-            },
-            Err(reason) => problem = Some(reason),
-            Ok(None) => {}
-        }
-        let _turn = turn()?;
-        // Another query may have had the turn before, for the same program.
-        if let Some(code) = self.recall(&key) {
-            return Ok(compiled(code, CodeOrigin::Memory, Duration::ZERO, problem));
+        if let Some(found) = self.find(program, &key, directory, &mut problem) {
+            return Ok(found);
         }
         let started = Instant::now();
         let object = millstream_jit::generate(program, &options)?;
         let code = millstream_jit::load(&program.name, &object)?;
         let time = started.elapsed();
+        self.note_time(program, time);
         if let Some(Err(reason)) = directory.map(|directory| directory.write(&key, &object)) {
             problem = Some(reason);
         }
         Ok(compiled(self.remember(key, code), CodeOrigin::Compiled, time, problem))
+    }
+
+    /// Code that is kept, in memory or on disk. What is wrong with the latter becomes the `problem`.
+    fn find(
+        &self,
+        program: &Program,
+        key: &CodeKey,
+        directory: Option<&CodeDirectory>,
+        problem: &mut Option<String>,
+    ) -> Option<Compiled> {
+        if let Some(code) = self.recall(key) {
+            return Some(compiled(code, CodeOrigin::Memory, Duration::ZERO, None));
+        }
+        let started = Instant::now();
+        match directory.map_or(Ok(None), |directory| directory.read(key)) {
+            Ok(Some(object)) => match millstream_jit::load(&program.name, &object) {
+                Ok(code) => {
+                    let code = self.remember(key.clone(), code);
+                    return Some(compiled(code, CodeOrigin::Disk, started.elapsed(), None));
+                }
+                Err(error) => *problem = Some(error.message),
+            },
+            Err(reason) => *problem = Some(reason),
+            Ok(None) => {}
+        }
+        None
+    }
+
+    /// What LLVM is expected to take for a program.
+    fn expected_time(&self, program: &Program) -> Duration {
+        let values = program.types.len().max(1) as u64;
+        Duration::from_nanos(self.nanos_of_a_value.load(Relaxed).saturating_mul(values))
+    }
+
+    fn note_time(&self, program: &Program, time: Duration) {
+        /// One compilation counts as one in so many.
+        const SHARE: u64 = 4;
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / program.types.len().max(1) as u64;
+        let before = self.nanos_of_a_value.load(Relaxed);
+        // Two threads may overwrite each other: it is an estimate.
+        self.nanos_of_a_value.store(before - before / SHARE + nanos / SHARE, Relaxed);
     }
 
     fn recall(&self, key: &CodeKey) -> Option<Arc<CompiledPipeline>> {
@@ -120,6 +146,13 @@ impl Compiler {
     }
 }
 
+fn options(program: &Program) -> CompileOptions {
+    match program.types.len() {
+        0..=LONG_PROGRAM => CompileOptions::default(),
+        _ => CompileOptions::unoptimised(),
+    }
+}
+
 fn compiled(
     code: Arc<CompiledPipeline>,
     origin: CodeOrigin,
@@ -138,19 +171,19 @@ pub(crate) struct QueryCompiler {
     directory: Option<CodeDirectory>,
     /// Bytes that compiling in the background may take.
     memory: u64,
-    ended: AtomicBool,
+    ended: Arc<AtomicBool>,
 }
 
 impl QueryCompiler {
     /// For a query with `memory` bytes, of which compiling in the background may take half: a query is compiled when
     /// its state is smallest.
     pub(crate) fn new(compiler: Arc<Compiler>, directory: Option<CodeDirectory>, memory: u64) -> QueryCompiler {
-        QueryCompiler { compiler, directory, memory: memory / 2, ended: AtomicBool::new(false) }
+        QueryCompiler { compiler, directory, memory: memory / 2, ended: Arc::default() }
     }
 
     /// Machine code of a program that the query waits for: not behind what other queries have in the background.
     pub(crate) fn compile_at_once(&self, program: &Program) -> Result<Compiled, Diagnostic> {
-        self.compiler.compile(program, self.directory.as_ref(), || Ok(()))
+        self.compiler.compile(program, self.directory.as_ref())
     }
 }
 
@@ -170,13 +203,28 @@ impl ProgramCompiler for QueryCompiler {
             let message = format!("{} is too large to be compiled beside the query: {values} values", program.name);
             return Err(Diagnostic::new(code::COMPILE_FAILED, message));
         }
-        self.compiler
-            .compile(program, self.directory.as_ref(), || Turns::of_process().take(&self.ended).ok_or_else(cancelled))
+        if let Some(found) = self.find(program) {
+            return Ok(found);
+        }
+        let (compiler, directory) = (Arc::clone(&self.compiler), self.directory.clone());
+        let program = program.clone();
+        let compile = move || compiler.compile(&program, directory.as_ref());
+        Background::of_process().run(&self.ended, Box::new(compile)).unwrap_or_else(|| Err(cancelled()))
+    }
+
+    fn find(&self, program: &Program) -> Option<Compiled> {
+        let key = CodeKey::new(program, &options(program)).ok()?;
+        // What is wrong with a file is told when the program is compiled.
+        self.compiler.find(program, &key, self.directory.as_ref(), &mut None)
+    }
+
+    fn expected_time(&self, program: &Program) -> Duration {
+        self.compiler.expected_time(program)
     }
 
     fn end(&self) {
         self.ended.store(true, Relaxed);
-        Turns::of_process().wake();
+        Background::of_process().forget(&self.ended);
     }
 }
 

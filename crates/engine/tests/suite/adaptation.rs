@@ -58,3 +58,22 @@ fn windows_are_combined_as_is_set_or_as_is_seen() {
     let text = analysis(&[], &scattered);
     assert!(text.contains("combine two stacks") && text.contains("slices are merged again"), "{text}");
 }
+
+#[test]
+fn a_second_run_begins_with_the_variant_of_the_first() {
+    let mut session = Session::new(SessionConfig::default());
+    let settings = [("pipeline.tier", "interpreted"), ("parallelism.default", "1"), ("pipeline.key-range", "always")];
+    settings.iter().for_each(|(key, value)| session.set(key, value).unwrap());
+    session.run(TABLE).unwrap();
+    let query = BY_ID.replace("SELECT id, COUNT", "SELECT id % 10 AS id, COUNT").replace("end, id", "end, id % 10");
+    let analysis = |query: &str| {
+        let statement = session.parse(query).unwrap().remove(0);
+        session.analyze(&statement, &RunMonitor::new()).unwrap()
+    };
+    let (first, second) = (analysis(&query), analysis(&format!("\n\n{query}")));
+    let resumed = "from the start";
+    assert!(first.contains("from now on") && !first.contains(resumed), "{first}");
+    assert!(second.contains(resumed), "{second}");
+    let other = analysis(&query.replace("% 10", "% 11"));
+    assert!(!other.contains(resumed), "{other}");
+}

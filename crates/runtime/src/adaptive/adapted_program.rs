@@ -25,6 +25,7 @@ use super::variant_switch::{Sample, Variant};
 use super::watch::SampleWatch;
 use crate::config::Adaptivity;
 use crate::executable_plan::{Adaptable, PipelineCode};
+use crate::hints::Hints;
 use crate::stats::ProgramStats;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
@@ -54,8 +55,19 @@ const TABLES_MARGIN: f64 = 1.0;
 /// Share of the buffers in which assumptions may break.
 const MOST_BROKEN: f64 = 0.02;
 
-/// Makes kernels of programs.
-pub(crate) type MakeKernel<'a> = dyn FnMut(&Program) -> Option<Arc<dyn Kernel>> + 'a;
+/// Makes kernels of programs; `None` where there is none, or where making one is not worth it.
+pub(crate) type MakeKernel<'a> = dyn FnMut(&Program, Effort) -> Option<Arc<dyn Kernel>> + 'a;
+
+/// What may be done for code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// It is taken from where code is kept.
+    Find,
+    /// It is also compiled, if the query has run so long that this is likely to pay back.
+    IfItPays,
+    /// It is compiled.
+    Any,
+}
 
 /// See the module.
 pub(crate) struct AdaptedProgram {
@@ -152,14 +164,19 @@ impl AdaptedProgram {
         }
         if now >= self.sample_at {
             self.code.slot.ask_for_sample();
-            self.sample_at = now + if self.burst > 0 { SAMPLE_SOON } else { SAMPLE_LATER };
+            self.sample_at = match self.burst {
+                // Nothing can be chosen before there is enough.
+                1.. if !self.choosing.knows_enough(&self.profile) => now,
+                1.. => now + SAMPLE_SOON,
+                0 => now + SAMPLE_LATER,
+            };
             self.burst = self.burst.saturating_sub(1);
         }
         self.read_meter(around);
         around.nanos_per_row = self.nanos_per_row;
         match self.trial.take() {
             Some(trial) => self.trial = self.judge(trial, around),
-            None if now >= self.choose_at => {
+            None if now >= self.choose_at && self.choosing.knows_enough(&self.profile) => {
                 self.choose_at = now + CHOOSE_EVERY;
                 self.choose(around, make);
             }
@@ -196,7 +213,7 @@ impl AdaptedProgram {
         let lowered = Lowered { program, ..Lowered::clone(generic) };
         let mut kernel = |lowered: &Lowered| match current.tier() {
             Tier::Interpreted => Some(Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))) as Arc<dyn Kernel>),
-            _ => make(&lowered.program),
+            _ => make(&lowered.program, Effort::Any),
         };
         let Some(costs) = self.watch.filter_costs(&lowered, &sample, &mut kernel) else { return };
         let mut by_filter = costs.clone();
@@ -286,6 +303,39 @@ impl AdaptedProgram {
         self.detector = ChangeDetector::default();
     }
 
+    /// A specialised variant, if its code can be had.
+    fn variant(&self, choices: &Choices, effort: Effort, make: &mut MakeKernel<'_>) -> Option<Arc<Variant>> {
+        let program = &self.code.lowered.program;
+        let kernel = make(&specialise(program, choices), effort)?;
+        let special = Specialised::new(program, choices.clone(), kernel, self.generic.kernel());
+        Some(self.code.slot.special(special))
+    }
+
+    /// Begins with the variant that the last run of the program ended with, if its code is kept: it has won its trial.
+    pub(crate) fn resume(
+        &mut self,
+        hints: &Hints,
+        settings: &Adaptivity,
+        around: Surroundings<'_>,
+        make: &mut MakeKernel<'_>,
+    ) {
+        let Some((known, choices)) = hints.of(&self.code.lowered.program).choices else { return };
+        if known != *settings || choices.is_generic() {
+            return;
+        }
+        let Some(variant) = self.variant(&choices, Effort::Find, make) else { return };
+        let decided = format!("variant {} from the start", variant.number);
+        let decision = Decision::new("the last run of the program ended with this variant", decided);
+        around.events.note(around.now, &self.code.lowered.program.name, decision);
+        self.adopt(variant);
+    }
+
+    /// At the end: notes what is in use for the next run.
+    pub(crate) fn note_hints(&self, hints: &Hints, settings: &Adaptivity) {
+        let choices = self.code.slot.current().choices();
+        hints.note(&self.code.lowered.program, |known| known.choices = Some((settings.clone(), choices)));
+    }
+
     fn choose(&mut self, around: Surroundings<'_>, make: &mut MakeKernel<'_>) {
         let current = self.code.slot.current();
         let program = &self.code.lowered.program;
@@ -297,10 +347,8 @@ impl AdaptedProgram {
         let (variant, name) = match chosen.choices.is_generic() {
             true => (Arc::clone(&self.generic), "the generic variant".to_string()),
             false => {
-                let Some(kernel) = make(&specialise(program, &chosen.choices)) else { return };
-                let generic = self.generic.kernel();
-                let special = Specialised::new(program, chosen.choices.clone(), kernel, generic);
-                let variant = self.code.slot.special(special);
+                let effort = if chosen.is_forced { Effort::Any } else { Effort::IfItPays };
+                let Some(variant) = self.variant(&chosen.choices, effort, make) else { return };
                 let name = format!("variant {}", variant.number);
                 (variant, name)
             }

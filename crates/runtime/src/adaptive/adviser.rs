@@ -3,7 +3,7 @@
 //! It never touches rows or tables, and no worker ever waits for it: all that it does to the query is to store a variant in a
 //! slot. Programs that cannot be compiled stay interpreted; the rows are the same.
 
-use super::adapted_program::AdaptedProgram;
+use super::adapted_program::{AdaptedProgram, Effort};
 use super::chaos::Chaos;
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
@@ -11,6 +11,7 @@ use super::policy::Dice;
 use super::slice_facts::SliceFacts;
 use crate::compile::ProgramCompiler;
 use crate::executable_plan::{Adaptable, Codes, PipelineCode};
+use crate::hints::Hints;
 use crate::query::Query;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
@@ -22,6 +23,12 @@ use std::time::{Duration, Instant};
 /// How long a query has run when programs are compiled that it may come to need, such as those for shared tables: a short
 /// query ends before it has seen enough to change its ways.
 const SPARE_AFTER: Duration = Duration::from_millis(250);
+/// How long a query is interpreted before programs are compiled for it whose code is not kept: LLVM takes longer than a query
+/// takes that ends before.
+const COMPILE_AFTER: Duration = Duration::from_millis(1);
+/// A variant is compiled once a query has run this many times as long as that is expected to take: it has run as long as it is
+/// likely to run still, and a variant that halved the time of that would be worth the core that LLVM takes.
+const PAYS_AFTER: u32 = 6;
 /// Between two looks at the query while something is learned, and later.
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_millis(20);
@@ -33,6 +40,8 @@ pub(crate) struct Adviser {
     /// The programs of the run.
     pub(crate) codes: Codes,
     pub(crate) compiler: Option<Arc<dyn ProgramCompiler>>,
+    /// What earlier runs have learned.
+    pub(crate) hints: Arc<Hints>,
     /// By aggregation.
     pub(crate) facts: Vec<Arc<SliceFacts>>,
 }
@@ -47,7 +56,9 @@ impl Adviser {
         let Some(seed) = query.host().config.adaptivity.chaos_seed else { return };
         for (number, code) in (0u64..).zip(self.codes.all.iter().chain(&self.codes.spare)) {
             let seed = seed.wrapping_mul(1009).wrapping_add(number);
-            let kernel = Chaos::new(&code.lowered.program, seed, &mut |program| self.kernel(program, query));
+            let kernel = Chaos::new(&code.lowered.program, seed, &mut |program, effort| {
+                self.kernel(program, query, effort, Duration::MAX)
+            });
             code.slot.swap(code.slot.generic(Arc::new(kernel)));
         }
     }
@@ -69,9 +80,20 @@ impl Adviser {
     fn advise(self, query: &Query) {
         let started = Instant::now();
         let adapts = query.host().config.adaptivity.is_enabled;
+        let settings = &query.host().config.adaptivity;
         let mut load = LoadWatch::new(query);
-        self.compile(&self.codes.all, query);
+        self.compile(&self.codes.all, query, Effort::Find);
+        if self.codes.all.iter().any(|code| code.slot.current().tier() == Tier::Interpreted) {
+            thread::park_timeout(COMPILE_AFTER);
+            self.compile(&self.codes.all, query, Effort::Any);
+        }
         let mut units = self.units(query);
+        for unit in units.iter_mut().filter(|_| adapts) {
+            let around = self.surroundings(started.elapsed(), query);
+            unit.resume(&self.hints, settings, around, &mut |program, effort| {
+                self.kernel(program, query, effort, started.elapsed())
+            });
+        }
         let mut is_spare_left = !self.codes.spare.is_empty();
         while !query.is_over() && (adapts || is_spare_left) {
             thread::park_timeout(match units.iter().any(AdaptedProgram::is_learning) {
@@ -80,34 +102,42 @@ impl Adviser {
                 false => LATER,
             });
             if is_spare_left && started.elapsed() >= SPARE_AFTER {
-                self.compile(&self.codes.spare, query);
+                self.compile(&self.codes.spare, query, Effort::Any);
                 is_spare_left = false;
             }
             if !adapts {
                 continue;
             }
             load.look(query, started.elapsed());
-            let memory = &query.host().flow.budget;
-            let around = Surroundings {
-                now: started.elapsed(),
-                workers: query.host().config.workers,
-                memory_left: memory.limit().saturating_sub(memory.used()),
-                nanos_per_row: None,
-                events: &query.host().stats.events,
-            };
+            let around = self.surroundings(started.elapsed(), query);
             for unit in &mut units {
                 let slices = unit.aggregation.map(|aggregation| &*self.facts[aggregation]);
-                unit.tick(around, slices, &mut |program| self.kernel(program, query));
+                unit.tick(around, slices, &mut |program, effort| self.kernel(program, query, effort, around.now));
                 unit.tell(around.now, &query.host().stats.programs);
             }
         }
+        units.iter().filter(|_| adapts).for_each(|unit| unit.note_hints(&self.hints, settings));
         self.measure(units, query);
+    }
+
+    fn surroundings<'a>(&self, now: Duration, query: &'a Query) -> Surroundings<'a> {
+        let memory = &query.host().flow.budget;
+        Surroundings {
+            now,
+            workers: query.host().config.workers,
+            memory_left: memory.limit().saturating_sub(memory.used()),
+            nanos_per_row: None,
+            events: &query.host().stats.events,
+        }
     }
 
     /// See [`Adaptivity::measures_operators`](crate::Adaptivity::measures_operators).
     fn measure(&self, mut units: Vec<AdaptedProgram>, query: &Query) {
         for unit in units.iter_mut().filter(|_| query.host().config.adaptivity.measures_operators) {
-            unit.measure(&mut |program| self.kernel(program, query), &query.host().stats.programs);
+            unit.measure(
+                &mut |program, effort| self.kernel(program, query, effort, Duration::MAX),
+                &query.host().stats.programs,
+            );
         }
     }
 
@@ -120,28 +150,39 @@ impl Adviser {
     }
 
     /// Replaces interpreters by machine code as soon as that is ready.
-    fn compile(&self, codes: &[PipelineCode], query: &Query) {
+    fn compile(&self, codes: &[PipelineCode], query: &Query, effort: Effort) {
         let interpreted = codes.iter().filter(|code| code.slot.current().tier() == Tier::Interpreted);
         for code in interpreted.filter(|_| self.compiler.is_some()) {
             if query.is_over() {
                 return;
             }
-            if let Some(kernel) = self.kernel(&code.lowered.program, query) {
+            if let Some(kernel) = self.kernel(&code.lowered.program, query, effort, Duration::MAX) {
                 code.slot.swap(code.slot.generic(kernel));
             }
         }
     }
 
-    /// What executes a program best; `None` if it cannot be compiled.
-    fn kernel(&self, program: &Program, query: &Query) -> Option<Arc<dyn Kernel>> {
-        match &self.compiler {
-            None => Some(Arc::new(Interpreter::new(Arc::new(program.clone())))),
-            Some(compiler) => {
-                let compiled = compiler.compile(program).ok()?;
-                query.host().stats.note_compilation(compiled.compilation);
-                Some(compiled.kernel)
-            }
-        }
+    /// What executes a program best; `None` if it cannot be compiled, or should not be after the query has run for `elapsed`.
+    fn kernel(&self, program: &Program, query: &Query, effort: Effort, elapsed: Duration) -> Option<Arc<dyn Kernel>> {
+        let Some(compiler) = &self.compiler else {
+            return Some(Arc::new(Interpreter::new(Arc::new(program.clone()))));
+        };
+        let compiled = if pays(effort, elapsed, || compiler.expected_time(program)) {
+            compiler.compile(program).ok()?
+        } else {
+            compiler.find(program)?
+        };
+        query.host().stats.note_compilation(compiled.compilation);
+        Some(compiled.kernel)
+    }
+}
+
+/// Whether a program may be compiled for a query that has run for `elapsed`, which takes `expected` of a core.
+fn pays(effort: Effort, elapsed: Duration, expected: impl FnOnce() -> Duration) -> bool {
+    match effort {
+        Effort::Find => false,
+        Effort::IfItPays => elapsed >= PAYS_AFTER * expected(),
+        Effort::Any => true,
     }
 }
 
@@ -151,5 +192,18 @@ fn disturb(seed: u64, query: &Query) {
     while !query.is_over() {
         query.scheduler().queues.set_active(1 + dice.below(query.host().config.workers as u64) as usize);
         thread::park_timeout(DISTURB_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_compiled_for_who_has_run_long_enough_to_run_on() {
+        let (long, short) = (Duration::from_millis(600), Duration::from_millis(200));
+        let expected = || Duration::from_millis(60);
+        assert!(pays(Effort::IfItPays, long, expected) && !pays(Effort::IfItPays, short, expected));
+        assert!(pays(Effort::Any, short, expected) && !pays(Effort::Find, long, expected));
     }
 }

@@ -1,6 +1,6 @@
 //! What is switched at random, for tests: whatever is chosen, and whenever, the rows are the same.
 
-use super::adapted_program::MakeKernel;
+use super::adapted_program::{Effort, MakeKernel};
 use super::policy::Dice;
 use millstream_abi::{ExecContext, Status, StatusKind};
 use millstream_codegen::interpreter::Interpreter;
@@ -25,12 +25,12 @@ impl Chaos {
     /// For a program. `make` makes kernels as the run does.
     pub(crate) fn new(program: &Program, seed: u64, make: &mut MakeKernel<'_>) -> Chaos {
         let interpreter = |program: &Program| Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>;
-        let generic = make(program).unwrap_or_else(|| interpreter(program));
+        let generic = make(program, Effort::Any).unwrap_or_else(|| interpreter(program));
         let mut variants = vec![interpreter(program), Arc::clone(&generic)];
         for number in 0..VARIANTS {
             let choices = random_choices(program, seed.wrapping_mul(VARIANTS).wrapping_add(number));
             let special = specialise(program, &choices);
-            let kernel = make(&special).unwrap_or_else(|| interpreter(&special));
+            let kernel = make(&special, Effort::Any).unwrap_or_else(|| interpreter(&special));
             variants.push(Arc::new(Specialised::new(program, choices, kernel, Arc::clone(&generic))));
         }
         Chaos { variants, dice: Dice::new(seed) }

@@ -108,9 +108,14 @@ impl Choosing {
         [not_null, constants, few_values, key_range].contains(&When::Always)
     }
 
+    /// Whether enough rows have been seen for a choice.
+    pub(crate) fn knows_enough(&self, profile: &Profile) -> bool {
+        profile.rows >= LEAST_ROWS
+    }
+
     /// What to specialise for from now on, if it is something else than `current`.
     pub(crate) fn choose(&self, known: Known<'_>, current: &Choices) -> Option<Chosen> {
-        if known.profile.rows < LEAST_ROWS {
+        if !self.knows_enough(known.profile) {
             return None;
         }
         let mut chosen = Chosen { choices: current.clone(), why: Decision::default(), is_forced: false };

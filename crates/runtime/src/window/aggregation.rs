@@ -153,6 +153,7 @@ mod tests {
             Owners { own: 1, nodes: 0, workers: 1 },
             (true, false),
             &MemoryBudget::new(1 << 20),
+            Arc::default(),
         );
         let strategy = Strategy::new(&RunConfig::default(), &layout, None, Default::default());
         let windows = (WindowAssigner::Tumble(slicing), Timeline::Own);

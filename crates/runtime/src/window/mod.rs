@@ -120,7 +120,7 @@ impl WindowStation {
             }
             _ => None,
         };
-        let strategy = Strategy::new(config, &layout, count, facts);
+        let strategy = Strategy::new(config, &layout, count, Arc::clone(&facts));
         let (lanes, nodes) = match strategy.merge {
             MergeStrategy::Local => (0, 0),
             MergeStrategy::Partition => (PARTITIONS, 0),
@@ -128,7 +128,8 @@ impl WindowStation {
         };
         let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
         let spills = config.spill.mode != When::Never;
-        let tables = OpenTables::new((Arc::clone(&layout), types), owners, (config.dense_tables, spills), budget);
+        let tables =
+            OpenTables::new((Arc::clone(&layout), types), owners, (config.dense_tables, spills), budget, facts);
         let windows = (plan.assigner, plan.timeline);
         Ok(WindowStation {
             number,

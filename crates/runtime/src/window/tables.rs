@@ -44,14 +44,14 @@
 //! before *W* was released (acquire-release there).
 
 pub(super) mod frozen;
+mod sizes;
 
 use super::table_ids::TableIds;
+use crate::adaptive::slice_facts::SliceFacts;
 use crate::buffer::Generation;
 use frozen::{Frozen, Stored};
 use millstream_abi::{EntryLayout, KeyRange};
-use millstream_state::{
-    ArrayShape, ArrayTable, MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table, TableHint,
-};
+use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use millstream_types::Diagnostic;
@@ -338,8 +338,8 @@ pub(crate) struct OpenTables {
     generations: [OnceLock<Slices>; 2],
     /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
     pub(super) frozen: Mutex<FrozenByNumber>,
-    /// What the next shared table begins with.
-    hint: Mutex<TableHint>,
+    /// What new tables begin with, among others.
+    facts: Arc<SliceFacts>,
     /// Tables that were sealed, for slices to come.
     free: Pool<Table>,
     free_shared: Pool<SharedTable>,
@@ -354,8 +354,9 @@ impl OpenTables {
         owners: Owners,
         (dense, spills): (bool, bool),
         budget: &Arc<MemoryBudget>,
+        facts: Arc<SliceFacts>,
     ) -> OpenTables {
-        let (frozen, hint) = (Mutex::new(BTreeMap::new()), Mutex::new(TableHint::default()));
+        let frozen = Mutex::new(BTreeMap::new());
         let (budget, generations) = (Arc::clone(budget), Default::default());
         let (free, free_shared) = (Pool::new(FREE_TABLES), Pool::new(FREE_TABLES));
         let shapes = Mutex::new(Vec::new());
@@ -368,7 +369,7 @@ impl OpenTables {
             spills,
             generations,
             frozen,
-            hint,
+            facts,
             free,
             free_shared,
             shapes,
@@ -395,13 +396,7 @@ impl OpenTables {
         for slices in self.generations.iter().filter_map(OnceLock::get) {
             slices.take(is_complete, &mut taken);
         }
-        let shared = |table: &Taken| match table {
-            Taken::Shared(table) => Some(table.hint()),
-            Taken::Own(_) | Taken::Array(_) | Taken::Frozen(_) => None,
-        };
-        if let Some(hint) = taken.values().flatten().filter_map(shared).next_back() {
-            *self.hint.lock() = hint;
-        }
+        self.note_sizes(&taken);
         if !taken.is_empty() && !taken.values().flatten().any(|table| table.kind() == Kind::Array) {
             // No code uses arrays any more.
             self.shapes.lock().clear();
@@ -501,10 +496,7 @@ impl OpenTables {
         number: i64,
         appends: impl FnOnce() -> bool,
     ) -> *mut Table {
-        let fresh = || {
-            let table = Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default());
-            Box::new(table.charged(&self.budget))
-        };
+        let fresh = || self.own_table();
         let make = || {
             let mut table = self.free.take().unwrap_or_else(fresh);
             table.set_appending(appends() && !self.are_large());
@@ -565,7 +557,11 @@ impl OpenTables {
     /// table.
     pub(super) fn find_shared(&self, node: usize, generation: Generation, number: i64) -> *const SharedTable {
         let (layout, workers) = (Arc::clone(&self.layout), self.owners.workers);
-        let fresh = || Box::new(SharedTable::new(layout, workers, self.dense, *self.hint.lock()).charged(&self.budget));
+        let fresh = || {
+            Box::new(
+                SharedTable::new(layout, workers, self.dense, self.facts.tables.lock().shared).charged(&self.budget),
+            )
+        };
         let make = || self.free_shared.take().unwrap_or_else(fresh);
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         slices.of(self.owners, number, |slice| slice.find_shared(node, make))

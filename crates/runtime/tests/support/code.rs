@@ -22,7 +22,17 @@ pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) 
     let lookups = plan.lookups.iter().map(keys).collect();
     let sinks = sinks.into_iter().map(|s| Box::new(s) as Box<dyn Sink>).collect();
     let operators = plan.operators.iter().map(operator_code).collect();
-    RunInput { plan, sources, pipelines, operators, lookups, sinks, compiler: None, checkpoints: None }
+    RunInput {
+        plan,
+        sources,
+        pipelines,
+        operators,
+        lookups,
+        sinks,
+        compiler: None,
+        hints: Arc::default(),
+        checkpoints: None,
+    }
 }
 
 fn code(lowered: Lowered) -> PipelineCode {

@@ -87,8 +87,9 @@ impl Run {
         self.now += Duration::from_millis(10);
         let around =
             Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None, events: &self.events };
-        let mut make =
-            |program: &Program| Some(Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>);
+        let mut make = |program: &Program, _: Effort| {
+            Some(Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>)
+        };
         self.unit.tick(around, None, &mut make);
         emitted.rows
     }

@@ -14,6 +14,7 @@ fn tables_of_both_kinds_are_taken_together() {
         owners,
         (true, false),
         &MemoryBudget::new(1 << 20),
+        Arc::default(),
     );
     let generation = Generation::default();
     for slice in [0, 10, 20] {
@@ -54,6 +55,7 @@ fn tables_are_used_again_for_either_kind_and_append_while_there_is_memory() {
         Owners { own: 1, nodes: 0, workers: 1 },
         (true, false),
         &budget,
+        Arc::default(),
     );
     let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
     let mut first = None;
@@ -69,4 +71,38 @@ fn tables_are_used_again_for_either_kind_and_append_while_there_is_memory() {
     let table = tables.find(0, Generation::default(), 100, || true);
     // SAFETY: as above.
     assert!(unsafe { !(*table).is_appending() }, "appended rows have a share of the memory only");
+}
+
+#[test]
+fn new_tables_begin_as_large_as_those_that_were_completed() {
+    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
+    let (budget, facts) = (MemoryBudget::new(1 << 30), Arc::<SliceFacts>::default());
+    let tables = |facts: &Arc<SliceFacts>, budget: &Arc<MemoryBudget>| {
+        OpenTables::new(
+            (Arc::clone(&layout), OutputTypes { keys: vec![], outputs: vec![] }),
+            Owners { own: 1, nodes: 0, workers: 1 },
+            (true, false),
+            budget,
+            Arc::clone(facts),
+        )
+    };
+    let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
+    let first = tables(&facts, &budget);
+    let table = first.find(0, Generation::default(), 0, || false);
+    for key in 0..1000i64 {
+        let slot = millstream_abi::Slot::of(key.to_le_bytes());
+        // SAFETY: nobody else uses the table; hashes are not those of empty entries, and each key comes once.
+        unsafe { (*table).insert(key as u64 + 100, 0, &[slot]) };
+    }
+    let grown = first.take(ids, 9).remove(&0).unwrap().remove(0);
+    let Taken::Own(grown) = grown else { panic!("an own table") };
+    let hint = facts.tables.lock().own;
+    assert!(hint.range.is_some_and(|range| range.len >= 1000), "{hint:?}");
+    let begun = |budget: &Arc<MemoryBudget>| {
+        let next = tables(&facts, budget);
+        // SAFETY: nobody else uses the table.
+        unsafe { (*next.find(0, Generation::default(), 10, || false)).bytes() }
+    };
+    assert!(begun(&budget) >= grown.bytes() / 2);
+    assert!(begun(&MemoryBudget::new(1 << 20)) < 1024, "it would be much of the budget");
 }
