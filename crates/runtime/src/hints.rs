@@ -7,6 +7,7 @@ use millstream_codegen::program::Program;
 use millstream_codegen::specialise::Choices;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Programs of which hints are kept: those that ran last.
 const KEPT: usize = 256;
@@ -32,6 +33,8 @@ struct Entry {
 pub(crate) struct ProgramHints {
     /// What its variant was specialised for when a run with these settings ended.
     pub(crate) choices: Option<(Adaptivity, Choices)>,
+    /// How long runs of it have taken together.
+    pub(crate) spent: Duration,
     /// What the tables had that it updates.
     pub(crate) tables: TableHints,
 }

@@ -25,7 +25,7 @@ use super::variant_switch::{Sample, Variant};
 use super::watch::SampleWatch;
 use crate::config::Adaptivity;
 use crate::executable_plan::{Adaptable, PipelineCode};
-use crate::hints::Hints;
+use crate::hints::{Hints, ProgramHints};
 use crate::stats::ProgramStats;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
@@ -63,8 +63,9 @@ pub(crate) type MakeKernel<'a> = dyn FnMut(&Program, Effort) -> Option<Arc<dyn K
 pub(crate) enum Effort {
     /// It is taken from where code is kept.
     Find,
-    /// It is also compiled, if the query has run so long that this is likely to pay back.
-    IfItPays,
+    /// It is also compiled, if the query and runs of the program before it, which have taken so long together, suggest that
+    /// this will pay back.
+    IfItPays(Duration),
     /// It is compiled.
     Any,
 }
@@ -92,6 +93,8 @@ pub(crate) struct AdaptedProgram {
     choose_at: Duration,
     tell_at: Duration,
     burst: u32,
+    /// How long earlier runs of the program have taken.
+    spent_before: Duration,
     /// The last sample, if operators are to be measured at the end.
     kept: Option<Sample>,
     measures: bool,
@@ -139,6 +142,7 @@ impl AdaptedProgram {
             choose_at: Duration::ZERO,
             tell_at: Duration::ZERO,
             burst: BURST,
+            spent_before: Duration::ZERO,
             kept: None,
             measures: settings.measures_operators,
         })
@@ -311,7 +315,8 @@ impl AdaptedProgram {
         Some(self.code.slot.special(special))
     }
 
-    /// Begins with the variant that the last run of the program ended with, if its code is kept: it has won its trial.
+    /// Learns what earlier runs of the program have noted: begins with the variant that the last one ended with, if its code is
+    /// kept, since it has won its trial.
     pub(crate) fn resume(
         &mut self,
         hints: &Hints,
@@ -319,7 +324,9 @@ impl AdaptedProgram {
         around: Surroundings<'_>,
         make: &mut MakeKernel<'_>,
     ) {
-        let Some((known, choices)) = hints.of(&self.code.lowered.program).choices else { return };
+        let ProgramHints { choices, spent, .. } = hints.of(&self.code.lowered.program);
+        self.spent_before = spent;
+        let Some((known, choices)) = choices else { return };
         if known != *settings || choices.is_generic() {
             return;
         }
@@ -330,10 +337,13 @@ impl AdaptedProgram {
         self.adopt(variant);
     }
 
-    /// At the end: notes what is in use for the next run.
-    pub(crate) fn note_hints(&self, hints: &Hints, settings: &Adaptivity) {
+    /// At the end of a run that has taken so long: notes what is in use for the next run.
+    pub(crate) fn note_hints(&self, hints: &Hints, settings: &Adaptivity, spent: Duration) {
         let choices = self.code.slot.current().choices();
-        hints.note(&self.code.lowered.program, |known| known.choices = Some((settings.clone(), choices)));
+        hints.note(&self.code.lowered.program, |known| {
+            known.choices = Some((settings.clone(), choices));
+            known.spent = known.spent.saturating_add(spent);
+        });
     }
 
     fn choose(&mut self, around: Surroundings<'_>, make: &mut MakeKernel<'_>) {
@@ -347,7 +357,7 @@ impl AdaptedProgram {
         let (variant, name) = match chosen.choices.is_generic() {
             true => (Arc::clone(&self.generic), "the generic variant".to_string()),
             false => {
-                let effort = if chosen.is_forced { Effort::Any } else { Effort::IfItPays };
+                let effort = if chosen.is_forced { Effort::Any } else { Effort::IfItPays(self.spent_before) };
                 let Some(variant) = self.variant(&chosen.choices, effort, make) else { return };
                 let name = format!("variant {}", variant.number);
                 (variant, name)

@@ -26,8 +26,8 @@ const SPARE_AFTER: Duration = Duration::from_millis(250);
 /// How long a query is interpreted before programs are compiled for it whose code is not kept: LLVM takes longer than a query
 /// takes that ends before.
 const COMPILE_AFTER: Duration = Duration::from_millis(1);
-/// A variant is compiled once a query has run this many times as long as that is expected to take: it has run as long as it is
-/// likely to run still, and a variant that halved the time of that would be worth the core that LLVM takes.
+/// A variant is compiled once a query has run this many times as long as that is expected to take, with the runs of the same program
+/// before it: it has run as long as it is likely to run still, and a variant that halved the time of that would be worth the core that LLVM takes.
 const PAYS_AFTER: u32 = 6;
 /// Between two looks at the query while something is learned, and later.
 const SOON: Duration = Duration::from_millis(5);
@@ -116,7 +116,8 @@ impl Adviser {
                 unit.tell(around.now, &query.host().stats.programs);
             }
         }
-        units.iter().filter(|_| adapts).for_each(|unit| unit.note_hints(&self.hints, settings));
+        let spent = started.elapsed();
+        units.iter().filter(|_| adapts).for_each(|unit| unit.note_hints(&self.hints, settings, spent));
         self.measure(units, query);
     }
 
@@ -181,7 +182,7 @@ impl Adviser {
 fn pays(effort: Effort, elapsed: Duration, expected: impl FnOnce() -> Duration) -> bool {
     match effort {
         Effort::Find => false,
-        Effort::IfItPays => elapsed >= PAYS_AFTER * expected(),
+        Effort::IfItPays(before) => elapsed.saturating_add(before) >= PAYS_AFTER * expected(),
         Effort::Any => true,
     }
 }
@@ -203,7 +204,9 @@ mod tests {
     fn code_is_compiled_for_who_has_run_long_enough_to_run_on() {
         let (long, short) = (Duration::from_millis(600), Duration::from_millis(200));
         let expected = || Duration::from_millis(60);
-        assert!(pays(Effort::IfItPays, long, expected) && !pays(Effort::IfItPays, short, expected));
+        let alone = Effort::IfItPays(Duration::ZERO);
+        assert!(pays(alone, long, expected) && !pays(alone, short, expected));
+        assert!(pays(Effort::IfItPays(long), short, expected), "it is run again and again");
         assert!(pays(Effort::Any, short, expected) && !pays(Effort::Find, long, expected));
     }
 }
