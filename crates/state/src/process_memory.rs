@@ -1,10 +1,24 @@
 //! How much memory there is for this process: that of the machine, or what its control groups allow.
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Bytes, as far as the system says; 4 GiB where it says nothing.
+/// How long an answer holds: a query asks several times, which takes it a tenth of a millisecond each. Limits of groups can be changed.
+const HOLDS: Duration = Duration::from_secs(1);
+
+/// Bytes, as far as the system says; 4 GiB where it says nothing. Up to a second old.
 pub fn available_memory() -> u64 {
-    available(&|path| fs::read_to_string(path).ok()).unwrap_or(4 << 30)
+    static KNOWN: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    match *known {
+        Some((at, bytes)) if at.elapsed() < HOLDS => bytes,
+        _ => {
+            let bytes = available(&|path| fs::read_to_string(path).ok()).unwrap_or(4 << 30);
+            *known = Some((Instant::now(), bytes));
+            bytes
+        }
+    }
 }
 
 /// The least of the machine's memory and the limits of the process's control groups, which are those of version 2 or 1.

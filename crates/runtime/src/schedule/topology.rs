@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +20,10 @@ pub(crate) struct Topology {
 impl Topology {
     /// Of `workers` workers on this machine, or on an imagined one of `simulated_nodes` nodes (unless 0).
     pub(crate) fn new(workers: usize, simulated_nodes: usize) -> Topology {
+        // Read once: cores that come while a process runs are found by the next one.
+        static MACHINE: OnceLock<Vec<Vec<usize>>> = OnceLock::new();
         match simulated_nodes {
-            0 => Topology::of(workers, &nodes_of_machine(Path::new("/sys/devices/system/node"))),
+            0 => Topology::of(workers, MACHINE.get_or_init(|| nodes_of_machine(Path::new("/sys/devices/system/node")))),
             nodes => Topology::of(workers, &vec![Vec::new(); nodes]),
         }
     }

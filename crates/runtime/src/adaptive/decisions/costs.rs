@@ -5,6 +5,7 @@
 //! taken from `make bench-runtime` on a server core of 2.5 to 3.5 GHz; those of loops are estimates.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// To reach an entry in the second-level cache, in the last-level cache, and in memory. Neighbouring rows overlap their
 /// misses.
@@ -71,8 +72,13 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// Those of this machine; usual ones where it does not say.
+    /// Those of this machine; usual ones where it does not say. Read once.
     pub(crate) fn of_machine() -> Caches {
+        static MACHINE: OnceLock<Caches> = OnceLock::new();
+        *MACHINE.get_or_init(Caches::read)
+    }
+
+    fn read() -> Caches {
         let size = |index: u32| {
             let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
             parse_size(text.trim())
