@@ -25,6 +25,7 @@ TREE = ["docs", "examples", "pyproject.toml", "python/tests", "tests/flink/data"
 
 #: Tests of the source tree, which a wheel's user does not have, and where the wheel has the same tested.
 OF_SOURCES = {
+    "python/tests/test_bench_record.py": "scripts/bench_record.py, which is not in the wheel",
     "python/tests/test_licences.py": "deny.toml and scripts/licences.py; scripts/test_wheel.sh looks for the licences in the wheel",
     "python/tests/test_docs.py::test_the_reference_is_what_the_code_says": "docs/python-api.md beside the text of the source",
 }
