@@ -58,14 +58,15 @@ def machine() -> dict[str, object]:
     }
 
 
-def keep(path: Path) -> int:
+def keep(path: Path, commit: str | None) -> int:
     """Writes the record of what standard input has."""
     cases = medians(sys.stdin)
     if not cases:
         print("error: there are no records in the input: run the benchmark with --json", file=sys.stderr)
         return 2
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in [machine(), *cases]))
+    about = machine() | ({"commit": commit} if commit else {})
+    path.write_text("".join(json.dumps(line) + "\n" for line in [about, *cases]))
     print(f"{len(cases)} medians in {path}", file=sys.stderr)
     return 0
 
@@ -118,13 +119,14 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     keeping = commands.add_parser("keep", help="write the record of the JSON lines in standard input")
     keeping.add_argument("path", type=Path)
+    keeping.add_argument("--commit", help="of the build that was measured, if it is not that of the source tree")
     comparing = commands.add_parser("compare", help="show what has become faster or slower")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     comparing.add_argument("--bound", type=float, default=0.05, help="a share of the ratio; default 0.05")
     arguments = parser.parse_args()
     if arguments.command == "keep":
-        return keep(arguments.path)
+        return keep(arguments.path, arguments.commit)
     return compare(arguments.before, arguments.after, arguments.bound)
 
 
