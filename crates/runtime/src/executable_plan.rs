@@ -4,7 +4,7 @@ use crate::adaptive::VariantSlot;
 use crate::compile::ProgramCompiler;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::durable::CheckpointConfig;
-use crate::hints::Hints;
+use crate::hints::{Hints, ProgramHints};
 use crate::widths::Widths;
 use arrow_array::ArrayRef;
 use millstream_codegen::interpreter::Interpreter;
@@ -14,6 +14,7 @@ use millstream_codegen::programs::Tables;
 use millstream_connectors::{Sink, Source};
 pub use millstream_plan::pipeline::{EventTimeColumns, event_time_columns};
 use millstream_plan::pipeline::{PipelineEnd, QueryPlan};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Everything that [`crate::run`] executes. Vectors are parallel to those of the plan.
@@ -59,6 +60,7 @@ impl RunInput {
             code.stages.iter().chain(&code.shared).enumerate().map(move |(stage, code)| Adaptable {
                 code: code.clone(),
                 aggregation: aggregation.filter(|_| stage >= last),
+                hints: self.hints.of(&code.lowered.program),
             })
         });
         let adaptable = adaptable.collect();
@@ -82,6 +84,8 @@ pub(crate) struct Adaptable {
     pub(crate) code: PipelineCode,
     /// The aggregation whose tables it updates, if any.
     pub(crate) aggregation: Option<usize>,
+    /// What earlier runs have learned of it.
+    pub(crate) hints: Arc<Mutex<ProgramHints>>,
 }
 
 /// A source with its event time.

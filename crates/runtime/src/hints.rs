@@ -7,10 +7,13 @@ use millstream_codegen::program::Program;
 use millstream_codegen::specialise::Choices;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Programs of which hints are kept: those that ran last.
 const KEPT: usize = 256;
+/// Of programs of more values, such as IN lists of thousands, nothing is kept: the programs themselves would take too much memory.
+const MOST_VALUES: usize = 2_000;
 
 /// See the module. A session has one for all of its runs.
 #[derive(Debug, Default)]
@@ -18,18 +21,13 @@ pub struct Hints(Mutex<Programs>);
 
 #[derive(Debug, Default)]
 struct Programs {
-    known: HashMap<Program, Entry>,
+    /// When each was used last, counted in uses, and what is known of it.
+    known: HashMap<Program, (u64, Arc<Mutex<ProgramHints>>)>,
     uses: u64,
 }
 
-#[derive(Debug, Default)]
-struct Entry {
-    hints: ProgramHints,
-    used: u64,
-}
-
-/// What is known of a program.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What is known of a program. Runs at the same time share it.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProgramHints {
     /// What its variant was specialised for when a run with these settings ended.
     pub(crate) choices: Option<(Adaptivity, Choices)>,
@@ -40,35 +38,23 @@ pub(crate) struct ProgramHints {
 }
 
 impl Hints {
-    /// Of a program, wherever in its statement it stands.
-    pub(crate) fn of(&self, program: &Program) -> ProgramHints {
-        let mut programs = self.0.lock();
-        programs.uses += 1;
-        let uses = programs.uses;
-        let known = programs.known.get_mut(&without_places(program));
-        known.map_or_else(ProgramHints::default, |known| {
-            known.used = uses;
-            known.hints.clone()
-        })
-    }
-
-    /// Notes something for the next run of a program.
-    pub(crate) fn note(&self, program: &Program, change: impl FnOnce(&mut ProgramHints)) {
-        let mut programs = self.0.lock();
-        programs.uses += 1;
-        let uses = programs.uses;
-        let known = programs.known.entry(without_places(program)).or_default();
-        known.used = uses;
-        change(&mut known.hints);
-        if programs.known.len() > KEPT {
-            let oldest = programs.known.values().map(|known| known.used).min();
-            programs.known.retain(|_, known| Some(known.used) != oldest);
+    /// Those of a program, wherever in its statement it stands: to be read, and to be changed for the next run.
+    pub(crate) fn of(&self, program: &Program) -> Arc<Mutex<ProgramHints>> {
+        if program.types.len() > MOST_VALUES {
+            return Arc::default();
         }
+        let mut programs = self.0.lock();
+        programs.uses += 1;
+        let uses = programs.uses;
+        let entry = programs.known.entry(Program { sites: Vec::new(), ..program.clone() }).or_default();
+        entry.0 = uses;
+        let hints = Arc::clone(&entry.1);
+        if programs.known.len() > KEPT {
+            let oldest = programs.known.values().map(|(used, _)| *used).min();
+            programs.known.retain(|_, (used, _)| Some(*used) != oldest);
+        }
+        hints
     }
-}
-
-fn without_places(program: &Program) -> Program {
-    Program { sites: Vec::new(), ..program.clone() }
 }
 
 #[cfg(test)]
@@ -92,11 +78,20 @@ mod tests {
     fn hints_are_of_a_program_wherever_it_stands_and_the_oldest_are_forgotten() {
         let (hints, choices) = (Hints::default(), Some((Adaptivity::default(), Choices::default())));
         for number in 0..KEPT {
-            hints.note(&program(&number.to_string(), 1), |known| known.choices = choices.clone());
+            hints.of(&program(&number.to_string(), 1)).lock().choices = choices.clone();
         }
-        assert_eq!(hints.of(&program("0", 7)).choices, choices);
-        hints.note(&program("one more", 1), |known| known.choices = choices.clone());
-        assert_eq!(hints.of(&program("0", 1)).choices, choices, "it was used since");
-        assert_eq!(hints.of(&program("1", 1)), ProgramHints::default());
+        assert_eq!(hints.of(&program("0", 7)).lock().choices, choices);
+        hints.of(&program("one more", 1)).lock().choices = choices.clone();
+        assert_eq!(hints.of(&program("0", 1)).lock().choices, choices, "it was used since");
+        assert_eq!(*hints.of(&program("1", 1)).lock(), ProgramHints::default());
+    }
+
+    #[test]
+    fn long_programs_are_not_kept() {
+        let long = Program { types: vec![millstream_abi::Phys::I64; MOST_VALUES + 1], ..program("long", 1) };
+        let hints = Hints::default();
+        hints.of(&long).lock().spent = Duration::from_secs(1);
+        assert_eq!(hints.of(&long).lock().spent, Duration::ZERO);
+        assert!(hints.0.lock().known.is_empty());
     }
 }

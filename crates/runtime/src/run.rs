@@ -1,7 +1,6 @@
 //! The life of a query from start to end: its threads, and the supervisor, which does what is due by time.
 
 use crate::adaptive::Adviser;
-use crate::adaptive::slice_facts::{SliceFacts, TableHints};
 use crate::build::{Built, build};
 use crate::cancel::{CancelState, CancelToken};
 use crate::config::RunConfig;
@@ -9,8 +8,7 @@ use crate::durable::cuts::make_cut;
 use crate::durable::restored::Restored;
 use crate::durable::spill_thread::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
-use crate::executable_plan::{Codes, PipelineCode, RunInput};
-use crate::hints::Hints;
+use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
 use crate::query::{Query, caught, panicked};
 use crate::schedule::threads::never_interrupt;
@@ -42,11 +40,10 @@ pub fn run(
 ) -> Result<(), Diagnostic> {
     let codes = input.codes();
     stats.programs.begin(codes.all.iter().chain(&codes.spare).cloned().collect());
-    let (compiler, hints) = (input.compiler.clone(), Arc::clone(&input.hints));
+    let compiler = input.compiler.clone();
     let Built { query, topology, facts } = caught("a connector", || build(input, config, stats, cancel))?;
     let query = Arc::new(query);
-    let aggregations = Remembered::begin(&codes, &hints, &facts, config);
-    let adviser = Adviser { codes, compiler: compiler.clone(), hints: Arc::clone(&hints), facts };
+    let adviser = Adviser { codes, compiler: compiler.clone(), facts };
     adviser.prepare(&query);
     let mut threads = Threads::default();
     let result = threads.start(&query, &topology, adviser).and_then(|()| {
@@ -58,40 +55,12 @@ pub fn run(
         compiler.iter().for_each(|compiler| compiler.end());
     }
     let checkpointed = threads.join(&query);
-    aggregations.end(&hints);
     // A checkpoint that could not be completed behind the end of the input must not be passed over.
     let result = result.and(checkpointed).and_then(|()| finish(&query));
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
     query.abandon();
     stats.end();
     result.map_err(|diagnostic| cause(&query, diagnostic))
-}
-
-/// The aggregations of a run whose tables begin as those of the last run of their programs ended.
-struct Remembered(Vec<(PipelineCode, Arc<SliceFacts>)>);
-
-impl Remembered {
-    fn begin(codes: &Codes, hints: &Hints, facts: &[Arc<SliceFacts>], config: &RunConfig) -> Remembered {
-        let adapts = config.adaptivity.is_enabled && config.adaptivity.chaos_seed.is_none();
-        let updating = codes.adaptable.iter().filter(|_| adapts);
-        let updating = updating.filter_map(|adaptable| Some((&adaptable.code, &facts[adaptable.aggregation?])));
-        let remember = |(code, facts): (&PipelineCode, &Arc<SliceFacts>)| {
-            let known = hints.of(&code.lowered.program).tables;
-            let mut tables = facts.tables.lock();
-            if *tables == TableHints::default() {
-                *tables = known;
-            }
-            (code.clone(), Arc::clone(facts))
-        };
-        Remembered(updating.map(remember).collect())
-    }
-
-    fn end(&self, hints: &Hints) {
-        for (code, facts) in &self.0 {
-            let tables = *facts.tables.lock();
-            hints.note(&code.lowered.program, |known| known.tables = tables);
-        }
-    }
 }
 
 /// Why a query has failed. Where another process has taken over its job, that one has removed files that this one had begun, and

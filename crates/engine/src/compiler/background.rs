@@ -115,7 +115,7 @@ impl Background {
 
     /// Lets those who have ended leave, and forgets what they wait for.
     pub(super) fn forget(&self, ended: &Arc<AtomicBool>) {
-        self.lock().waiting.retain(|job| !Arc::ptr_eq(&job.ended, ended));
+        self.lock().waiting.retain(|request| !Arc::ptr_eq(&request.ended, ended));
         self.changed.notify_all();
     }
 

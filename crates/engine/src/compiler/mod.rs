@@ -35,8 +35,18 @@ const MOST_UPDATES: usize = 200;
 /// Programs whose code a process keeps in memory, about 20 kB each; those that were used last.
 const KEPT: usize = 256;
 
-/// What LLVM takes for a value of a program before anything has been compiled; measured.
-const NANOS_OF_A_VALUE: u64 = 600_000;
+/// What LLVM takes for the smallest program, in values of another.
+const VALUES_OF_ANY: u64 = 10;
+/// What LLVM takes for a value while nothing has been compiled: programs of 0 to 24 values took 13 to 47 ms.
+const NANOS_OF_A_VALUE: u64 = 1_300_000;
+
+/// What there is of a program's code.
+enum Found {
+    /// It is kept.
+    Kept(Compiled),
+    /// Nothing; perhaps because of a problem with the file.
+    Nothing { key: CodeKey, problem: Option<String> },
+}
 
 /// Compiles programs and remembers them; one a process.
 #[derive(Debug)]
@@ -60,16 +70,40 @@ impl Compiler {
         Compiler { known: Mutex::default(), kept, nanos_of_a_value: AtomicU64::new(NANOS_OF_A_VALUE) }
     }
 
-    /// Machine code of a program.
-    fn compile(&self, program: &Program, directory: Option<&CodeDirectory>) -> Result<Compiled, Diagnostic> {
-        let options = options(program);
-        let key = CodeKey::new(program, &options)?;
-        let mut problem = None;
-        if let Some(found) = self.find(program, &key, directory, &mut problem) {
-            return Ok(found);
+    /// Code that is kept, in memory or on disk, or what is known of why there is none.
+    fn find(&self, program: &Program, directory: Option<&CodeDirectory>) -> Result<Found, Diagnostic> {
+        let key = CodeKey::new(program, &options(program))?;
+        if let Some(code) = self.recall(&key) {
+            return Ok(Found::Kept(compiled(code, CodeOrigin::Memory, Duration::ZERO, None)));
         }
         let started = Instant::now();
-        let object = millstream_jit::generate(program, &options)?;
+        let problem = match directory.map_or(Ok(None), |directory| directory.read(&key)) {
+            Ok(Some(object)) => match millstream_jit::load(&program.name, &object) {
+                Ok(code) => {
+                    let code = self.remember(key, code);
+                    return Ok(Found::Kept(compiled(code, CodeOrigin::Disk, started.elapsed(), None)));
+                }
+                Err(error) => Some(error.message),
+            },
+            Err(reason) => Some(reason),
+            Ok(None) => None,
+        };
+        Ok(Found::Nothing { key, problem })
+    }
+
+    /// Compiles a program of which nothing was found, unless another query has done so meanwhile.
+    fn make(
+        &self,
+        program: &Program,
+        directory: Option<&CodeDirectory>,
+        key: CodeKey,
+        mut problem: Option<String>,
+    ) -> Result<Compiled, Diagnostic> {
+        if let Some(code) = self.recall(&key) {
+            return Ok(compiled(code, CodeOrigin::Memory, Duration::ZERO, problem));
+        }
+        let started = Instant::now();
+        let object = millstream_jit::generate(program, &options(program))?;
         let code = millstream_jit::load(&program.name, &object)?;
         let time = started.elapsed();
         self.note_time(program, time);
@@ -79,42 +113,15 @@ impl Compiler {
         Ok(compiled(self.remember(key, code), CodeOrigin::Compiled, time, problem))
     }
 
-    /// Code that is kept, in memory or on disk. What is wrong with the latter becomes the `problem`.
-    fn find(
-        &self,
-        program: &Program,
-        key: &CodeKey,
-        directory: Option<&CodeDirectory>,
-        problem: &mut Option<String>,
-    ) -> Option<Compiled> {
-        if let Some(code) = self.recall(key) {
-            return Some(compiled(code, CodeOrigin::Memory, Duration::ZERO, None));
-        }
-        let started = Instant::now();
-        match directory.map_or(Ok(None), |directory| directory.read(key)) {
-            Ok(Some(object)) => match millstream_jit::load(&program.name, &object) {
-                Ok(code) => {
-                    let code = self.remember(key.clone(), code);
-                    return Some(compiled(code, CodeOrigin::Disk, started.elapsed(), None));
-                }
-                Err(error) => *problem = Some(error.message),
-            },
-            Err(reason) => *problem = Some(reason),
-            Ok(None) => {}
-        }
-        None
-    }
-
     /// What LLVM is expected to take for a program.
     fn expected_time(&self, program: &Program) -> Duration {
-        let values = program.types.len().max(1) as u64;
-        Duration::from_nanos(self.nanos_of_a_value.load(Relaxed).saturating_mul(values))
+        Duration::from_nanos(self.nanos_of_a_value.load(Relaxed).saturating_mul(values_of(program)))
     }
 
     fn note_time(&self, program: &Program, time: Duration) {
         /// One compilation counts as one in so many.
         const SHARE: u64 = 4;
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / program.types.len().max(1) as u64;
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / values_of(program);
         let before = self.nanos_of_a_value.load(Relaxed);
         // Two threads may overwrite each other: it is an estimate.
         self.nanos_of_a_value.store(before - before / SHARE + nanos / SHARE, Relaxed);
@@ -144,6 +151,11 @@ impl Compiler {
         drop(forgotten);
         code
     }
+}
+
+/// What the time of LLVM grows with.
+fn values_of(program: &Program) -> u64 {
+    program.types.len() as u64 + VALUES_OF_ANY
 }
 
 fn options(program: &Program) -> CompileOptions {
@@ -183,7 +195,11 @@ impl QueryCompiler {
 
     /// Machine code of a program that the query waits for: not behind what other queries have in the background.
     pub(crate) fn compile_at_once(&self, program: &Program) -> Result<Compiled, Diagnostic> {
-        self.compiler.compile(program, self.directory.as_ref())
+        let directory = self.directory.as_ref();
+        match self.compiler.find(program, directory)? {
+            Found::Kept(code) => Ok(code),
+            Found::Nothing { key, problem } => self.compiler.make(program, directory, key, problem),
+        }
     }
 }
 
@@ -203,19 +219,22 @@ impl ProgramCompiler for QueryCompiler {
             let message = format!("{} is too large to be compiled beside the query: {values} values", program.name);
             return Err(Diagnostic::new(code::COMPILE_FAILED, message));
         }
-        if let Some(found) = self.find(program) {
-            return Ok(found);
-        }
+        let (key, problem) = match self.compiler.find(program, self.directory.as_ref())? {
+            Found::Kept(code) => return Ok(code),
+            Found::Nothing { key, problem } => (key, problem),
+        };
         let (compiler, directory) = (Arc::clone(&self.compiler), self.directory.clone());
         let program = program.clone();
-        let compile = move || compiler.compile(&program, directory.as_ref());
+        let compile = move || compiler.make(&program, directory.as_ref(), key, problem);
         Background::of_process().run(&self.ended, Box::new(compile)).unwrap_or_else(|| Err(cancelled()))
     }
 
     fn find(&self, program: &Program) -> Option<Compiled> {
-        let key = CodeKey::new(program, &options(program)).ok()?;
-        // What is wrong with a file is told when the program is compiled.
-        self.compiler.find(program, &key, self.directory.as_ref(), &mut None)
+        match self.compiler.find(program, self.directory.as_ref()).ok()? {
+            Found::Kept(code) => Some(code),
+            // What is wrong with a file is told when the program is compiled.
+            Found::Nothing { .. } => None,
+        }
     }
 
     fn expected_time(&self, program: &Program) -> Duration {

@@ -185,3 +185,21 @@ fn queries_that_have_ended_compile_nothing_in_the_background() {
     compiler.end();
     assert_eq!(compiler.compile(&program).err().unwrap().code, code::CANCELLED);
 }
+
+#[test]
+fn what_a_program_will_take_follows_from_what_others_took() {
+    let compiler = Compiler::new(4);
+    let program = |values| Program {
+        name: "nothing".into(),
+        inputs: vec![],
+        types: vec![millstream_abi::Phys::I64; values],
+        strings: vec![],
+        sites: vec![],
+        body: vec![],
+        terminal: Terminal::Emit(vec![]),
+    };
+    assert_eq!(compiler.expected_time(&program(0)), Duration::from_millis(13));
+    (0..40).for_each(|_| compiler.note_time(&program(40), Duration::from_millis(100)));
+    let expected = compiler.expected_time(&program(90)).as_millis();
+    assert!((195..=205).contains(&expected), "{expected} ms");
+}

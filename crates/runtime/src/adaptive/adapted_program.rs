@@ -25,7 +25,7 @@ use super::variant_switch::{Sample, Variant};
 use super::watch::SampleWatch;
 use crate::config::Adaptivity;
 use crate::executable_plan::{Adaptable, PipelineCode};
-use crate::hints::{Hints, ProgramHints};
+use crate::hints::ProgramHints;
 use crate::stats::ProgramStats;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
@@ -33,6 +33,7 @@ use millstream_codegen::lower::Lowered;
 use millstream_codegen::program::Program;
 use millstream_codegen::specialise::{Choices, Specialised, specialise};
 use millstream_functions::FunctionSettings;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,8 +64,7 @@ pub(crate) type MakeKernel<'a> = dyn FnMut(&Program, Effort) -> Option<Arc<dyn K
 pub(crate) enum Effort {
     /// It is taken from where code is kept.
     Find,
-    /// It is also compiled, if the query and runs of the program before it, which have taken so long together, suggest that
-    /// this will pay back.
+    /// It is also compiled, if that is likely to pay back for a program whose runs have taken so long together.
     IfItPays(Duration),
     /// It is compiled.
     Any,
@@ -93,8 +93,8 @@ pub(crate) struct AdaptedProgram {
     choose_at: Duration,
     tell_at: Duration,
     burst: u32,
-    /// How long earlier runs of the program have taken.
-    spent_before: Duration,
+    /// What earlier runs have learned.
+    hints: Arc<Mutex<ProgramHints>>,
     /// The last sample, if operators are to be measured at the end.
     kept: Option<Sample>,
     measures: bool,
@@ -142,7 +142,7 @@ impl AdaptedProgram {
             choose_at: Duration::ZERO,
             tell_at: Duration::ZERO,
             burst: BURST,
-            spent_before: Duration::ZERO,
+            hints: Arc::clone(&adaptable.hints),
             kept: None,
             measures: settings.measures_operators,
         })
@@ -315,18 +315,9 @@ impl AdaptedProgram {
         Some(self.code.slot.special(special))
     }
 
-    /// Learns what earlier runs of the program have noted: begins with the variant that the last one ended with, if its code is
-    /// kept, since it has won its trial.
-    pub(crate) fn resume(
-        &mut self,
-        hints: &Hints,
-        settings: &Adaptivity,
-        around: Surroundings<'_>,
-        make: &mut MakeKernel<'_>,
-    ) {
-        let ProgramHints { choices, spent, .. } = hints.of(&self.code.lowered.program);
-        self.spent_before = spent;
-        let Some((known, choices)) = choices else { return };
+    /// Begins with the variant that the last run of the program ended with, if its code is kept: it has won its trial.
+    pub(crate) fn resume(&mut self, settings: &Adaptivity, around: Surroundings<'_>, make: &mut MakeKernel<'_>) {
+        let Some((known, choices)) = self.hints.lock().choices.clone() else { return };
         if known != *settings || choices.is_generic() {
             return;
         }
@@ -338,12 +329,11 @@ impl AdaptedProgram {
     }
 
     /// At the end of a run that has taken so long: notes what is in use for the next run.
-    pub(crate) fn note_hints(&self, hints: &Hints, settings: &Adaptivity, spent: Duration) {
+    pub(crate) fn note_hints(&self, settings: &Adaptivity, spent: Duration) {
         let choices = self.code.slot.current().choices();
-        hints.note(&self.code.lowered.program, |known| {
-            known.choices = Some((settings.clone(), choices));
-            known.spent = known.spent.saturating_add(spent);
-        });
+        let mut hints = self.hints.lock();
+        hints.choices = Some((settings.clone(), choices));
+        hints.spent = hints.spent.saturating_add(spent);
     }
 
     fn choose(&mut self, around: Surroundings<'_>, make: &mut MakeKernel<'_>) {
@@ -357,7 +347,10 @@ impl AdaptedProgram {
         let (variant, name) = match chosen.choices.is_generic() {
             true => (Arc::clone(&self.generic), "the generic variant".to_string()),
             false => {
-                let effort = if chosen.is_forced { Effort::Any } else { Effort::IfItPays(self.spent_before) };
+                let effort = match chosen.is_forced {
+                    true => Effort::Any,
+                    false => Effort::IfItPays(self.hints.lock().spent.saturating_add(around.now)),
+                };
                 let Some(variant) = self.variant(&chosen.choices, effort, make) else { return };
                 let name = format!("variant {}", variant.number);
                 (variant, name)

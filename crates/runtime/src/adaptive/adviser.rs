@@ -8,14 +8,15 @@ use super::chaos::Chaos;
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
 use super::policy::Dice;
-use super::slice_facts::SliceFacts;
+use super::slice_facts::{SliceFacts, TableHints};
 use crate::compile::ProgramCompiler;
 use crate::executable_plan::{Adaptable, Codes, PipelineCode};
-use crate::hints::Hints;
+use crate::hints::ProgramHints;
 use crate::query::Query;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::program::Program;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,25 +41,31 @@ pub(crate) struct Adviser {
     /// The programs of the run.
     pub(crate) codes: Codes,
     pub(crate) compiler: Option<Arc<dyn ProgramCompiler>>,
-    /// What earlier runs have learned.
-    pub(crate) hints: Arc<Hints>,
     /// By aggregation.
     pub(crate) facts: Vec<Arc<SliceFacts>>,
 }
 
 impl Adviser {
-    /// Before the first row: variants that are switched at random, if the run is one of those.
+    /// Before the first row: tables begin as those of the last run ended, or variants are switched at random, if the run is one of
+    /// those.
     pub(crate) fn prepare(&self, query: &Query) {
         if query.host().config.adaptivity.measures_operators {
             // Even the first buffer may be the last one.
             self.codes.adaptable.iter().for_each(|adaptable| adaptable.code.slot.ask_for_sample());
         }
-        let Some(seed) = query.host().config.adaptivity.chaos_seed else { return };
+        let Some(seed) = query.host().config.adaptivity.chaos_seed else {
+            return self.updating(query).for_each(|(hints, facts)| {
+                let (mut tables, known) = (facts.tables.lock(), hints.lock().tables);
+                // Of several programs that update the same tables the first that knows them counts.
+                if *tables == TableHints::default() {
+                    *tables = known;
+                }
+            });
+        };
         for (number, code) in (0u64..).zip(self.codes.all.iter().chain(&self.codes.spare)) {
             let seed = seed.wrapping_mul(1009).wrapping_add(number);
-            let kernel = Chaos::new(&code.lowered.program, seed, &mut |program, effort| {
-                self.kernel(program, query, effort, Duration::MAX)
-            });
+            let kernel =
+                Chaos::new(&code.lowered.program, seed, &mut |program, effort| self.kernel(program, query, effort));
             code.slot.swap(code.slot.generic(Arc::new(kernel)));
         }
     }
@@ -79,8 +86,8 @@ impl Adviser {
 
     fn advise(self, query: &Query) {
         let started = Instant::now();
-        let adapts = query.host().config.adaptivity.is_enabled;
         let settings = &query.host().config.adaptivity;
+        let adapts = settings.is_enabled;
         let mut load = LoadWatch::new(query);
         self.compile(&self.codes.all, query, Effort::Find);
         if self.codes.all.iter().any(|code| code.slot.current().tier() == Tier::Interpreted) {
@@ -88,11 +95,9 @@ impl Adviser {
             self.compile(&self.codes.all, query, Effort::Any);
         }
         let mut units = self.units(query);
-        for unit in units.iter_mut().filter(|_| adapts) {
+        for unit in &mut units {
             let around = self.surroundings(started.elapsed(), query);
-            unit.resume(&self.hints, settings, around, &mut |program, effort| {
-                self.kernel(program, query, effort, started.elapsed())
-            });
+            unit.resume(settings, around, &mut |program, effort| self.kernel(program, query, effort));
         }
         let mut is_spare_left = !self.codes.spare.is_empty();
         while !query.is_over() && (adapts || is_spare_left) {
@@ -112,12 +117,13 @@ impl Adviser {
             let around = self.surroundings(started.elapsed(), query);
             for unit in &mut units {
                 let slices = unit.aggregation.map(|aggregation| &*self.facts[aggregation]);
-                unit.tick(around, slices, &mut |program, effort| self.kernel(program, query, effort, around.now));
+                unit.tick(around, slices, &mut |program, effort| self.kernel(program, query, effort));
                 unit.tell(around.now, &query.host().stats.programs);
             }
         }
         let spent = started.elapsed();
-        units.iter().filter(|_| adapts).for_each(|unit| unit.note_hints(&self.hints, settings, spent));
+        units.iter().for_each(|unit| unit.note_hints(settings, spent));
+        self.updating(query).for_each(|(hints, facts)| hints.lock().tables = *facts.tables.lock());
         self.measure(units, query);
     }
 
@@ -135,11 +141,18 @@ impl Adviser {
     /// See [`Adaptivity::measures_operators`](crate::Adaptivity::measures_operators).
     fn measure(&self, mut units: Vec<AdaptedProgram>, query: &Query) {
         for unit in units.iter_mut().filter(|_| query.host().config.adaptivity.measures_operators) {
-            unit.measure(
-                &mut |program, effort| self.kernel(program, query, effort, Duration::MAX),
-                &query.host().stats.programs,
-            );
+            unit.measure(&mut |program, effort| self.kernel(program, query, effort), &query.host().stats.programs);
         }
+    }
+
+    /// What is remembered of programs that update tables, with what is known of those. Nothing, unless adaptivity is enabled.
+    fn updating<'a>(
+        &'a self,
+        query: &Query,
+    ) -> impl Iterator<Item = (&'a Mutex<ProgramHints>, &'a SliceFacts)> + use<'a> {
+        let adapts = query.host().config.adaptivity.is_enabled;
+        let adaptable = self.codes.adaptable.iter().filter(move |_| adapts);
+        adaptable.filter_map(|adaptable| Some((&*adaptable.hints, &*self.facts[adaptable.aggregation?])))
     }
 
     /// Nothing, unless adaptivity is enabled.
@@ -157,18 +170,18 @@ impl Adviser {
             if query.is_over() {
                 return;
             }
-            if let Some(kernel) = self.kernel(&code.lowered.program, query, effort, Duration::MAX) {
+            if let Some(kernel) = self.kernel(&code.lowered.program, query, effort) {
                 code.slot.swap(code.slot.generic(kernel));
             }
         }
     }
 
-    /// What executes a program best; `None` if it cannot be compiled, or should not be after the query has run for `elapsed`.
-    fn kernel(&self, program: &Program, query: &Query, effort: Effort, elapsed: Duration) -> Option<Arc<dyn Kernel>> {
+    /// What executes a program best; `None` if it cannot be compiled, or that is not worth it.
+    fn kernel(&self, program: &Program, query: &Query, effort: Effort) -> Option<Arc<dyn Kernel>> {
         let Some(compiler) = &self.compiler else {
             return Some(Arc::new(Interpreter::new(Arc::new(program.clone()))));
         };
-        let compiled = if pays(effort, elapsed, || compiler.expected_time(program)) {
+        let compiled = if pays(effort, || compiler.expected_time(program)) {
             compiler.compile(program).ok()?
         } else {
             compiler.find(program)?
@@ -178,11 +191,11 @@ impl Adviser {
     }
 }
 
-/// Whether a program may be compiled for a query that has run for `elapsed`, which takes `expected` of a core.
-fn pays(effort: Effort, elapsed: Duration, expected: impl FnOnce() -> Duration) -> bool {
+/// Whether a program may be compiled, which takes `expected` of a core.
+fn pays(effort: Effort, expected: impl FnOnce() -> Duration) -> bool {
     match effort {
         Effort::Find => false,
-        Effort::IfItPays(before) => elapsed.saturating_add(before) >= PAYS_AFTER * expected(),
+        Effort::IfItPays(spent) => spent >= PAYS_AFTER * expected(),
         Effort::Any => true,
     }
 }
@@ -204,9 +217,7 @@ mod tests {
     fn code_is_compiled_for_who_has_run_long_enough_to_run_on() {
         let (long, short) = (Duration::from_millis(600), Duration::from_millis(200));
         let expected = || Duration::from_millis(60);
-        let alone = Effort::IfItPays(Duration::ZERO);
-        assert!(pays(alone, long, expected) && !pays(alone, short, expected));
-        assert!(pays(Effort::IfItPays(long), short, expected), "it is run again and again");
-        assert!(pays(Effort::Any, short, expected) && !pays(Effort::Find, long, expected));
+        assert!(pays(Effort::IfItPays(long), expected) && !pays(Effort::IfItPays(short), expected));
+        assert!(pays(Effort::Any, expected) && !pays(Effort::Find, expected));
     }
 }

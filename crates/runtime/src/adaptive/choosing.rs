@@ -113,11 +113,8 @@ impl Choosing {
         profile.rows >= LEAST_ROWS
     }
 
-    /// What to specialise for from now on, if it is something else than `current`.
+    /// What to specialise for from now on, if it is something else than `current`. For who [knows enough](Choosing::knows_enough).
     pub(crate) fn choose(&self, known: Known<'_>, current: &Choices) -> Option<Chosen> {
-        if !self.knows_enough(known.profile) {
-            return None;
-        }
         let mut chosen = Chosen { choices: current.clone(), why: Decision::default(), is_forced: false };
         self.order_filters(known, &mut chosen);
         self.assume_columns(known, &mut chosen);

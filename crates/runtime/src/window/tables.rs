@@ -556,13 +556,7 @@ impl OpenTables {
     /// The table that the workers of a node share for a slice. Only running tasks of these workers may call it and use the
     /// table.
     pub(super) fn find_shared(&self, node: usize, generation: Generation, number: i64) -> *const SharedTable {
-        let (layout, workers) = (Arc::clone(&self.layout), self.owners.workers);
-        let fresh = || {
-            Box::new(
-                SharedTable::new(layout, workers, self.dense, self.facts.tables.lock().shared).charged(&self.budget),
-            )
-        };
-        let make = || self.free_shared.take().unwrap_or_else(fresh);
+        let make = || self.free_shared.take().unwrap_or_else(|| self.shared_table());
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         slices.of(self.owners, number, |slice| slice.find_shared(node, make))
     }

@@ -65,7 +65,7 @@ impl Run {
 
     fn with(settings: &Adaptivity) -> Run {
         let code = PipelineCode::interpreted(Arc::new(lowered()));
-        let adaptable = Adaptable { code: code.clone(), aggregation: None };
+        let adaptable = Adaptable { code: code.clone(), aggregation: None, hints: Arc::default() };
         let unit = AdaptedProgram::new(&adaptable, settings, &FunctionSettings::default()).expect("it has filters");
         Run { code, unit, events: EventLog::default(), now: Duration::ZERO }
     }

@@ -1,7 +1,7 @@
 //! What new tables begin with: what those had that were completed last, in this run or in the one before.
 
 use super::{OpenTables, TablesByNumber, Taken};
-use millstream_state::{Table, TableHint};
+use millstream_state::{SharedTable, Table, TableHint};
 use std::sync::Arc;
 
 /// A new table begins with at most 1/`HINTED_SHARE` of the budget.
@@ -36,5 +36,11 @@ impl OpenTables {
         let hint = if fits { hint } else { TableHint::default() };
         let table = Table::with_hint(Arc::clone(&self.layout), self.dense, hint);
         Box::new(table.charged(&self.budget))
+    }
+
+    /// A table of a node, as large as the last one: there is one for all workers.
+    pub(super) fn shared_table(&self) -> Box<SharedTable> {
+        let (layout, workers, hint) = (Arc::clone(&self.layout), self.owners.workers, self.facts.tables.lock().shared);
+        Box::new(SharedTable::new(layout, workers, self.dense, hint).charged(&self.budget))
     }
 }
