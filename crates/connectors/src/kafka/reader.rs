@@ -198,6 +198,12 @@ impl SplitReader for PartitionReader {
     }
 }
 
+/// Messages from `from` to the end that the broker has told; `None` if it does not know better: one that was started again
+/// begins with an end before messages that were read from it.
+pub(super) fn lag_behind(from: i64, end: i64) -> Option<u64> {
+    u64::try_from(end - from).ok().filter(|_| from >= 0)
+}
+
 impl Reading {
     /// Has the messages of a partition fetched.
     fn begin(shared: &SharedByReaders, partition: Arc<Partition>, start: Start) -> Result<Reading, Diagnostic> {
@@ -223,8 +229,7 @@ impl Reading {
         let from = after.map_or(next, |position| position.at.cast_signed());
         // All messages were handed over.
         let from = if from == next { from.max(self.end.load(Relaxed)) } else { from };
-        let high = self.known_end().filter(|_| from >= 0)?;
-        Some(high.saturating_sub(from).max(0).cast_unsigned())
+        lag_behind(from, self.known_end()?)
     }
 
     /// The end of the partition, as of the last answer of the broker.

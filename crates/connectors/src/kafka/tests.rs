@@ -15,6 +15,12 @@ fn config(pairs: &[(&str, &str)]) -> Result<rdkafka::ClientConfig, Diagnostic> {
 }
 
 #[test]
+fn a_broker_that_knows_less_than_was_read_says_nothing_of_the_lag() {
+    let lags = [(375, 6000), (6000, 6000), (375, 0), (-1, 6000)].map(|(from, end)| super::reader::lag_behind(from, end));
+    assert_eq!(lags, [Some(5625), Some(0), None, None]);
+}
+
+#[test]
 fn properties_of_java_are_translated_or_refused() {
     let config_of = |key: &str, value: &str| config(&[(key, value)]);
     let jaas = r#"org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b\"c";"#;
