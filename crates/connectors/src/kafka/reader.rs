@@ -61,6 +61,8 @@ struct Reading {
     consumer: KafkaConsumer,
     partition: Arc<Partition>,
     start: Start,
+    /// The offset that reading began at; negative while that is not known.
+    first: AtomicI64,
     /// The offset behind the last message that was taken; negative before the first.
     next: AtomicI64,
     /// Where the partition ended when it was last read to its end. Behind the last message may be the marker of a transaction, and
@@ -220,13 +222,15 @@ impl Reading {
             Offset::Offset(from) => from,
             _ => -1,
         };
-        Ok(Reading { consumer, partition, start, next: next.into(), end: AtomicI64::new(-1) })
+        let first = AtomicI64::new(next);
+        Ok(Reading { consumer, partition, start, first, next: next.into(), end: AtomicI64::new(-1) })
     }
 
     /// Messages behind a position, as of the last answer of the broker.
     fn lag(&self, after: Option<Position>) -> Option<u64> {
         let next = self.next.load(Relaxed);
-        let from = after.map_or(next, |position| position.at.cast_signed());
+        // What was taken is not handed over yet.
+        let from = after.map_or_else(|| self.first.load(Relaxed), |position| position.at.cast_signed());
         // All messages were handed over.
         let from = if from == next { from.max(self.end.load(Relaxed)) } else { from };
         lag_behind(from, self.known_end()?)
@@ -265,6 +269,7 @@ impl Reading {
                     if !patience.is_zero() {
                         self.consumer.context().answered();
                     }
+                    _ = self.first.compare_exchange(-1, message.offset(), Relaxed, Relaxed);
                     self.next.store(message.offset() + 1, Relaxed);
                     let until = self.start.span.until.unwrap_or(i64::MAX);
                     if message.offset() < until {
