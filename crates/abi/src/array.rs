@@ -1,4 +1,4 @@
-//! Layout of an array table: the entries of a range of integer keys, found by the key alone.
+//! Layout of a dense region that is an array: the entries of a range of integer keys, found by the key alone.
 //!
 //! ```text
 //! address     start            start + stride
@@ -23,17 +23,24 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// The longest range that an array can have.
-    pub const MOST_KEYS: u64 = 1 << 24;
-
     /// The last one.
     pub fn last(self) -> i64 {
         self.first.wrapping_add_unsigned(self.len - 1)
     }
 
+    /// The keys from one to another, which is not less.
+    pub fn between(first: i64, last: i64) -> KeyRange {
+        KeyRange { first, len: (last.wrapping_sub(first) as u64).saturating_add(1) }
+    }
+
     /// Whether all of the others are among them.
     pub fn contains(self, others: KeyRange) -> bool {
         self.first <= others.first && others.last() <= self.last()
+    }
+
+    /// The shortest range that has the keys of both.
+    pub fn union(self, other: KeyRange) -> KeyRange {
+        KeyRange::between(self.first.min(other.first), self.last().max(other.last()))
     }
 
     /// Number of a key within the range, counted from 0.
@@ -44,7 +51,7 @@ impl KeyRange {
     }
 }
 
-/// Where everything is in the entries of an array table.
+/// Where everything is in the entries of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ArrayLayout {
     /// Offset of the first field; a multiple of the alignment of all of them.
@@ -65,7 +72,7 @@ impl ArrayLayout {
 }
 
 impl EntryLayout {
-    /// Whether entries can be in an array table: those with a dense key whose accumulators are numbers.
+    /// Whether the dense region is an array: that of entries with a dense key whose accumulators are numbers.
     pub fn allows_arrays(&self) -> bool {
         use Accumulator::*;
         let is_number = |accumulator: Accumulator| match accumulator {
@@ -75,9 +82,8 @@ impl EntryLayout {
         self.dense_key().is_some() && self.accumulators.iter().all(|&(accumulator, _)| is_number(accumulator))
     }
 
-    /// The entries of array tables, if there can be any. `count` is the number of an accumulator [`Accumulator::Count`]
-    /// that every update increases.
-    pub fn array(&self, count: Option<usize>) -> Option<ArrayLayout> {
+    /// The entries of the dense region, if that is an array.
+    pub fn array(&self) -> Option<ArrayLayout> {
         if !self.allows_arrays() {
             return None;
         }
@@ -85,12 +91,12 @@ impl EntryLayout {
         let first = self.accumulators.first().map_or(self.stride, |&(_, offset)| offset);
         let end = self.accumulators.last().map_or(self.stride, |&(accumulator, offset)| offset + accumulator.size());
         let start = first - first % align;
-        let (mark, end) = match count {
+        let (mark, end) = match self.counter {
             Some(number) => (self.accumulators[number].1, end),
             None => (end, end + 8),
         };
         let stride = (end - start).next_multiple_of(align);
-        Some(ArrayLayout { start, stride, mark, sets_mark: count.is_none() })
+        Some(ArrayLayout { start, stride, mark, sets_mark: self.counter.is_none() })
     }
 }
 
@@ -103,7 +109,8 @@ mod tests {
     #[test]
     fn only_accumulators_are_kept() {
         let array = |key: (Phys, bool), accumulators: &[Accumulator], count| {
-            EntryLayout::new(&[key], accumulators).array(count).map(|a| (a.start, a.stride, a.mark))
+            let layout = EntryLayout::new(&[key], accumulators).counted_by(count);
+            layout.array().map(|a| (a.start, a.stride, a.mark))
         };
         let long = (Phys::I64, false);
         assert_eq!(array(long, &[Count], Some(0)), Some((16, 8, 16)));
@@ -114,6 +121,14 @@ mod tests {
         assert_eq!(array((Phys::I8, false), &[], None), Some((16, 8, 16)));
         assert_eq!(array((Phys::Bool, false), &[Count], Some(0)), None);
         assert_eq!(array(long, &[MaxStr], None), None);
+    }
+
+    #[test]
+    fn ranges_have_unions() {
+        let (low, high) = (KeyRange::between(-5, 3), KeyRange::between(10, 10));
+        assert_eq!((low.len, high.len), (9, 1));
+        assert_eq!(low.union(high), KeyRange { first: -5, len: 16 });
+        assert_eq!(KeyRange::between(i64::MIN, i64::MAX).len, u64::MAX);
     }
 
     #[test]

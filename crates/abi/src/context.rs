@@ -36,12 +36,6 @@ pub struct OutputColumn {
 /// the context. Never fails.
 pub type FindSlice = unsafe extern "C" fn(context: *mut ExecContext, slice_start: i64);
 
-/// Finds or makes the worker's array table of the slice that starts at `slice_start`, for the keys `first..first + len`, with
-/// entries of [`EntryLayout::array`](crate::EntryLayout::array); `count` is the number given there, `u64::MAX` for none. Sets
-/// `slice_start` and `table` of the context, where `dense` is the address of the entries. Never fails.
-pub type FindArray =
-    unsafe extern "C" fn(context: *mut ExecContext, slice_start: i64, first: i64, len: u64, count: u64);
-
 /// Inserts a key that the table does not have and returns its entry, accumulators freshly initialised. `keys` holds
 /// one slot a key; `null_mask` as in the entry. Long strings are copied into the table. May move the entries.
 pub type InsertKey =
@@ -78,11 +72,9 @@ pub struct ExecContext {
     pub slice_start: i64,
     /// The current table; null before the first row.
     pub table: *mut TableHeader,
-    /// Called when a row's slice is not `slice_start`, or `table` is null. This and the next four are `None` in programs that emit
+    /// Called when a row's slice is not `slice_start`, or `table` is null. This and the next three are `None` in programs that emit
     /// rows, which never call them. Generated code takes them for the pointers.
     pub find_slice: Option<FindSlice>,
-    /// The same, for programs that update arrays; `None` where there can be none.
-    pub find_array: Option<FindArray>,
     /// Called when a key is not in the table.
     pub insert_key: Option<InsertKey>,
     /// Copies bytes of a string that a MIN or MAX accumulator keeps into the current table's arena.
@@ -129,26 +121,21 @@ impl ErrorKind {
     }
 }
 
-/// How a run over rows `start..end` ended, packed into 64 bits: kind in the upper 2, row in the lower 62.
+/// How a run over rows `start..end` ended, packed into 64 bits: whether it is an error in the upper 2, row in the lower 62.
 ///
 /// Rows before `row` have had their whole effect, `row` and the rows after it none, so a run can be resumed at
-/// `row` (deoptimise) or `row + 1` (skip a bad row).
+/// `row` or `row + 1` (skip a bad row).
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub u64);
 
-/// The three ways a run can end.
+/// The two ways a run can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusKind {
     /// All rows are done.
     Done,
     /// The row could not be processed: see `error_kind` and `error_site` of the context.
     Error {
-        /// The row.
-        row: u64,
-    },
-    /// An assumption of specialised code broke at the row: continue there with the generic variant.
-    Deoptimise {
         /// The row.
         row: u64,
     },
@@ -159,16 +146,13 @@ impl Status {
     pub const DONE: Status = Status(0);
     /// Bit pattern to `or` with the row of an error.
     pub const ERROR: u64 = 1 << 62;
-    /// Bit pattern to `or` with the row of a deoptimisation.
-    pub const DEOPTIMISE: u64 = 2 << 62;
 
     /// Unpacks.
     pub fn kind(self) -> StatusKind {
         let row = self.0 & (Status::ERROR - 1);
         match self.0 >> 62 {
             0 => StatusKind::Done,
-            1 => StatusKind::Error { row },
-            _ => StatusKind::Deoptimise { row },
+            _ => StatusKind::Error { row },
         }
     }
 }

@@ -11,7 +11,7 @@
 //! when a key is nullable: bit *i* set means key *i* is NULL, and then the key's bytes are zero. Every field is aligned to
 //! its size, 16-byte fields to 16.
 //!
-//! A table has two arrays of such entries:
+//! A table has two parts:
 //!
 //! ```text
 //! hash part     mask + 1 entries, searched linearly from `hash & mask` (open addressing), always with empty ones
@@ -20,8 +20,10 @@
 //!
 //! The dense region is for a single integer key ([`EntryLayout::dense_key`]) whose values lie close together: its entries
 //! are found without hashing or comparing. A key that the region covers is in the region, all others, and NULL, are in the
-//! hash part. (A key of a shared table may be in either, and more than once.) A partial holds the same entries without the
-//! empty ones, so merging needs no conversion.
+//! hash part. Where accumulators are numbers, and one task owns the table, the region is an array of accumulators
+//! ([`EntryLayout::array`]): each entry is fresh from the beginning, and nothing is inserted. Otherwise it has whole
+//! entries. (A key of a shared table may be in either part, and more than once.) A partial holds the same, without the
+//! empty entries, so merging needs no conversion.
 
 use crate::{Phys, Str};
 
@@ -295,6 +297,8 @@ pub struct EntryLayout {
     pub accumulators: Vec<(Accumulator, usize)>,
     /// Bytes from one entry to the next; a multiple of 16 when a 16-byte field is in it, else of 8.
     pub stride: usize,
+    /// Number of an accumulator [`Accumulator::Count`] that every update increases, if there is one.
+    pub counter: Option<usize>,
 }
 
 impl EntryLayout {
@@ -316,7 +320,13 @@ impl EntryLayout {
         let keys =
             keys.iter().map(|&(phys, nullable)| KeySlot { offset: place(phys.size()), phys, nullable }).collect();
         let accumulators = accumulators.iter().map(|&a| (a, place(a.size()))).collect();
-        EntryLayout { keys, null_mask, accumulators, stride: end.next_multiple_of(align) }
+        EntryLayout { keys, null_mask, accumulators, stride: end.next_multiple_of(align), counter: None }
+    }
+
+    /// The same, of which every update increases the accumulator with this number, a [`Accumulator::Count`].
+    pub fn counted_by(self, counter: Option<usize>) -> EntryLayout {
+        debug_assert!(counter.is_none_or(|number| self.accumulators[number].0 == Accumulator::Count), "it counts");
+        EntryLayout { counter, ..self }
     }
 
     /// Whether entries can be in a table that several workers update at once. Not without keys: one entry for all rows is

@@ -16,7 +16,7 @@ mod string;
 pub use array::{ArrayLayout, KeyRange};
 pub use combination::Combination;
 pub use context::{
-    ColumnView, ErrorKind, ExecContext, FindArray, FindSlice, InsertKey, KeepString, OutputColumn, Status, StatusKind,
+    ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, KeepString, OutputColumn, Status, StatusKind,
     UpdateObject,
 };
 pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader};

@@ -18,7 +18,7 @@ use crate::program::{Program, Statement, Terminal};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
 pub use context::{FIRST_STEP, STEP_BYTES, makes_values};
-use millstream_abi::{Accumulator, EntryLayout, FindArray, FindSlice, InsertKey, KeepString, UpdateObject};
+use millstream_abi::{Accumulator, EntryLayout, FindSlice, InsertKey, KeepString, UpdateObject};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use std::ffi::c_void;
@@ -104,7 +104,6 @@ pub struct UpdateOutcome {
 #[derive(Debug, Clone, Copy)]
 pub struct TableHooks {
     find_slice: FindSlice,
-    find_array: Option<FindArray>,
     insert_key: InsertKey,
     keep_string: KeepString,
     update_object: UpdateObject,
@@ -124,15 +123,7 @@ impl TableHooks {
         update_object: UpdateObject,
         host: *mut c_void,
     ) -> TableHooks {
-        TableHooks { find_slice, find_array: None, insert_key, keep_string, update_object, host }
-    }
-
-    /// The same for programs that update arrays, too.
-    ///
-    /// # Safety
-    /// As for [`TableHooks::new`].
-    pub unsafe fn with_arrays(self, find_array: FindArray) -> TableHooks {
-        TableHooks { find_array: Some(find_array), ..self }
+        TableHooks { find_slice, insert_key, keep_string, update_object, host }
     }
 }
 

@@ -35,8 +35,7 @@ pub trait Kernel: Send + Sync {
     ///   `context.out_selection` likewise;
     /// - `context.watermarks` has `end` elements when `watermark_stride` is 1, else one;
     /// - `context.functions` is a valid `FunctionContext`, and for programs that update tables `find_slice`,
-    ///   `insert_key`, `keep_string` and `update_object`, or `find_array` if it has a range of keys, belong to tables of the
-    ///   program's entry layout, and `groups` has `end` elements if the layout has an `Accumulator::Group`;
+    ///   `insert_key`, `keep_string` and `update_object` belong to tables of the program's entry layout, and `groups` has `end` elements if the layout has an `Accumulator::Group`;
     /// - no other thread uses the context.
     unsafe fn run(&self, context: &mut ExecContext, start: u64, end: u64) -> Status;
 

@@ -3,8 +3,7 @@
 //! Sites are left out; a trap shows its kind.
 
 use crate::program::{
-    Access, Call, Comparison, Component, FilterShape, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal,
-    Update, Value,
+    Access, Call, Comparison, Component, FilterShape, InRecord, Layout, Op, Program, Statement, Terminal, Update, Value,
 };
 use millstream_abi::{Accumulator, ObjectKind, Phys};
 use std::fmt;
@@ -124,9 +123,6 @@ fn print_update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
         Access::Shared => "  update shared",
     })?;
     f.write_str(&optional(" slice ", update.slice))?;
-    if let Some(KeyRange { first, len }) = update.range {
-        write!(f, " keys from {first} len {len}")?;
-    }
     f.write_str("\n")?;
     for (value, valid) in &update.keys {
         writeln!(f, "    key {value}{}", optional(" if ", *valid))?;

@@ -17,8 +17,7 @@
 //!   emit auction = v5
 //! ```
 
-pub use millstream_abi::KeyRange;
-use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ErrorKind, Phys, RuntimeFn};
+use millstream_abi::{ArrayLayout, EntryLayout, ErrorKind, Phys, RuntimeFn};
 use std::fmt;
 
 /// A value of a program: its number, in order of definition.
@@ -292,20 +291,16 @@ pub struct Emit {
 ///    I8 to I64 fold their sign extension, Bool 0 or 1, F32 and F64 the bits as f64 by `hash_word`; I128 folds by
 ///    `hash_wide`, Str by `hash_str`; at the end `hash_finish`.
 /// 3. If the layout has a dense key that is not NULL, and `index = key - table.dense_first` (sign-extended, wrapping) is
-///    less than `table.dense_len` (unsigned), the entry is number `index` from `table.dense`, and it is there if its hash is
-///    not 0. Else entries are searched from number `hash & mask` of `table.entries` on, wrapping around, until one has
+///    less than `table.dense_len` (unsigned), the region covers the key. If it is an [array](Update::array), the entry is at
+///    `table.dense + index * array.stride`: it is always there, and its mark is set to 1 unless that is a count. If not, the
+///    entry is number `index` from `table.dense`, and it is there if its hash is not 0. A key that is not covered is searched from
+///    number `hash & mask` of `table.entries` on, wrapping around, until an entry has
 ///    hash 0 (not there) or has the same hash, the same null mask and the same keys (a NULL key's bytes are zero; strings by
 ///    content). If it is not there, `insert_key` is called with the hash, the null mask (0 when the layout has none) and one
 ///    [`millstream_abi::Slot`] a key, zero for NULL; its entry is used; the table's header may have changed.
 ///    Of a table that others update too ([`Access::Shared`]) hash words are loaded with acquire ordering, and an entry whose
 ///    hash is 1 is just being written: in the dense region it counts as not there, in the search it is passed over.
 /// 4. Each component whose guard holds is updated by the formula at [`Component`], in order.
-///
-/// With a [`range`](Update::range) tables are arrays. A row whose key is NULL or outside of the range stops the run before
-/// step 1 ([`Status::DEOPTIMISE`](millstream_abi::Status::DEOPTIMISE)). In step 1 `find_array` is called in place of
-/// `find_slice`; a run neither uses the table that the context has at its start nor leaves one. In place of steps 2 and 3
-/// the entry is number `key - range.first` of those of [`Update::array`] from `table.dense` on. After step 4 the entry's mark
-/// is set to 1, unless it is a count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Update {
     /// Who else uses the table meanwhile.
@@ -318,21 +313,12 @@ pub struct Update {
     pub keys: Vec<(Value, Option<Value>)>,
     /// Updates in the order of the layout's accumulators.
     pub components: Vec<Component>,
-    /// The keys that specialised code assumes, at most [`KeyRange::MOST_KEYS`]; only with [`Access::Own`] and if there are
-    /// [arrays](Update::array).
-    pub range: Option<KeyRange>,
 }
 
 impl Update {
-    /// The number of an accumulator that counts every row: none of it is 0.
-    pub fn count(&self) -> Option<usize> {
-        let mut accumulators = self.layout.accumulators.iter().zip(&self.components);
-        accumulators.position(|((a, _), component)| *a == Accumulator::Count && component.guard.is_none())
-    }
-
-    /// The entries of array tables, if there can be any.
+    /// The entries of the dense region, if that is an array.
     pub fn array(&self) -> Option<ArrayLayout> {
-        self.layout.array(self.count())
+        self.layout.array().filter(|_| self.access == Access::Own)
     }
 }
 

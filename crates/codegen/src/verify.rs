@@ -6,7 +6,7 @@
 //! in debug builds.
 
 use crate::program::{
-    Access, Call, Comparison, Emit, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update, Value,
+    Access, Call, Comparison, Emit, InRecord, Layout, Op, Program, Statement, Terminal, Update, Value,
 };
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
@@ -272,11 +272,10 @@ impl Verifier<'_> {
         if let Some(slice) = update.slice {
             self.expect(slice, Phys::I64)?;
         }
-        if let Some(range) = update.range {
-            let is_range = range.len > 0 && i128::from(range.first) + i128::from(range.len) - 1 <= i128::from(i64::MAX);
-            let fits = is_range && range.len <= KeyRange::MOST_KEYS && update.access == Access::Own;
-            if !fits || update.array().is_none() {
-                return Err(format!("{range:?} of keys"));
+        if let Some(counter) = layout.counter {
+            let counts = layout.accumulators.get(counter).is_some_and(|(a, _)| *a == Accumulator::Count);
+            if !counts || update.components[counter].guard.is_some() {
+                return Err(format!("component {counter} does not count every row"));
             }
         }
         for (slot, (value, valid)) in layout.keys.iter().zip(&update.keys) {
@@ -416,8 +415,7 @@ mod tests {
         let access = Access::Own;
         let with = |keys, components| {
             let mut p = program(&[Phys::I64, Phys::Bool], vec![assign(0, Op::Load(0)), assign(1, Op::IsValid(0))]);
-            p.terminal =
-                Terminal::Update(Update { access, layout: layout.clone(), slice: None, keys, components, range: None });
+            p.terminal = Terminal::Update(Update { access, layout: layout.clone(), slice: None, keys, components });
             p
         };
         let sum = |argument| vec![Component { argument, valid: None, guard: Some(Value(1)) }];
@@ -440,7 +438,7 @@ mod tests {
             let keys = vec![(Value(1), None)];
             p.types.push(Phys::I64);
             p.body.push(assign(1, Op::Int(7)));
-            p.terminal = Terminal::Update(Update { access, layout, slice: None, keys, components, range: None });
+            p.terminal = Terminal::Update(Update { access, layout, slice: None, keys, components });
             p
         };
         let sum = with(Accumulator::SumI64, Access::Own).shared().expect("sums can be shared");

@@ -95,7 +95,6 @@ impl Sketch {
             slice,
             keys: keys.iter().map(|&k| (k, None)).collect(),
             components: accumulators.iter().map(|a| Component { argument: a.1, valid: None, guard: None }).collect(),
-            range: None,
         });
         self.program
     }
@@ -175,7 +174,7 @@ fn speed(program: &Program, options: &CompileOptions, columns: &[ArrayRef]) -> R
                 execute::emit(&lowered, &kernel, columns, ROWS, &[i64::MIN], &mut functions, &mut fail)?;
             }
             Terminal::Update(update) => {
-                let mut tables = MemoryTables::new(update.layout.clone());
+                let mut tables = MemoryTables::of(update);
                 let hooks = tables.hooks();
                 execute::update(&lowered, &kernel, columns, ROWS, &[i64::MIN], hooks, &mut functions, &mut fail)?;
             }

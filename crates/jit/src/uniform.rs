@@ -160,7 +160,6 @@ mod tests {
             slice: Some(Value(2)),
             keys: vec![(Value(1), None)],
             components: vec![Component { argument: None, valid: None, guard: None }],
-            range: None,
         });
         millstream_codegen::verify::verify(&program).unwrap();
         program

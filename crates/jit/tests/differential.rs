@@ -78,7 +78,7 @@ fn shared_updates_agree_with_those_of_own_tables() {
         let Some(program) = case.lowered.program.shared() else { continue };
         let compiled = compile(&program, &CompileOptions::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         let expected = case.run(&case.interpreter());
-        let found = [case.run(&compiled), case.run(&Interpreter::new(Arc::new(program.clone())))];
+        let found = [case.run_shared(&compiled), case.run_shared(&Interpreter::new(Arc::new(program.clone())))];
         assert!(found.iter().all(|found| *found == expected), "seed {seed}\n{found:#?}\n{expected:#?}\n{program}");
         shared += 1;
     }

@@ -140,7 +140,6 @@ fn windowed(keys: &[u32]) -> Program {
         slice: Some(slice),
         keys: keys.iter().map(|k| (k.0, None)).collect(),
         components: components.iter().map(|&(_, argument, guard)| Component { argument, valid: None, guard }).collect(),
-        range: None,
     })
 }
 

@@ -24,6 +24,7 @@ pub use crate::operators::{
 };
 pub use crate::sort::Sort;
 use crate::window::Timeline;
+use millstream_abi::Accumulator;
 pub use millstream_abi::Combination;
 use millstream_types::text::zone::Zone;
 use millstream_types::{DataType, Field, RecordPlace, Schema};
@@ -51,6 +52,21 @@ pub struct QueryPlan {
 }
 
 impl QueryPlan {
+    /// The component of an aggregation that counts all rows, whichever pipeline they come from.
+    pub fn counter_of_rows(&self, aggregation: usize) -> Option<usize> {
+        let is_never_null = |argument: &Option<Expr>| argument.as_ref().is_none_or(|argument| !argument.nullable);
+        let counts = |component: usize| {
+            self.pipelines.iter().all(|pipeline| match &pipeline.end {
+                PipelineEnd::Aggregate { aggregation: into, updates, .. } if *into == aggregation => {
+                    updates.get(component).is_some_and(|u| is_never_null(&u.argument) && u.guard.is_none())
+                }
+                _ => true,
+            })
+        };
+        let components = self.aggregations[aggregation].components.iter().enumerate();
+        components.filter(|(_, c)| **c == Accumulator::Count).map(|(component, _)| component).find(|&c| counts(c))
+    }
+
     /// Whether rows wait in a sort for the end of their input on their way to a sink. What is sorted for a lookup table alone is there
     /// before the rows that look it up.
     pub fn sorts_output(&self) -> bool {

@@ -33,7 +33,7 @@ use crate::stream::sequencer::Sequencer;
 use crate::stream::{Channel, Feed, Stream};
 use crate::window::WindowStation;
 use crate::window::strategy::merge_strategy;
-use millstream_abi::{Accumulator, EntryLayout};
+use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
 use millstream_connectors::Sink;
 use millstream_plan::pipeline::{
@@ -351,7 +351,7 @@ impl Stations<'_> {
     fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> BuiltStations {
         let window = |(number, planned): (usize, &millstream_plan::pipeline::Aggregation)| {
             let layout = layout_of(self.plan, pipelines, number, &self.host.config)?;
-            let count = counter_of_rows(self.plan, number);
+            let count = self.plan.counter_of_rows(number);
             let station = WindowStation::new(
                 (number, StationId::new(number)),
                 planned,
@@ -434,20 +434,6 @@ fn layout_of(
         }
     }
     layout.ok_or_else(|| Diagnostic::bug("no pipeline ends in an aggregation"))
-}
-
-/// The component of an aggregation that counts all rows, whichever pipeline they come from.
-fn counter_of_rows(plan: &QueryPlan, aggregation: usize) -> Option<usize> {
-    let counts = |component: usize| {
-        plan.pipelines.iter().all(|pipeline| match &pipeline.end {
-            PipelineEnd::Aggregate { aggregation: into, updates, .. } if *into == aggregation => {
-                updates.get(component).is_some_and(|update| update.argument.is_none() && update.guard.is_none())
-            }
-            _ => true,
-        })
-    };
-    let components = plan.aggregations[aggregation].components.iter().enumerate();
-    components.filter(|(_, c)| **c == Accumulator::Count).map(|(component, _)| component).find(|&c| counts(c))
 }
 
 /// For each source the number of those whose watermarks advance the same operators: flow control compares their splits. `None` where

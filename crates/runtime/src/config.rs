@@ -63,8 +63,6 @@ pub struct Adaptivity {
     pub constants: When,
     /// The same of columns of strings that mostly have one of a few values.
     pub few_values: When,
-    /// The same of ranges of integer keys.
-    pub key_range: When,
     /// Whether rows are aggregated in the tables of workers, as the rows for each key suggest, or else appended where that is possible
     /// (where there are keys, in tables that are not shared) and aggregated when tables are merged.
     pub pre_aggregation: When,
@@ -99,7 +97,6 @@ impl Default for Adaptivity {
             not_null: When::Auto,
             constants: When::Auto,
             few_values: When::Auto,
-            key_range: When::Auto,
             pre_aggregation: When::Auto,
             combination: None,
             active_workers: true,

@@ -145,25 +145,38 @@ pub(crate) unsafe fn merge_all(layout: &EntryLayout, into: *mut u8, from: *const
     }
 }
 
-/// Undoes the merge of entry `from` into `into`. Accumulators that are not invertible stay unchanged.
+/// Undoes the merge of the component at `offset` of entries that follow each other. Accumulators that are not invertible
+/// stay unchanged.
+///
+/// # Safety
+/// As for [`merge_entries`].
+#[inline(always)]
+pub(crate) unsafe fn subtract_entries(
+    component: Accumulator,
+    offset: usize,
+    into: *mut u8,
+    from: *const u8,
+    entries: Strided,
+) {
+    debug_assert!(component.is_invertible(), "the planner subtracts only where that is exact");
+    // SAFETY: promised by the caller; the component's accumulator is of the type.
+    unsafe {
+        match component {
+            Accumulator::Count | Accumulator::SumI64 => combine(offset, into, from, entries, i64::wrapping_sub),
+            Accumulator::SumI128 => combine(offset, into, from, entries, i128::wrapping_sub),
+            _ => {}
+        }
+    }
+}
+
+/// Undoes the merge of entry `from` into `into`.
 ///
 /// # Safety
 /// As for [`merge_all`].
 pub(crate) unsafe fn subtract_all(layout: &EntryLayout, into: *mut u8, from: *const u8) {
     for &(component, offset) in &layout.accumulators {
-        debug_assert!(component.is_invertible(), "the planner subtracts only where that is exact");
-        // SAFETY: promised by the caller; the component's accumulator is of the type.
-        unsafe {
-            match component {
-                Accumulator::Count | Accumulator::SumI64 => {
-                    write(into, offset, read::<i64>(into, offset).wrapping_sub(read(from, offset)));
-                }
-                Accumulator::SumI128 => {
-                    write(into, offset, read::<i128>(into, offset).wrapping_sub(read(from, offset)));
-                }
-                _ => {}
-            }
-        }
+        // SAFETY: promised by the caller.
+        unsafe { subtract_entries(component, offset, into, from, Strided { stride: 0, count: 1 }) };
     }
 }
 

@@ -4,11 +4,13 @@
 
 use crate::accumulator::sum_of;
 use crate::arrow_column::{byte_strings, floats, integers, primitive};
+use crate::dense::key_of_entry;
 use crate::entry::{null_mask, read};
 use crate::finish;
 use crate::merge::Merged;
 use crate::object::object_at;
 use crate::output::{Output, OutputTypes};
+use crate::rows::Chunk;
 use arrow_array::types::{Decimal128Type, Float32Type};
 use arrow_array::{ArrayRef, BooleanArray, NullArray, TimestampMillisecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -22,16 +24,14 @@ impl Merged {
     /// The output columns of the rows in `range`: keys, outputs, then a TIMESTAMP(3) column for each constant of `window`,
     /// in milliseconds (start and end of the window, or only the end, or none).
     pub fn columns(&self, range: Range<usize>, types: &OutputTypes, window: &[i64]) -> Vec<ArrayRef> {
-        let (rows, layout) = (&self.rows()[range.clone()], self.layout());
-        let mut columns = match self.keys() {
-            Some(keys) => vec![integers(keys[range].to_vec(), None, &types.keys[0].to_arrow())],
-            // SAFETY: the rows are entries of the layout, alive and unchanged as long as `self` is borrowed.
-            None => unsafe { key_columns(layout, rows, &types.keys) },
-        };
+        let (rows, layout) = (range.len(), self.layout());
+        let chunks = self.chunks(range);
+        // SAFETY: the rows are entries of the layout, alive and unchanged as long as `self` is borrowed.
+        let mut columns = unsafe { keys_of(layout, &chunks, &types.keys) };
         // SAFETY: as above.
-        columns.extend(unsafe { output_columns(layout, rows, &types.outputs) });
+        columns.extend(unsafe { outputs_of(layout, &chunks, &types.outputs) });
         for &time in window {
-            columns.push(Arc::new(TimestampMillisecondArray::from_value(time, rows.len())));
+            columns.push(Arc::new(TimestampMillisecondArray::from_value(time, rows)));
         }
         columns
     }
@@ -42,15 +42,8 @@ impl Merged {
 /// # Safety
 /// `rows` are entries of `layout` whose strings are alive.
 pub(crate) unsafe fn key_columns(layout: &EntryLayout, rows: &[*const u8], types: &[DataType]) -> Vec<ArrayRef> {
-    assert_eq!(layout.keys.len(), types.len(), "a type for each key");
-    let column = |(i, (key, data_type)): (usize, (&KeySlot, &DataType))| {
-        let nulls = key.nullable.then(|| {
-            // SAFETY: promised by the caller.
-            NullBuffer::from_iter(rows.iter().map(|&e| unsafe { null_mask(layout, e) } >> i & 1 == 0))
-        });
-        field_column(rows, key.phys, key.offset, nulls.filter(|n| n.null_count() > 0), data_type)
-    };
-    layout.keys.iter().zip(types).enumerate().map(column).collect()
+    // SAFETY: promised by the caller.
+    unsafe { keys_of(layout, &[Chunk::Entries(rows)], types) }
 }
 
 /// What the outputs show of entries.
@@ -58,10 +51,73 @@ pub(crate) unsafe fn key_columns(layout: &EntryLayout, rows: &[*const u8], types
 /// # Safety
 /// `rows` are entries of `layout` whose strings are alive and whose objects are not changed meanwhile.
 pub(crate) unsafe fn output_columns(layout: &EntryLayout, rows: &[*const u8], outputs: &[Output]) -> Vec<ArrayRef> {
+    // SAFETY: promised by the caller.
+    unsafe { outputs_of(layout, &[Chunk::Entries(rows)], outputs) }
+}
+
+/// # Safety
+/// As for [`key_columns`].
+unsafe fn keys_of(layout: &EntryLayout, rows: &[Chunk<'_>], types: &[DataType]) -> Vec<ArrayRef> {
+    assert_eq!(layout.keys.len(), types.len(), "a type for each key");
+    let column = |(i, (key, data_type)): (usize, (&KeySlot, &DataType))| {
+        // SAFETY: promised by the caller.
+        let is_valid = |&e: &*const u8| unsafe { null_mask(layout, e) } >> i & 1 == 0;
+        let nulls = key.nullable.then(|| {
+            NullBuffer::from_iter(rows.iter().flat_map(|chunk| -> Box<dyn Iterator<Item = bool>> {
+                match chunk {
+                    Chunk::Entries(entries) => Box::new(entries.iter().map(is_valid)),
+                    Chunk::Block(block) => Box::new(std::iter::repeat_n(true, block.len())),
+                }
+            }))
+        });
+        let nulls = nulls.filter(|n| n.null_count() > 0);
+        if rows.iter().all(|chunk| matches!(chunk, Chunk::Entries(_))) {
+            return field_column(rows, key.phys, key.offset, nulls, data_type);
+        }
+        // SAFETY: promised by the caller; those of a layout with arrays have this key.
+        integers(unsafe { integer_keys(layout, rows) }, nulls, &data_type.to_arrow())
+    };
+    layout.keys.iter().zip(types).enumerate().map(column).collect()
+}
+
+/// The keys of rows of which some are in arrays.
+///
+/// # Safety
+/// They are of the layout.
+unsafe fn integer_keys(layout: &EntryLayout, rows: &[Chunk<'_>]) -> Vec<i64> {
+    let mut keys = Vec::with_capacity(len_of(rows));
+    // SAFETY: promised by the caller.
+    let key = |&entry: &*const u8| unsafe { key_of_entry(layout, entry) }.unwrap_or(0);
+    for chunk in rows {
+        match chunk {
+            Chunk::Entries(entries) => keys.extend(entries.iter().map(key)),
+            Chunk::Block(block) if block.mask == u64::MAX => keys.extend((0..64).map(|i| block.first + i)),
+            Chunk::Block(block) => keys.extend(block.numbers().map(|i| block.first + i as i64)),
+        }
+    }
+    keys
+}
+
+fn len_of(rows: &[Chunk<'_>]) -> usize {
+    let len = |chunk: &Chunk<'_>| match chunk {
+        Chunk::Entries(entries) => entries.len(),
+        Chunk::Block(block) => block.len(),
+    };
+    rows.iter().map(len).sum()
+}
+
+/// # Safety
+/// As for [`output_columns`].
+unsafe fn outputs_of(layout: &EntryLayout, rows: &[Chunk<'_>], outputs: &[Output]) -> Vec<ArrayRef> {
     let column = |output: &Output| match layout.accumulators[output.component] {
         (Accumulator::Object(_, phys), offset) => {
+            let entries = rows.iter().filter_map(|chunk| match chunk {
+                Chunk::Entries(entries) => Some(*entries),
+                // Arrays hold numbers.
+                Chunk::Block(_) => None,
+            });
             // SAFETY: promised by the caller; there is an object at the offset.
-            let objects: Vec<_> = rows.iter().map(|&e| unsafe { object_at(e, offset) }).collect();
+            let objects: Vec<_> = entries.flatten().map(|&e| unsafe { object_at(e, offset) }).collect();
             finish::column(&objects, phys, &output.finish, &output.data_type)
         }
         (Accumulator::SumF64, offset) => {
@@ -78,14 +134,30 @@ pub(crate) unsafe fn output_columns(layout: &EntryLayout, rows: &[*const u8], ou
 }
 
 /// The values of one field, in the order of `rows`.
-fn gather<T: Copy, V>(rows: &[*const u8], offset: usize, convert: impl Fn(T) -> V) -> Vec<V> {
+fn gather<T: Copy, V>(rows: &[Chunk<'_>], offset: usize, convert: impl Fn(T) -> V) -> Vec<V> {
+    let mut values = Vec::with_capacity(len_of(rows));
     // SAFETY: callers take offset and type from the layout of the rows.
-    rows.iter().map(|&e| convert(unsafe { read::<T>(e, offset) })).collect()
+    let value = |entry: *const u8| convert(unsafe { read::<T>(entry, offset) });
+    for chunk in rows {
+        match *chunk {
+            Chunk::Entries(entries) => values.extend(entries.iter().map(|&entry| value(entry))),
+            Chunk::Block(block) if block.mask == u64::MAX => match block.stride {
+                // What the compiler knows it does with vectors.
+                8 => values.extend((0..64).map(|i| value(block.at.wrapping_add(i * 8)))),
+                16 => values.extend((0..64).map(|i| value(block.at.wrapping_add(i * 16)))),
+                stride => values.extend((0..64).map(|i| value(block.at.wrapping_add(i * stride)))),
+            },
+            Chunk::Block(block) => {
+                values.extend(block.numbers().map(|i| value(block.at.wrapping_add(i * block.stride))));
+            }
+        }
+    }
+    values
 }
 
 /// A field that is a value of its physical type.
 fn field_column(
-    rows: &[*const u8],
+    rows: &[Chunk<'_>],
     phys: Phys,
     at: usize,
     nulls: Option<NullBuffer>,
@@ -93,7 +165,7 @@ fn field_column(
 ) -> ArrayRef {
     let arrow = data_type.to_arrow();
     if arrow == Arrow::Null {
-        return Arc::new(NullArray::new(rows.len()));
+        return Arc::new(NullArray::new(len_of(rows)));
     }
     match phys {
         Phys::Bool => Arc::new(BooleanArray::new(BooleanBuffer::from(gather(rows, at, |b: u8| b != 0)), nulls)),

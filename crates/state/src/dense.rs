@@ -11,15 +11,30 @@ pub(crate) const MIN_KEYS: usize = 8;
 pub(crate) const OUTSIDE: usize = 8;
 /// A region reaches this many times the number of keys to both sides of the median: then an entry in eight is used at
 /// least.
-const REACH: usize = 4;
+pub(crate) const REACH: usize = 4;
+/// The same while nothing is known of what keys there will be: few of them may have come.
+const REACH_AT_FIRST: usize = 32;
+/// Fewest keys that say anything of those to come.
+const TELLING: usize = 512;
+/// Most bytes of a region that reaches so far.
+const FIRST_BYTES: usize = 4 << 20;
+
+/// How far a region of `keys` keys may reach whose entries have `stride` bytes; `is_known`: whether an earlier table has
+/// shown what keys there are.
+pub(crate) fn reach(keys: usize, stride: usize, is_known: bool) -> usize {
+    match is_known || keys < TELLING {
+        true => REACH,
+        false => (FIRST_BYTES / (2 * keys * stride)).clamp(REACH, REACH_AT_FIRST),
+    }
+}
 
 /// A region for most of the keys of a table, if they lie close together, with some room around them, mostly above
 /// because many keys ascend. Reorders the keys; linear in their number.
-pub(crate) fn region_of_most(keys: &mut [i64]) -> Option<KeyRange> {
+pub(crate) fn region_of_most(keys: &mut [i64], reach: usize) -> Option<KeyRange> {
     if keys.len() < MIN_KEYS {
         return None;
     }
-    let reach = (keys.len() * REACH) as i64;
+    let reach = (keys.len() * reach) as i64;
     let (_, &mut median, _) = keys.select_nth_unstable(keys.len() / 2);
     let near = median.saturating_sub(reach)..=median.saturating_add(reach);
     let (mut first, mut last, mut inside) = (median, median, 0);
@@ -30,9 +45,13 @@ pub(crate) fn region_of_most(keys: &mut [i64]) -> Option<KeyRange> {
     if (keys.len() - inside) * OUTSIDE > keys.len() {
         return None;
     }
-    let rounded = (last.wrapping_sub(first) as u64 + 1).next_power_of_two().max(8) as i64;
-    let (first, last) = (first & !(rounded / 8 - 1), last | (rounded / 2 - 1));
-    Some(KeyRange { first, len: last.wrapping_sub(first) as u64 + 1 })
+    Some(with_room(KeyRange::between(first, last)))
+}
+
+/// A range with room around it, mostly above because many keys ascend.
+pub(crate) fn with_room(range: KeyRange) -> KeyRange {
+    let rounded = range.len.next_power_of_two().max(8) as i64;
+    KeyRange::between(range.first & !(rounded / 8 - 1), range.last() | (rounded / 2 - 1))
 }
 
 /// A key that is not NULL, sign-extended.
@@ -78,7 +97,7 @@ mod tests {
 
     /// First and last key.
     fn region(keys: impl IntoIterator<Item = i64>) -> Option<(i64, i64)> {
-        let KeyRange { first, len } = region_of_most(&mut keys.into_iter().collect::<Vec<_>>())?;
+        let KeyRange { first, len } = region_of_most(&mut keys.into_iter().collect::<Vec<_>>(), REACH)?;
         Some((first, first.wrapping_add(len as i64 - 1)))
     }
 
@@ -97,6 +116,12 @@ mod tests {
         assert_eq!(region(0..MIN_KEYS as i64 - 1), None);
         assert_eq!(region((0..1000).map(|k| k * 12)), None);
         assert_eq!(region((0..1000).map(|k| k * k * k)), None);
+    }
+
+    #[test]
+    fn what_is_not_known_may_be_wide_at_first() {
+        assert_eq!((reach(100, 8, false), reach(1000, 8, true), reach(1000, 8, false)), (REACH, REACH, REACH_AT_FIRST));
+        assert_eq!(reach(1 << 20, 8, false), REACH, "not with so much memory");
     }
 
     #[test]

@@ -79,11 +79,6 @@ impl<'a> EntryFields<'a> {
         fields
     }
 
-    /// Of the entries.
-    pub(crate) fn layout(&self) -> &'a EntryLayout {
-        self.layout
-    }
-
     /// Whether entries have neither strings nor objects, so that each is written as as many bytes.
     pub(crate) fn are_numbers(&self) -> bool {
         self.strings.is_empty() && self.objects.is_empty()

@@ -138,7 +138,7 @@ impl GroupTable {
         let (memory, mut arena) = (EntryMemory::zeroed(count * layout.stride), Arena::default());
         // SAFETY: there is room for `count` entries.
         unsafe { fields.read(memory.start(), count, from, &mut arena)? };
-        groups.table = Table::with_hint(Arc::clone(&layout), false, TableHint { keys: count, range: None });
+        groups.table = Table::with_hint(Arc::clone(&layout), false, TableHint { keys: count, ..TableHint::default() });
         for i in 0..count {
             // SAFETY: one of the entries.
             let read = unsafe { memory.start().add(i * layout.stride) };

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! Table (mutable, one worker)         ─┬─drain──► Partial (immutable, partitioned by hash or key)
-//! ArrayTable (the same, range of keys)─┤             │
-//! SharedTable (mutable, many workers) ─┘             │ merge, partition by partition; or Combiner, slice by slice
+//! SharedTable (mutable, many workers) ─┘             │
+//!                                                    │ merge, partition by partition; or Combiner, slice by slice
 //!                                                    ▼
 //!                                                 Merged rows ──columns──► Arrow columns of the trigger's output
 //! ```
@@ -12,8 +12,9 @@
 //! workers late-merge, and what is spilled, checkpointed and exchanged between nodes later. Two more collections
 //! hold the same entries for keyed operators: [`GroupTable`] numbers keys, [`Slots`] finds accumulators by number.
 //!
-//! A table has a hash part and, for integer keys that lie close together, an array (`dense.rs`), or it appends an entry for each
-//! row (`table/append.rs`). It is drained and used again, so that slices need no allocation in the steady state.
+//! A table has a hash part and, for integer keys that lie close together, a dense region (`dense.rs`), or it appends an entry for each
+//! row (`table/append.rs`). A region of numbers is an array, which partials, combiners, blocks of checkpoints and columns take
+//! as it is (`array`). It is drained and used again, so that slices need no allocation in the steady state.
 //!
 //! Partials, slots and groups can be written to bytes and read again, partials also block by block, and merged so
 //! ([`BlockMerge`]): what is read is checked, because wrong bytes would be wild pointers.
@@ -42,12 +43,13 @@ mod partition;
 mod parts;
 mod process_memory;
 mod resident;
+mod rows;
 mod shared;
 mod slots;
 mod sort;
 mod table;
+mod work;
 
-pub use array::{ArrayShape, ArrayTable};
 pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
@@ -61,3 +63,4 @@ pub use resident::{ALLOWANCE, Allocator, release_before_sleep, release_if_asked,
 pub use shared::SharedTable;
 pub use slots::Slots;
 pub use table::{Table, TableHint};
+pub use work::{Work, work};

@@ -1,16 +1,19 @@
 //! Merge of partials into the rows of a window.
 //!
 //! Rows come sorted, so entries are sorted first; equal keys are neighbours then. A key that has one entry needs no copy of
-//! it: the row is the partial's. Arrays of one shape are in order, so that they are merged without that (`array/merge.rs`).
+//! it: the row is the partial's. Arrays are in order, and added up block by block in a [`Grid`]; entries of their keys, which
+//! other partials may have, are added to it, and what is left lies about it.
 
 mod blocks;
 
 use crate::accumulator;
-use crate::array::{ArrayRun, merge_arrays};
+use crate::array::{Grid, Region, common_range};
+use crate::dense::key_of_entry;
 use crate::encoding::EntryFields;
 use crate::entry;
 use crate::memory::{EntryMemory, OwnedEntries};
 use crate::partial::Partial;
+use crate::rows::{Array, Chunk, Rows, by_partition};
 use crate::sort::{sorted, sorted_entries};
 use crate::table::Table;
 pub use blocks::{BlockMerge, MergeFault};
@@ -18,29 +21,15 @@ use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Merged entries of some partitions, one for each key, in an order that depends on the keys alone.
+/// What partials hold together in some partitions, one row for each key, in an order that depends on the keys alone.
 #[derive(Debug)]
 pub struct Merged {
     layout: Arc<EntryLayout>,
-    /// Entries that an owner or someone else has; sorted (`sort.rs`).
+    /// In memory that an owner or someone else has; sorted (`sort.rs`).
     rows: Rows,
     _owner: Owner,
     /// Own the other entries, and the strings.
     _partials: Vec<Arc<Partial>>,
-}
-
-/// Addresses of entries.
-#[derive(Debug, Default)]
-pub(crate) struct Rows {
-    pub(crate) entries: Vec<*const u8>,
-    /// The key of each, when the entries are those of arrays, which have none.
-    pub(crate) keys: Option<Vec<i64>>,
-}
-
-impl From<Vec<*const u8>> for Rows {
-    fn from(entries: Vec<*const u8>) -> Rows {
-        Rows { entries, keys: None }
-    }
 }
 
 /// Who has the entries that are in no partial.
@@ -51,7 +40,9 @@ enum Owner {
     /// Their strings are in the partials.
     Copies(OwnedEntries),
     Table(Table),
-    Array(EntryMemory),
+    Both(Table, Grid),
+    /// With copies of entries that are not in it.
+    Grid(Grid, OwnedEntries),
 }
 
 // SAFETY: `rows` point into memory that the value owns or shares immutably and that nobody writes any more.
@@ -72,6 +63,35 @@ impl Merged {
     /// strings are changed or dropped while the value is used.
     pub(crate) unsafe fn of_rows(layout: Arc<EntryLayout>, rows: Vec<*const u8>) -> Merged {
         Merged { layout, rows: rows.into(), _owner: Owner::Nobody, _partials: Vec::new() }
+    }
+
+    /// Entries that others own, and what is there of an array of some partitions, which others own as well.
+    ///
+    /// # Safety
+    /// As for [`Merged::of_rows`]; no entry has a key of the array but NULL.
+    pub(crate) unsafe fn of_array(
+        layout: Arc<EntryLayout>,
+        entries: &[*const u8],
+        array: &impl Array,
+        partitions: Range<usize>,
+    ) -> Merged {
+        // SAFETY: promised by the caller.
+        let rows = unsafe { rows_about(&layout, entries, array, partitions) };
+        Merged { layout, rows, _owner: Owner::Nobody, _partials: Vec::new() }
+    }
+
+    /// The entries of a table, and what is there of a grid of some partitions.
+    ///
+    /// # Safety
+    /// No entry has a key of the grid. The entries are numbers.
+    pub(crate) unsafe fn owning_both(table: Table, grid: Grid, partitions: Range<usize>) -> Merged {
+        let layout = Arc::clone(table.layout());
+        // SAFETY: promised by the caller; the entries of both stay where they are.
+        let rows = unsafe {
+            let entries = sorted_entries(&layout, table.occupied());
+            Merged::of_array(layout, &entries, &grid, partitions)
+        };
+        Merged { _owner: Owner::Both(table, grid), ..rows }
     }
 
     /// The entries of a table that others own.
@@ -99,23 +119,22 @@ impl Merged {
 
     /// Number of keys.
     pub fn len(&self) -> usize {
-        self.rows.entries.len()
+        self.rows.len()
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
-        self.rows.entries.is_empty()
+        self.len() == 0
     }
 
     /// The first rows of a range whose strings and objects have about `bytes` bytes, one at least: as a range. Where
     /// entries have none, all of it.
     pub fn within(&self, rows: Range<usize>, bytes: usize) -> Range<usize> {
         let fields = EntryFields::new(&self.layout);
-        if fields.are_numbers() {
-            return rows;
-        }
+        let entries = self.rows.entries().filter(|_| !fields.are_numbers());
+        let Some(entries) = entries else { return rows };
         // SAFETY: entries of the layout, alive as long as `self`.
-        let count = unsafe { fields.fitting(self.rows.entries[rows.clone()].iter().copied(), bytes) };
+        let count = unsafe { fields.fitting(entries[rows.clone()].iter().copied(), bytes) };
         rows.start..rows.end.min(rows.start + count)
     }
 
@@ -123,15 +142,35 @@ impl Merged {
         &self.layout
     }
 
-    /// Entries, alive as long as `self`.
+    /// The rows, where all are entries.
+    #[cfg(test)]
     pub(crate) fn rows(&self) -> &[*const u8] {
-        &self.rows.entries
+        self.rows.entries().expect("there are no arrays")
     }
 
-    /// The key of each row, if its entry does not have it.
-    pub(crate) fn keys(&self) -> Option<&[i64]> {
-        self.rows.keys.as_deref()
+    /// Rows of a range, alive as long as `self`.
+    pub(crate) fn chunks(&self, range: Range<usize>) -> Vec<Chunk<'_>> {
+        self.rows.chunks(range)
     }
+}
+
+/// Sorted entries and what is there of an array, in some partitions.
+///
+/// # Safety
+/// As for [`Merged::of_array`].
+unsafe fn rows_about(
+    layout: &EntryLayout,
+    entries: &[*const u8],
+    array: &impl Array,
+    partitions: Range<usize>,
+) -> Rows {
+    let mut rows = Rows::default();
+    // SAFETY: promised by the caller.
+    for (partition, entries) in unsafe { by_partition(layout, entries, partitions) } {
+        // SAFETY: as above.
+        unsafe { rows.push_partition(partition, entries, array) };
+    }
+    rows
 }
 
 /// Merges a range of partitions of partials of one layout. Tasks over disjoint ranges can run at once; the rows of
@@ -146,17 +185,21 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let layout = Arc::clone(partials.first().expect("at least one partial").layout());
     debug_assert!(partials.iter().all(|p| *p.layout() == layout), "partials of one aggregation");
     let sharing: Vec<Arc<Partial>> = partials.iter().filter(|p| p.len_of(&partitions) > 0).cloned().collect();
-    let (rows, owner) = match (arrays_of_one_shape(&sharing), sharing.as_slice()) {
-        (_, []) => (Rows::default(), Owner::Nobody),
-        (Some(arrays), _) => {
-            let there = sharing.iter().map(|partial| partial.len_of(&partitions)).sum();
-            let (rows, memory) = merge_arrays(&arrays, &partitions, there);
-            (rows, memory.map_or(Owner::Nobody, Owner::Array))
+    let (rows, owner) = match sharing.as_slice() {
+        [] => (Rows::default(), Owner::Nobody),
+        [only] if only.is_distinct() => {
+            let entries: Vec<*const u8> = only.entries_of(&partitions).collect();
+            let rows = match only.region() {
+                // SAFETY: the entries of a partial, and its array.
+                Some(region) => unsafe { rows_about(&layout, &entries, region, partitions) },
+                None => entries.into(),
+            };
+            (rows, Owner::Nobody)
         }
-        (None, [only]) if only.is_distinct() => {
-            (only.entries_of(&partitions).collect::<Vec<_>>().into(), Owner::Nobody)
+        several if several.iter().any(|partial| partial.there_of(&partitions) > 0) => {
+            merge_arrays(&layout, several, &partitions)
         }
-        (None, several) => {
+        several => {
             let entries = several.iter().flat_map(|partial| partial.entries_of(&partitions));
             // SAFETY: occupied entries of the layout, whose strings live in the partials.
             let (rows, copies) = unsafe { merge_entries(&layout, entries) };
@@ -166,10 +209,30 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     Merged { layout, rows, _owner: owner, _partials: sharing }
 }
 
-/// The arrays, if all partials are such, of one shape.
-pub(crate) fn arrays_of_one_shape(partials: &[Arc<Partial>]) -> Option<Vec<&ArrayRun>> {
-    let arrays: Vec<&ArrayRun> = partials.iter().map(|partial| partial.array()).collect::<Option<_>>()?;
-    arrays.windows(2).all(|pair| pair[0].has_shape_of(pair[1])).then_some(arrays)
+/// Merges partials of which some have arrays.
+fn merge_arrays(layout: &Arc<EntryLayout>, partials: &[Arc<Partial>], partitions: &Range<usize>) -> (Rows, Owner) {
+    let there = |partial: &&Arc<Partial>| partial.there_of(partitions) > 0;
+    let regions: Vec<&Region> = partials.iter().filter(there).filter_map(|partial| partial.region()).collect();
+    let ranges: Vec<_> = regions.iter().map(|region| region.range()).collect();
+    let range = common_range(&ranges).expect("some partials have arrays");
+    let mut grid = Grid::fresh(regions[0].shape(), partitions.clone(), range);
+    grid.take_over(regions[0]);
+    regions[1..].iter().for_each(|region| grid.merge(region));
+    let entries = partials.iter().flat_map(|partial| partial.entries_beside(Some(grid.range()), partitions));
+    let outside = entries.filter(|&entry| {
+        // SAFETY: entries of the layout.
+        let place = unsafe { key_of_entry(layout, entry) }.and_then(|key| grid.entry_of(key));
+        if let Some(place) = place {
+            // SAFETY: entries of the layout and of an array of it, which is ours.
+            unsafe { grid.shape().merge_entry(place, entry, |_| 1) };
+        }
+        place.is_none()
+    });
+    // SAFETY: occupied entries of the layout, which are numbers.
+    let (entries, copies) = unsafe { merge_entries(layout, outside) };
+    // SAFETY: sorted entries, and a grid of which they have no keys.
+    let rows = unsafe { rows_about(layout, &entries, &grid, partitions.clone()) };
+    (rows, Owner::Grid(grid, copies))
 }
 
 /// Sorted entries, one for each key; copies of those that there are several of.

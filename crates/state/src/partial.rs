@@ -1,39 +1,48 @@
 //! Partials: the sealed, immutable form of tables (design section 1, idea 1).
 //!
-//! A partial holds entries in order, or the array of an array table ([`ArrayRun`]), which is the same with less: its entries
-//! are given keys when someone needs them.
+//! A partial holds what its table did: the entries of the hash part, in order, and the dense region, if that is an array, as
+//! it is. No entry has a key of the region, but perhaps NULL.
 
 mod blocks;
 mod compact;
 
 use crate::arena::Arena;
-use crate::array::ArrayRun;
+use crate::array::{Extent, Region, blocks};
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
+use crate::dense::key_of_entry;
 use crate::encoding::EntryFields;
 use crate::entry;
 use crate::memory::{EntryMemory, OwnedEntries};
+use crate::merge::merge_entries;
 use crate::partition::{PARTITIONS, partition_of_entry};
 use crate::sort::sorted;
-use millstream_abi::{Accumulator, EntryLayout, HASH_EMPTY};
+use crate::table::{SPARSE, TableHint};
+use crate::work;
+use millstream_abi::{Accumulator, EntryLayout, HASH_EMPTY, KeyRange};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// Immutable entries of one window slice, sorted by partition, hash or dense key (`sort.rs`), so that partitions follow
-/// each other and merging goes through several partials from beginning to end; with the strings they point to.
+/// What tables of one window slice had, immutable. Entries are sorted by partition, hash or dense key (`sort.rs`), so that
+/// partitions follow each other and merging goes through several partials from beginning to end; with the strings they point
+/// to.
 #[derive(Debug)]
 pub struct Partial {
     /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
     starts: [usize; PARTITIONS + 1],
     is_distinct: bool,
-    form: Form,
+    entries: Entries,
+    array: Option<Sealed>,
+    /// The same without an array, for whoever cannot do with one.
+    spread: OnceLock<Box<Partial>>,
     /// Held as long as the partial is.
-    _charge: Option<Charge>,
+    charge: Option<Charge>,
 }
 
+/// A region, of which keys are there.
 #[derive(Debug)]
-enum Form {
-    Entries(Entries),
-    Array(Box<ArrayRun>),
+struct Sealed {
+    region: Region,
+    extent: Extent,
 }
 
 /// Sorted entries with what they own.
@@ -98,6 +107,7 @@ impl Partial {
             partitions.push(partition as u8);
         }
         (0..PARTITIONS).for_each(|partition| starts[partition + 1] += starts[partition]);
+        work::HASHED.add(places.len());
         let memory = EntryMemory::unwritten(places.len() * stride);
         // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time,
         // which the cache has room for.
@@ -121,12 +131,13 @@ impl Partial {
     }
 
     fn of_entries(entries: Entries, starts: [usize; PARTITIONS + 1], is_distinct: bool) -> Partial {
-        Partial { starts, is_distinct, form: Form::Entries(entries), _charge: None }
+        Partial { starts, is_distinct, entries, array: None, spread: OnceLock::new(), charge: None }
     }
 
-    /// What an array table has become.
-    pub(crate) fn of_array(array: ArrayRun) -> Partial {
-        Partial { starts: array.starts(), is_distinct: true, form: Form::Array(Box::new(array)), _charge: None }
+    /// The same with a region, which has no key of an entry but NULL.
+    pub(crate) fn with_region(self, region: Option<Region>) -> Partial {
+        let sealed = region.map(|region| Sealed { extent: region.extent(), region });
+        Partial { array: sealed.filter(|sealed| sealed.extent.range.is_some()), ..self }
     }
 
     /// The same, of which it is not known that each key has one entry.
@@ -148,7 +159,8 @@ impl Partial {
         let mut last = HASH_EMPTY;
         // SAFETY: entries of the partial are occupied, and each starts with its hash.
         let hashes = self.entries_of(partitions).map(|entry| unsafe { entry::hash(entry) });
-        hashes.filter(|&hash| std::mem::replace(&mut last, hash) != hash).count()
+        let of_entries = hashes.filter(|&hash| std::mem::replace(&mut last, hash) != hash).count();
+        of_entries + self.there_of(partitions)
     }
 
     /// The sum of a component over a range of partitions, which is [`Accumulator::Count`]: rows, if it counts all.
@@ -158,44 +170,58 @@ impl Partial {
     pub fn count_of(&self, partitions: &Range<usize>, component: usize) -> u64 {
         let (accumulator, offset) = self.layout().accumulators[component];
         assert_eq!(accumulator, Accumulator::Count, "only counts are summed up");
-        // SAFETY: entries of the layout, which has a count there.
-        self.entries_of(partitions).map(|entry| unsafe { entry::read::<u64>(entry, offset) }).sum()
+        // SAFETY: entries of the layout, which has a count there; those of keys that are not there are 0.
+        let count = |entry: *const u8| unsafe { entry::read::<u64>(entry, offset) };
+        let of_region = |region: &Region| -> u64 {
+            let blocks = partitions.clone().flat_map(|partition| blocks(region.range(), partition));
+            blocks.map(|block| (0..block.len as i64).map(|i| count(region.entry(block.first + i))).sum::<u64>()).sum()
+        };
+        self.entries_of(partitions).map(count).sum::<u64>() + self.region().map_or(0, of_region)
+    }
+
+    /// What a table for similar keys should begin with.
+    pub fn hint(&self) -> TableHint {
+        let there = self.there_of(&(0..PARTITIONS));
+        let range = self.array.as_ref().and_then(|sealed| sealed.extent.range);
+        match range.filter(|range| there * SPARSE >= range.len as usize) {
+            Some(range) => TableHint { keys: self.listed(), range: Some(range), is_known: true },
+            None => TableHint { keys: self.len(), range: None, is_known: true },
+        }
     }
 
     /// The same, whose memory counts in the budget of a table's charge, if that is counted.
     pub(crate) fn charged(self, table: Option<&Charge>) -> Partial {
-        let _charge = table.map(|charge| charge.another(MemoryClass::Partials, self.bytes()));
-        Partial { _charge, ..self }
+        let charge = table.map(|charge| charge.another(MemoryClass::Partials, self.bytes()));
+        Partial { charge, ..self }
     }
 
     /// The same, whose memory counts.
     fn counted(self, budget: &Arc<MemoryBudget>) -> Partial {
-        Partial { _charge: Some(Charge::new(budget, MemoryClass::Partials, self.bytes())), ..self }
+        Partial { charge: Some(Charge::new(budget, MemoryClass::Partials, self.bytes())), ..self }
     }
 
-    /// Whether it is that of an array table, or of several.
-    pub fn is_array(&self) -> bool {
-        self.array().is_some()
+    /// Whether it has an array.
+    pub fn has_array(&self) -> bool {
+        self.array.is_some()
     }
 
-    /// The array, if that is what it is.
-    pub(crate) fn array(&self) -> Option<&ArrayRun> {
-        match &self.form {
-            Form::Entries(..) => None,
-            Form::Array(array) => Some(array),
-        }
+    /// The array, if it has one.
+    pub(crate) fn region(&self) -> Option<&Region> {
+        self.array.as_ref().map(|sealed| &sealed.region)
     }
 
     /// The layout of entries.
     pub fn layout(&self) -> &Arc<EntryLayout> {
-        match &self.form {
-            Form::Entries(entries) => entries.entries.layout(),
-            Form::Array(array) => array.layout(),
-        }
+        self.entries.entries.layout()
     }
 
-    /// Number of entries: at least that of the keys.
+    /// Number of entries, also those of arrays that are there: at least that of the keys.
     pub fn len(&self) -> usize {
+        self.len_of(&(0..PARTITIONS))
+    }
+
+    /// Number of entries outside of the array.
+    fn listed(&self) -> usize {
         self.starts[PARTITIONS]
     }
 
@@ -211,36 +237,98 @@ impl Partial {
 
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
-        match &self.form {
-            Form::Entries(Entries { entries, arena, object_bytes }) => entries.bytes() + arena.bytes() + object_bytes,
-            Form::Array(array) => array.bytes(),
-        }
+        let Entries { entries, arena, object_bytes } = &self.entries;
+        entries.bytes() + arena.bytes() + object_bytes + self.region().map_or(0, Region::bytes)
     }
 
-    /// Number of entries in a range of partitions.
+    /// Number of entries in a range of partitions, as [`Partial::len`].
     pub fn len_of(&self, partitions: &Range<usize>) -> usize {
-        self.starts[partitions.end] - self.starts[partitions.start]
+        self.starts[partitions.end] - self.starts[partitions.start] + self.there_of(partitions)
     }
 
-    /// Entries of a range of partitions, alive as long as the partial.
+    /// Number of keys of the array that are there, in a range of partitions.
+    pub(crate) fn there_of(&self, partitions: &Range<usize>) -> usize {
+        self.array.as_ref().map_or(0, |sealed| sealed.extent.keys[partitions.clone()].iter().sum())
+    }
+
+    /// Entries of a range of partitions outside of the array, alive as long as the partial.
     pub(crate) fn entries_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = *const u8> + use<'_> {
         let range = self.starts[partitions.start]..self.starts[partitions.end];
-        self.entries().range(range).map(<*mut u8>::cast_const)
+        self.entries.entries.range(range).map(<*mut u8>::cast_const)
     }
 
-    /// Entry `i`, alive as long as the partial.
+    /// Entry `i` of those outside of the array, alive as long as the partial.
     ///
     /// # Panics
     /// When there are not more than `i`.
     pub(crate) fn entry(&self, i: usize) -> *const u8 {
-        assert!(i < self.len(), "there are {} entries", self.len());
-        self.entries().place(i)
+        assert!(i < self.listed(), "there are {} entries", self.listed());
+        self.entries.entries.place(i)
     }
 
-    fn entries(&self) -> &OwnedEntries {
-        match &self.form {
-            Form::Entries(entries) => &entries.entries,
-            Form::Array(array) => array.entries(self.len()),
+    /// The same with all keys in entries: itself, if it has no array, else made once. It lives as long.
+    pub(crate) fn spread(&self) -> &Partial {
+        let Some(Sealed { region, .. }) = &self.array else { return self };
+        self.spread.get_or_init(|| {
+            let (memory, count) = region.with_keys((0..PARTITIONS).flat_map(|p| blocks(region.range(), p)));
+            // SAFETY: `count` entries, which are numbers.
+            let made = unsafe { OwnedEntries::new(self.layout(), memory, count) };
+            let entries = made.range(0..count).map(<*mut u8>::cast_const).chain(self.entries_of(&(0..PARTITIONS)));
+            // SAFETY: occupied entries of the layout, which are numbers, each with another key.
+            let (rows, _) = unsafe { merge_entries(self.layout(), entries) };
+            // SAFETY: as above.
+            let spread = unsafe { Partial::of_sorted(self.layout(), &rows) };
+            Box::new(spread.charged(self.charge.as_ref()))
+        })
+    }
+
+    /// Entries of a range of partitions, but for keys of the array that are in a range: of these the array has the entries.
+    pub(crate) fn entries_beside(
+        &self,
+        range: Option<KeyRange>,
+        partitions: &Range<usize>,
+    ) -> impl Iterator<Item = *const u8> + use<'_> {
+        let is_far = |region: &&Region| range.is_none_or(|range| !range.contains(region.range()));
+        let far = self.region().filter(is_far).map(|region| region.range());
+        let outside = far.map(|of_array| {
+            let layout = self.layout();
+            self.spread().entries_of(partitions).filter(move |&entry| {
+                // SAFETY: an entry of the layout.
+                let key = unsafe { key_of_entry(layout, entry) };
+                let is_outside =
+                    |key| of_array.index(key).is_some() && range.is_none_or(|range| range.index(key).is_none());
+                key.is_some_and(is_outside)
+            })
+        });
+        self.entries_of(partitions).chain(outside.into_iter().flatten())
+    }
+
+    /// [`Partial::spread`] of a partial that is not needed any more.
+    pub(crate) fn without_array(mut self) -> Partial {
+        if !self.has_array() {
+            return self;
         }
+        self.spread();
+        *self.spread.take().expect("it was just made")
+    }
+
+    /// A partial with copies of sorted entries of numbers, each of another key.
+    ///
+    /// # Safety
+    /// They are occupied entries of the layout.
+    unsafe fn of_sorted(layout: &Arc<EntryLayout>, rows: &[*const u8]) -> Partial {
+        let memory = EntryMemory::unwritten(rows.len() * layout.stride);
+        // SAFETY: there are none yet.
+        let mut entries = unsafe { OwnedEntries::new(layout, memory, 0) };
+        let mut starts = [0; PARTITIONS + 1];
+        for &row in rows {
+            // SAFETY: promised by the caller; there is a place for each.
+            unsafe {
+                starts[partition_of_entry(layout, layout.allows_arrays(), row) + 1] += 1;
+                entries.push(row);
+            }
+        }
+        (0..PARTITIONS).for_each(|partition| starts[partition + 1] += starts[partition]);
+        Partial::of_entries(Entries { entries, arena: Arena::default(), object_bytes: 0 }, starts, true)
     }
 }

@@ -11,6 +11,8 @@ pub const PARTITIONS: usize = 1 << PARTITION_BITS;
 /// Of the keys that can be in arrays, this many low bits do not choose the partition, so that keys which follow each
 /// other are merged together.
 pub(crate) const BLOCK_BITS: u32 = 6;
+/// Keys that differ in this many low bits only are in one group, in which each partition has one block.
+pub(crate) const GROUP_BITS: u32 = BLOCK_BITS + PARTITION_BITS;
 
 /// The partition of a hash: its top bits (tables use the low bits, so both spread well).
 #[inline]
@@ -22,7 +24,19 @@ pub fn partition_of(hash: u64) -> usize {
 /// evenly, and so are multiples of powers of two.
 #[inline]
 pub(crate) fn partition_of_key(key: i64) -> usize {
-    let mut digits = (key >> BLOCK_BITS) as u64;
+    sum_of_digits((key >> BLOCK_BITS) as u64)
+}
+
+/// Which block of a group of keys a partition has.
+#[inline]
+pub(crate) fn block_in_group(group: i64, partition: usize) -> usize {
+    // The digits of a block are its own in the group and those of the group.
+    partition ^ sum_of_digits((group as u64) << PARTITION_BITS >> PARTITION_BITS)
+}
+
+/// The hexadecimal digits of a number, added without carry.
+#[inline]
+fn sum_of_digits(mut digits: u64) -> usize {
     for shift in [32, 16, 8, 4] {
         digits ^= digits >> shift;
     }

@@ -160,7 +160,11 @@ impl SharedTable {
     /// What a table for similar keys should begin with.
     pub fn hint(&self) -> TableHint {
         let newest = self.map.levels().next();
-        newest.map_or(TableHint::default(), |level| TableHint { keys: level.count() / 2, range: level.region() })
+        newest.map_or(TableHint::default(), |level| TableHint {
+            keys: level.count() / 2,
+            range: level.region(),
+            is_known: true,
+        })
     }
 
     /// What generated code of a worker gets, for `ExecContext::table`: the newest level. Stays at its address as long as
@@ -257,7 +261,7 @@ impl SharedTable {
             let key = |entry: *mut u8| unsafe { dense::key_of_entry(&self.layout, entry) };
             let mut keys: Vec<i64> =
                 self.map.levels().flat_map(Parts::entries).filter(published).filter_map(key).collect();
-            region = dense::region_of_most(&mut keys);
+            region = dense::region_of_most(&mut keys, dense::REACH);
             if region.is_some() {
                 hashed = self.len() / 2;
             }

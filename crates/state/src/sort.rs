@@ -12,6 +12,7 @@
 use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
 use crate::partition::{PARTITION_BITS, PARTITIONS, partition_of, partition_of_entry, partition_of_key};
+use crate::work;
 use millstream_abi::EntryLayout;
 use std::cmp::Ordering;
 
@@ -43,6 +44,7 @@ pub(crate) struct Sorted {
 pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> Vec<Sorted> {
     // SAFETY: promised by the caller.
     let mut entries: Vec<Sorted> = entries.map(|entry| Sorted { word: unsafe { hash(entry) }, entry }).collect();
+    work::SORTED.add(entries.len());
     match layout.dense_key() {
         // SAFETY: promised by the caller.
         Some(_) => unsafe { sort_by_key(layout, &mut entries) },

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Table ┌ TableHeader: entries ──► [ entry | empty | entry | … ]   hash part: mask + 1 entries, at most half of them occupied
-//!       │              dense ────► [ empty | entry | entry | … ]   dense region: the entry of key k is number k - dense_first
+//!       │              dense ────► [ key | key | key | … ]         dense region: that of key k is number k - dense_first
 //!       │ arena: bytes of long strings of keys and of MIN/MAX
 //!       └ layout, template of a fresh entry
 //! ```
@@ -11,16 +11,21 @@
 //! Generated code searches entries itself through the header and calls [`Table::insert`] for a new key. A key that the
 //! region covers is in the region; any other, and NULL, is in the hash part, searched linearly from `hash & mask`. An
 //! entry with hash 0 is empty. Whether there is a region, and for which keys, is decided when the hash part is full
-//! (`dense.rs`).
+//! (`dense.rs`): it grows to both sides while there are rows, and the table stays the same.
+//!
+//! The region is an array of accumulators where these are numbers (`array`): generated code updates its entries without
+//! asking, and how many keys are there is not known before the table is sealed. Other layouts have whole entries there.
 //!
 //! An *appending* table ([`Table::set_appending`]) has a hash part of one entry, which is always empty, and no region. So
 //! every search misses at once, and every row is given a new entry, at the end of a log (`table/append.rs`). Those of
 //! equal keys are merged with the partials. Code that searches and inserts need not know.
 
 mod append;
+mod growth;
 
 use crate::accumulator;
 use crate::arena::Arena;
+use crate::array::{ArrayShape, Region};
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense;
 use crate::entry;
@@ -47,14 +52,27 @@ pub struct TableHint {
     pub keys: usize,
     /// Those of the dense region.
     pub range: Option<KeyRange>,
+    /// Whether this is what an earlier table had.
+    pub is_known: bool,
 }
 
 impl TableHint {
     /// Bytes of a table that begins with it.
     pub fn bytes(&self, layout: &EntryLayout) -> usize {
-        let dense = self.range.map_or(0, |range| usize::try_from(range.len).unwrap_or(usize::MAX));
-        capacity(2 * self.keys).saturating_add(dense).saturating_mul(layout.stride)
+        let stride = layout.array().map_or(layout.stride, |array| array.stride);
+        let dense =
+            self.range.map_or(0, |range| usize::try_from(range.len).unwrap_or(usize::MAX).saturating_mul(stride));
+        capacity(2 * self.keys).saturating_mul(layout.stride).saturating_add(dense)
     }
+}
+
+/// What a table's dense region is.
+#[derive(Debug, Clone)]
+enum DenseForm {
+    /// There is none.
+    Never,
+    Entries,
+    Array(Arc<ArrayShape>),
 }
 
 /// A hash table from keys to accumulators. One thread at a time uses it.
@@ -63,11 +81,12 @@ impl TableHint {
 pub struct Table {
     /// First, so that a pointer to the header is one to the table.
     parts: Parts,
-    /// Whether there may be a dense region.
-    allows_dense: bool,
+    dense: DenseForm,
+    /// Whether an earlier table has shown what keys there are.
+    is_known: bool,
     /// All entries of an appending table.
     log: Option<Box<EntryLog>>,
-    /// Occupied entries.
+    /// Occupied entries, without those of arrays.
     len: usize,
     /// Those in the hash part.
     hashed: usize,
@@ -104,11 +123,15 @@ impl Table {
 
     /// An empty table for keys as in `hint`. When `dense` is false, there is never a dense region.
     pub fn with_hint(layout: Arc<EntryLayout>, dense: bool, hint: TableHint) -> Table {
-        let allows_dense = dense && layout.dense_key().is_some();
-        let region = hint.range.filter(|_| allows_dense);
-        Table {
+        let form = match layout.dense_key().filter(|_| dense) {
+            None => DenseForm::Never,
+            Some(_) => ArrayShape::of(&layout).map_or(DenseForm::Entries, DenseForm::Array),
+        };
+        let region = hint.range.filter(|_| matches!(form, DenseForm::Entries));
+        let mut table = Table {
             parts: Parts::new(layout.stride, capacity(2 * hint.keys), region),
-            allows_dense,
+            dense: form,
+            is_known: hint.is_known,
             log: None,
             len: 0,
             hashed: 0,
@@ -118,19 +141,30 @@ impl Table {
             arena: Arena::default(),
             object_bytes: 0,
             charge: None,
+        };
+        table.expect(hint);
+        table
+    }
+
+    /// Prepares a table that is empty and has no array for keys as in `hint`.
+    pub fn expect(&mut self, hint: TableHint) {
+        self.is_known |= hint.is_known;
+        if let (DenseForm::Array(shape), Some(range)) = (&self.dense, hint.range) {
+            debug_assert!(self.parts.array().is_none() && !self.is_appending(), "a table that was drained");
+            self.parts.set_array(Some(Region::fresh(shape, range)));
         }
     }
 
-    /// What a table for similar keys should begin with. Of an appending table nothing is known.
+    /// What a table for similar keys should begin with, from what is in this one. Of an appending table nothing is known.
     pub fn hint(&self) -> TableHint {
         if self.is_appending() {
             return TableHint::default();
         }
         match self.parts.region() {
-            Some(range) if (self.len - self.hashed) * SPARSE >= range.len as usize => {
-                TableHint { keys: self.hashed, range: Some(range) }
+            Some(range) if self.parts.array().is_some() || (self.len - self.hashed) * SPARSE >= range.len as usize => {
+                TableHint { keys: self.hashed, range: Some(range), is_known: true }
             }
-            _ => TableHint { keys: self.len, range: None },
+            _ => TableHint { keys: self.len, range: None, is_known: true },
         }
     }
 
@@ -179,14 +213,19 @@ impl Table {
         &self.layout
     }
 
-    /// Number of entries: of keys, or of insertions into an appending table.
+    /// Number of entries: of keys, those of an array as if all were there, or of insertions into an appending table.
     pub fn len(&self) -> usize {
-        self.len
+        self.len + self.parts.array().map_or(0, |array| array.range().len as usize)
     }
 
-    /// Whether it has no key.
+    /// Whether it has no key. With an array, linear in the length of that as long as it is so.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len == 0 && self.parts.array().is_none_or(Region::is_empty)
+    }
+
+    /// Whether most of what it may have is an array.
+    pub fn is_array(&self) -> bool {
+        self.parts.array().is_some_and(|array| array.range().len as usize >= self.len)
     }
 
     /// Bytes of memory that it owns.
@@ -197,7 +236,8 @@ impl Table {
 
     /// Whether it owns more bytes than these, of which it uses a good part.
     pub fn is_fuller_than(&self, bytes: usize) -> bool {
-        let used = self.len * self.layout.stride + self.arena.used() + self.object_bytes;
+        let array = self.parts.array().map_or(0, Region::bytes);
+        let used = self.len * self.layout.stride + array + self.arena.used() + self.object_bytes;
         self.bytes() > bytes && used * GOOD_PART > bytes
     }
 
@@ -213,7 +253,10 @@ impl Table {
     pub unsafe fn insert(&mut self, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
         assert!(hash > HASH_BUSY && keys.len() == self.layout.keys.len(), "a key of the table's layout");
         let key = self.layout.dense_key().filter(|_| null_mask == 0).map(|key| dense::key_of_slot(key, &keys[0]));
-        let fresh = self.claim(hash, key);
+        let fresh = match self.claim(hash, key) {
+            Claimed::InArray(entry) => return entry,
+            Claimed::Entry(fresh) => fresh,
+        };
         // SAFETY: `fresh` is an empty entry of the layout; the rest is promised by the caller.
         unsafe {
             fresh.copy_from_nonoverlapping(self.template.as_ptr(), self.layout.stride);
@@ -277,7 +320,7 @@ impl Table {
         }
     }
 
-    /// Occupied entries in order of place, or of insertion.
+    /// Occupied entries in order of place, or of insertion; none of an array.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = *const u8> + use<'_> {
         occupied(self.parts.entries()).chain(self.log.iter().flat_map(|log| log.entries()))
     }
@@ -302,10 +345,11 @@ impl Table {
                 partial.repeating()
             }
             None => {
+                let array = self.parts.take_array();
                 if self.is_sparse(partial.len()) {
                     self.parts = Parts::new(self.layout.stride, capacity(partial.len() * 4), None);
                 }
-                partial
+                partial.with_region(array)
             }
         };
         self.settle();
@@ -316,7 +360,7 @@ impl Table {
     /// not copied.
     ///
     /// # Safety
-    /// `from` is an entry of the layout whose strings outlive every read of this table.
+    /// `from` is an entry of the layout whose strings outlive every read of this table, which can have no array.
     pub(crate) unsafe fn merge_entry(&mut self, from: *const u8) {
         // SAFETY: forwarded.
         if let Some(found) = unsafe { self.find(from) } {
@@ -334,7 +378,7 @@ impl Table {
         }
     }
 
-    /// The entry with the key of `from`.
+    /// The entry with the key of `from`, but for one of an array.
     ///
     /// # Safety
     /// `from` is an entry of a layout with the same keys; the strings of its keys are alive.
@@ -342,7 +386,7 @@ impl Table {
         let stride = self.layout.stride;
         // SAFETY: `from` is an entry with the keys of the layout.
         let (hash, key) = unsafe { (entry::hash(from), self.key_of(from)) };
-        if let Some(place) = key.and_then(|key| self.parts.header.dense_entry(key, stride)) {
+        if let Some(place) = key.and_then(|key| self.parts.dense_entry(key)) {
             // SAFETY: every entry starts with its hash.
             return (unsafe { entry::hash(place) } != HASH_EMPTY).then_some(place);
         }
@@ -423,34 +467,55 @@ impl Table {
         places > FIRST_CAPACITY && len * SPARSE < places
     }
 
-    /// As [`Table::claim`], for the key of an entry.
+    /// As [`Table::claim`], for the key of an entry, in a table that can have no array.
     ///
     /// # Safety
     /// `from` is an entry of a layout with the same keys.
     pub(crate) unsafe fn claim_for(&mut self, from: *const u8) -> *mut u8 {
         // SAFETY: promised by the caller.
         let (hash, key) = unsafe { (entry::hash(from), self.key_of(from)) };
-        self.claim(hash, key)
+        match self.claim(hash, key) {
+            Claimed::Entry(place) => place,
+            Claimed::InArray(_) => unreachable!("the table can have no array"),
+        }
     }
 
     /// Makes room, counts one more key and returns the empty place for it, which the caller must fill. `key` is there when
-    /// the layout has a dense key that is not NULL.
-    fn claim(&mut self, hash: u64, key: Option<i64>) -> *mut u8 {
+    /// the layout has a dense key that is not NULL. If there is an array for it now, that has the entry.
+    fn claim(&mut self, hash: u64, key: Option<i64>) -> Claimed {
         if let Some(log) = &mut self.log {
             self.len += 1;
-            return log.push();
+            return Claimed::Entry(log.push());
         }
-        let is_dense = key.is_some_and(|key| self.parts.header.dense_entry(key, 0).is_some());
+        if let Some(entry) = self.in_array(key) {
+            return Claimed::InArray(entry);
+        }
+        let is_dense = key.is_some_and(|key| self.parts.dense_entry(key).is_some());
         if !is_dense && (self.hashed + 1) * 2 > self.parts.hashed_places() {
             self.grow();
         }
-        self.place(hash, key)
+        match self.in_array(key) {
+            Some(entry) => Claimed::InArray(entry),
+            None => Claimed::Entry(self.place(hash, key)),
+        }
     }
 
-    /// Counts one more key and returns the place for it; there is room.
+    /// The entry of a key in the array, if that covers it: marked, as it is about to be updated.
+    fn in_array(&self, key: Option<i64>) -> Option<*mut u8> {
+        let (array, key) = (self.parts.array()?, key?);
+        let entry = array.entry_of(key)?;
+        let layout = &array.shape().array;
+        if layout.sets_mark {
+            // SAFETY: an entry of the array, which is ours.
+            unsafe { entry::write(entry, layout.mark, 1u64) };
+        }
+        Some(entry)
+    }
+
+    /// Counts one more key and returns the place for it; there is room, and no array that covers it.
     fn place(&mut self, hash: u64, key: Option<i64>) -> *mut u8 {
         self.len += 1;
-        let dense = key.and_then(|key| self.parts.header.dense_entry(key, self.layout.stride));
+        let dense = key.and_then(|key| self.parts.dense_entry(key));
         dense.unwrap_or_else(|| {
             self.hashed += 1;
             self.free_place(hash)
@@ -472,50 +537,6 @@ impl Table {
         }
     }
 
-    /// Makes room in the hash part. The region is reconsidered when it is worth a walk over all entries.
-    fn grow(&mut self) {
-        if self.allows_dense && self.len >= dense::MIN_KEYS && self.hashed * dense::OUTSIDE >= self.len {
-            return self.rebuild();
-        }
-        let entries = occupied(self.parts.hashed()).collect();
-        let _old = self.parts.set_places(2 * self.parts.hashed_places());
-        self.len -= self.hashed;
-        self.hashed = 0;
-        // SAFETY: the entries are in the memory that the hash part had, which is alive.
-        unsafe { self.take_in(entries) };
-    }
-
-    /// Moves all entries to memory that fits their number and keys, with room for as many more.
-    fn rebuild(&mut self) {
-        let entries: Vec<*const u8> = self.occupied().collect();
-        let region = self.allows_dense.then(|| {
-            // SAFETY: occupied entries of the layout.
-            let mut keys: Vec<i64> = entries.iter().filter_map(|&e| unsafe { self.key_of(e) }).collect();
-            dense::region_of_most(&mut keys)
-                .filter(|_| keys.len() * dense::OUTSIDE >= entries.len() * (dense::OUTSIDE - 1))
-        });
-        let region = region.flatten();
-        let hashed = if region.is_some() { entries.len() / dense::OUTSIDE } else { entries.len() };
-        let _old = std::mem::replace(&mut self.parts, Parts::new(self.layout.stride, capacity(4 * hashed), region));
-        (self.len, self.hashed) = (0, 0);
-        // SAFETY: the entries are in the memory that the parts had, which is alive.
-        unsafe { self.take_in(entries) };
-    }
-
-    /// Copies entries to their places; there is room for them.
-    ///
-    /// # Safety
-    /// They are entries of the layout that are not in the table's memory.
-    unsafe fn take_in(&mut self, entries: Vec<*const u8>) {
-        for from in entries {
-            // SAFETY: promised by the caller; the place is an empty entry.
-            unsafe {
-                let place = self.place(entry::hash(from), self.key_of(from));
-                place.copy_from_nonoverlapping(from, self.layout.stride);
-            }
-        }
-    }
-
     /// The key by which the dense region would have an entry.
     ///
     /// # Safety
@@ -524,6 +545,15 @@ impl Table {
         // SAFETY: promised by the caller.
         unsafe { dense::key_of_entry(&self.layout, entry) }
     }
+}
+
+/// Where a key is to be.
+#[derive(Debug, Clone, Copy)]
+enum Claimed {
+    /// An empty entry.
+    Entry(*mut u8),
+    /// An entry of the array, with its accumulators.
+    InArray(*mut u8),
 }
 
 /// Places of a hash part that has at least `least`, and is not too small.

@@ -70,7 +70,6 @@ impl<'a> Run<'a> {
             slice_start: 0,
             table: ptr::null_mut(),
             find_slice: None,
-            find_array: None,
             insert_key: None,
             keep_string: None,
             update_object: None,
@@ -93,7 +92,6 @@ impl<'a> Run<'a> {
     /// Sends updates to the tables behind `hooks`.
     pub(super) fn with_tables(&mut self, hooks: TableHooks) {
         self.context.find_slice = Some(hooks.find_slice);
-        self.context.find_array = hooks.find_array;
         self.context.insert_key = Some(hooks.insert_key);
         self.context.keep_string = Some(hooks.keep_string);
         self.context.update_object = Some(hooks.update_object);
@@ -166,9 +164,6 @@ impl<'a> Run<'a> {
             let status = unsafe { kernel.run(&mut self.context, start, rows.end) };
             match status.kind() {
                 StatusKind::Done => return false,
-                StatusKind::Deoptimise { row } => {
-                    unreachable!("row {row} broke an assumption of code that has no generic code behind it")
-                }
                 StatusKind::Error { row } => {
                     let diagnostic = self.diagnose(row as usize);
                     if on_error(RowError { row: row as usize, diagnostic }) == Flow::Stop {

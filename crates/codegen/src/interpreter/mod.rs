@@ -55,11 +55,8 @@ impl Kernel for Interpreter {
         for (value, op) in self.program.ops().filter(|(_, op)| op.is_constant()) {
             machine.op(value, op, &Selection::All(rows));
         }
-        machine.forget_table();
         // SAFETY: promised by the caller.
-        let status = unsafe { machine.blocks(end) };
-        machine.forget_table();
-        status
+        unsafe { machine.blocks(end) }
     }
 
     fn tier(&self) -> Tier {
@@ -67,13 +64,11 @@ impl Kernel for Interpreter {
     }
 }
 
-/// Why a run ends before its last row.
+/// Why a run ends before its last row: the row is bad.
 #[derive(Debug, Clone, Copy)]
-enum Stop {
-    /// The row is bad: kind, site.
-    Error(ErrorKind, u32),
-    /// The row is not as the program assumes.
-    Deoptimise,
+struct Stop {
+    kind: ErrorKind,
+    site: u32,
 }
 
 /// One run in progress.
@@ -101,16 +96,10 @@ impl Machine<'_> {
         while self.first_row < end {
             let rows = BLOCK_ROWS.min((end - self.first_row) as usize);
             // SAFETY: the caller's promise about the context holds for these rows.
-            if let Some(stop) = unsafe { self.block(rows) } {
+            if let Some(Stop { kind, site }) = unsafe { self.block(rows) } {
                 let row = self.first_row + self.limit as u64;
-                return match stop {
-                    Stop::Deoptimise => Status(Status::DEOPTIMISE | row),
-                    Stop::Error(kind, site) => {
-                        self.context.error_kind = kind as u32;
-                        self.context.error_site = site;
-                        Status(Status::ERROR | row)
-                    }
-                };
+                (self.context.error_kind, self.context.error_site) = (kind as u32, site);
+                return Status(Status::ERROR | row);
             }
             self.first_row += rows as u64;
         }
@@ -130,9 +119,6 @@ impl Machine<'_> {
         // SAFETY: promised by the caller.
         unsafe { self.statements(&program.body, &mut selection) };
         selection.truncate(self.limit);
-        if let Terminal::Update(update) = &program.terminal {
-            self.stop_outside(update, &mut selection);
-        }
         let limit = self.limit;
         self.context.late_rows += self.late.iter().filter(|&&lane| (lane as usize) < limit).count() as u64;
         if !selection.is_empty() {
@@ -200,7 +186,7 @@ impl Machine<'_> {
     fn fail(&mut self, lane: usize, kind: ErrorKind, site: u32) {
         debug_assert!(lane < self.limit, "lanes behind a bad row are cut off");
         self.limit = lane;
-        self.stop = Some(Stop::Error(kind, site));
+        self.stop = Some(Stop { kind, site });
     }
 
     fn lanes<T: lanes::Lane>(&self, value: Value) -> &[T] {

@@ -1,10 +1,10 @@
 //! Updating tables: the executable form of what is described at `program::Update` and `program::Component`.
 
+use super::Machine;
 use super::call::slot_of;
 use super::lanes::{Lane, Selection};
 use super::shared;
-use super::{Machine, Stop};
-use crate::program::{Access, Component, KeyRange, Terminal, Update, Value};
+use crate::program::{Access, Component, Update, Value};
 use crate::semantics::float_order;
 use millstream_abi::{
     Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str,
@@ -106,13 +106,8 @@ impl Machine<'_> {
             // SAFETY: promised by the caller.
             unsafe {
                 self.find_table(update, lane);
-                let entry = match update.range {
-                    Some(range) => self.array_entry(update, range, lane),
-                    None => {
-                        let null_mask = self.key_of(update, lane, &mut keys);
-                        self.find_entry(&update.layout, null_mask, &keys)
-                    }
-                };
+                let null_mask = self.key_of(update, lane, &mut keys);
+                let entry = self.find_entry(update, null_mask, &keys);
                 let accumulators = update.layout.accumulators.iter().zip(&update.components);
                 for (number, ((accumulator, offset), component)) in accumulators.enumerate() {
                     if component.guard.is_none_or(|guard| self.lanes::<bool>(guard)[lane]) {
@@ -134,70 +129,14 @@ impl Machine<'_> {
         });
     }
 
-    /// Stops at the first row of the selection whose key is not in the range, if there is one.
-    pub(super) fn stop_outside(&mut self, update: &Update, selection: &mut Selection) {
-        let Some(range) = update.range else { return };
-        let (key, valid) = update.keys[0];
-        let phys = self.program.type_of(key);
-        let is_outside = |lane: usize| {
-            let is_null = valid.is_some_and(|valid| !self.lanes::<bool>(valid)[lane]);
-            is_null || range.index(dense_key(phys, &slot_of(&self.registers[key.0 as usize], lane))).is_none()
-        };
-        let mut first = None;
-        selection.each(|lane| {
-            if first.is_none() && is_outside(lane) {
-                first = Some(lane);
-            }
-        });
-        if let Some(lane) = first {
-            (self.limit, self.stop) = (lane, Some(Stop::Deoptimise));
-            selection.truncate(lane);
-        }
-    }
-
-    /// Programs that update arrays share no table with what runs before and after them.
-    pub(super) fn forget_table(&mut self) {
-        if let Terminal::Update(Update { range: Some(_), .. }) = &self.program.terminal {
-            self.context.table = ptr::null_mut();
-        }
-    }
-
     /// Makes the table of the row's slice the context's.
     unsafe fn find_table(&mut self, update: &Update, lane: usize) {
         let start = update.slice.map(|slice| self.lanes::<i64>(slice)[lane]);
         let other = start.is_some_and(|start| start != self.context.slice_start);
         if other || self.context.table.is_null() {
             let find_slice = self.context.find_slice.expect(IS_THERE);
-            let (start, count) = (start.unwrap_or(0), update.count().map_or(u64::MAX, |number| number as u64));
             // SAFETY: promised by the caller of `update`.
-            unsafe {
-                match update.range {
-                    None => find_slice(self.context, start),
-                    Some(KeyRange { first, len }) => {
-                        let find_array = self.context.find_array.expect("arrays are updated only where there are some");
-                        find_array(self.context, start, first, len, count);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The entry of a row whose key is in the range of the update, marked.
-    ///
-    /// # Safety
-    /// The context has an array table of the update.
-    unsafe fn array_entry(&self, update: &Update, range: KeyRange, lane: usize) -> *mut u8 {
-        let array = update.array().expect("the verifier has checked that there are arrays");
-        let key = update.keys[0].0;
-        let key = dense_key(self.program.type_of(key), &slot_of(&self.registers[key.0 as usize], lane));
-        let index = range.index(key).expect("rows with other keys are not updated");
-        // SAFETY: there is an entry for each key of the range, at the address that the header has.
-        unsafe {
-            let entry = (*self.context.table).dense.add(index * array.stride);
-            if array.sets_mark {
-                entry.add(array.mark).cast::<u64>().write(1);
-            }
-            entry
+            unsafe { find_slice(self.context, start.unwrap_or(0)) };
         }
     }
 
@@ -213,12 +152,22 @@ impl Machine<'_> {
     }
 
     /// The entry of a key in the context's table, inserted if it is not there.
-    unsafe fn find_entry(&mut self, layout: &EntryLayout, null_mask: u64, keys: &[Slot]) -> *mut u8 {
+    unsafe fn find_entry(&mut self, update: &Update, null_mask: u64, keys: &[Slot]) -> *mut u8 {
+        let layout = &update.layout;
         // SAFETY: the context has a table, and the keys are of the layout.
         unsafe {
             let header = *self.context.table;
-            let dense = layout.dense_key().filter(|_| null_mask == 0);
-            let dense = dense.and_then(|key| header.dense_entry(dense_key(key.phys, &keys[0]), layout.stride));
+            let key = layout.dense_key().filter(|_| null_mask == 0).map(|key| dense_key(key.phys, &keys[0]));
+            if let (Some(array), Some(key)) = (update.array(), key)
+                && let Some(entry) = header.dense_entry(key, array.stride)
+            {
+                if array.sets_mark {
+                    entry.add(array.mark).cast::<u64>().write(1);
+                }
+                return entry;
+            }
+            let dense = key.filter(|_| update.array().is_none());
+            let dense = dense.and_then(|key| header.dense_entry(key, layout.stride));
             if let Some(entry) = dense.filter(|&entry| hash_word_of(entry) > HASH_BUSY) {
                 return entry;
             }

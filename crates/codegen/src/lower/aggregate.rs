@@ -29,16 +29,16 @@ pub(super) fn key_layout(keys: &[Field], accumulators: &[Accumulator]) -> Result
 }
 
 impl Lowering<'_> {
-    /// Ends the program with the update of a table.
+    /// Ends the program with the update of a table, of which component `counter` counts all rows.
     pub(super) fn aggregate(
         mut self,
         name: &str,
-        aggregation: &Aggregation,
+        (aggregation, counter): (&Aggregation, Option<usize>),
         time: Option<&Expr>,
         keys: &[Expr],
         updates: &[ComponentUpdate],
     ) -> Computed<Lowered> {
-        let layout = entry_layout(aggregation)?;
+        let layout = entry_layout(aggregation)?.counted_by(counter);
         let slice = self.table(aggregation, time)?;
         self.update_entries(name, layout, slice, (keys, &aggregation.keys), updates)
     }
@@ -60,8 +60,10 @@ impl Lowering<'_> {
             return Err(Diagnostic::bug("there is not one update for each accumulator of a table"));
         }
         let components = updates.iter().zip(&layout.accumulators).map(|(update, (a, _))| self.component(update, *a));
-        let components = components.collect::<Computed<_>>()?;
-        let update = Update { access: Access::Own, layout, slice, keys, components, range: None };
+        let mut components = components.collect::<Computed<Vec<_>>>()?;
+        // What it counts is never NULL, whether that shows here or not.
+        layout.counter.into_iter().for_each(|counter| components[counter].guard = None);
+        let update = Update { access: Access::Own, layout, slice, keys, components };
         self.finish(name, Terminal::Update(update))
     }
 

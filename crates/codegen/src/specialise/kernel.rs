@@ -7,7 +7,7 @@ use arrow_buffer::bit_util::get_bit_raw;
 use millstream_abi::{ColumnView, ExecContext, Status, StatusKind, Str};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Runs a specialised kernel up to the row that breaks an assumption, and the generic one from there to the end: no row is left
 /// out, none is processed twice.
@@ -19,7 +19,6 @@ pub struct Specialised {
     deoptimisations: AtomicU64,
     /// Bits of inputs whose assumption broke; the last bit stands for all from the 63rd on.
     broken_inputs: AtomicU64,
-    broken_keys: AtomicBool,
 }
 
 impl Specialised {
@@ -33,7 +32,6 @@ impl Specialised {
             inputs,
             deoptimisations: AtomicU64::new(0),
             broken_inputs: AtomicU64::new(0),
-            broken_keys: AtomicBool::new(false),
         }
     }
 
@@ -47,12 +45,11 @@ impl Specialised {
         self.deoptimisations.load(Relaxed)
     }
 
-    /// The inputs whose assumption did not hold at some time, and whether a key was out of range.
-    pub fn broken(&self) -> (Vec<u32>, bool) {
+    /// The inputs whose assumption did not hold at some time.
+    pub fn broken(&self) -> Vec<u32> {
         let bits = self.broken_inputs.load(Relaxed);
         let assumed = self.choices.not_null.iter().chain(self.choices.constants.keys());
-        let inputs = assumed.copied().filter(|input| bits & bit(*input) != 0).collect();
-        (inputs, self.broken_keys.load(Relaxed))
+        assumed.copied().filter(|input| bits & bit(*input) != 0).collect()
     }
 
     /// The first row from `start` to before `end` that breaks an assumption about a column, or `end`.
@@ -85,20 +82,11 @@ impl Kernel for Specialised {
     unsafe fn run(&self, context: &mut ExecContext, start: u64, end: u64) -> Status {
         // SAFETY: the caller keeps the contract of `Kernel::run`, which is the same for both kernels.
         unsafe {
-            if self.choices.keys.is_some() && context.find_array.is_none() {
-                return self.generic.run(context, start, end);
-            }
-            let mut broken = self.holds_until(context.columns, start, end);
+            let broken = self.holds_until(context.columns, start, end);
             if broken > start {
                 let status = self.special.run(context, start, broken);
-                match status.kind() {
-                    StatusKind::Error { .. } => return status,
-                    StatusKind::Done if broken == end => return status,
-                    StatusKind::Done => {}
-                    StatusKind::Deoptimise { row } => {
-                        self.broken_keys.store(true, Relaxed);
-                        broken = row;
-                    }
+                if broken == end || status.kind() != StatusKind::Done {
+                    return status;
                 }
             }
             self.deoptimisations.fetch_add(1, Relaxed);

@@ -1,9 +1,8 @@
 //! Specialising a row program: another program with the same inputs, outputs and sites, for what was seen of the data.
 //!
 //! The order of filters and their shapes only change what a row costs. The rest are assumptions: columns without NULL or with
-//! one value, which are looked for in the columns before the program runs, and a range of keys, at whose breach the program
-//! stops by itself ([`Update::range`](crate::program::Update::range)). In both cases the generic program continues from
-//! that row ([`Specialised`]).
+//! one value. Whether they hold is looked for in the columns before the program runs, and the generic program continues from the
+//! row that breaks one ([`Specialised`]).
 //!
 //! What is assumed is folded as lowering folds constants, so that a condition that is known, and the columns that only it
 //! needs, are gone. Calls of constants are made beforehand; those of a column that mostly has one of a few values are answered
@@ -17,7 +16,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-use crate::program::{FilterShape, KeyRange, Layout, Op, Program};
+use crate::program::{FilterShape, Layout, Op, Program};
 pub use calls::{FewValues, calls_of_one_column};
 pub use kernel::Specialised;
 use millstream_abi::{Phys, Str};
@@ -38,8 +37,6 @@ pub struct Choices {
     pub constants: BTreeMap<u32, Constant>,
     /// Inputs of strings that mostly have one of a few values. That is not assumed: others are only dearer.
     pub few: BTreeMap<u32, FewValues>,
-    /// The keys assumed.
-    pub keys: Option<KeyRange>,
 }
 
 /// A place in the order of filters.
@@ -65,7 +62,7 @@ pub enum Constant {
 impl Choices {
     /// Whether the program is assumed to have properties that rows can break, rather than only arranged otherwise.
     pub fn assumes(&self) -> bool {
-        !self.not_null.is_empty() || !self.constants.is_empty() || self.keys.is_some()
+        !self.not_null.is_empty() || !self.constants.is_empty()
     }
 
     /// Whether there is nothing to specialise for.

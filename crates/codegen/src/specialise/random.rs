@@ -2,7 +2,7 @@
 //! what the program does.
 
 use super::{Choices, Constant, FilterChoice, calls_of_one_column, can_be_constant, can_be_null, filter_count};
-use crate::program::{FilterShape, KeyRange, Program, Terminal};
+use crate::program::{FilterShape, Program};
 use millstream_abi::Phys;
 
 /// What the states of a sequence are apart, and the number of a state (splitmix64).
@@ -54,12 +54,6 @@ pub fn random_choices(program: &Program, seed: u64) -> Choices {
         let count = draws.below(4) as usize;
         let values = (0..count).map(|_| texts[draws.below(texts.len() as u64) as usize].as_bytes().into());
         choices.few.insert(input, values.collect());
-    }
-    if let Terminal::Update(update) = &program.terminal
-        && update.layout.dense_key().is_some()
-        && draws.below(2) == 0
-    {
-        choices.keys = Some(KeyRange { first: draws.below(20) as i64 - 10, len: 1 + draws.below(2000) });
     }
     choices
 }

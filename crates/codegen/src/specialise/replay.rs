@@ -4,7 +4,7 @@ use super::calls::known_call;
 use super::order::{arranged, filters};
 use super::{Choices, Constant, can_be_constant};
 use crate::builder::Builder;
-use crate::program::{Access, FilterShape, KeyRange, Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{FilterShape, Op, Program, Statement, Terminal, Update, Value};
 use millstream_abi::{Phys, Str};
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ struct Replay<'a> {
 }
 
 /// The program specialised for `choices`. Choices that do not fit it are left out: filters that do not exist, filters
-/// that would pass something that can fail, columns of packed records, a range where there can be no arrays of it.
+/// that would pass something that can fail, columns of packed records.
 pub fn specialise(program: &Program, choices: &Choices) -> Program {
     let place = |filter: usize| choices.filters.iter().position(|c| c.filter == filter);
     let rank = |filter: usize| place(filter).unwrap_or(choices.filters.len() + filter);
@@ -116,8 +116,6 @@ impl Replay<'_> {
         terminal.visit_operands(|value| *value = self.new[value]);
         if let Terminal::Update(update) = &mut terminal {
             self.simplify(update);
-            let takes_range = update.access == Access::Own && update.array().is_some();
-            update.range = self.choices.keys.filter(|keys| takes_range && keys.len <= KeyRange::MOST_KEYS);
         }
         terminal
     }

@@ -28,7 +28,7 @@ use crate::execute::{self, Flow, RowError, assign_groups};
 use crate::interpreter::Interpreter;
 use crate::kernel::Kernel;
 use crate::lower::{Lowered, lower_keys, lower_pipeline};
-use crate::program::Terminal;
+use crate::program::{Access, Terminal, Update};
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array};
 use ends::{aggregate, exchange, sink};
 use millstream_abi::Accumulator;
@@ -124,6 +124,15 @@ impl Case {
 
     /// Runs a kernel made from the case's program over its buffer, skipping bad rows.
     pub fn run(&self, kernel: &dyn Kernel) -> Outcome {
+        self.run_as(kernel, Access::Own)
+    }
+
+    /// The same of the program for tables that others update, too.
+    pub fn run_shared(&self, kernel: &dyn Kernel) -> Outcome {
+        self.run_as(kernel, Access::Shared)
+    }
+
+    fn run_as(&self, kernel: &dyn Kernel, access: Access) -> Outcome {
         let mut functions = FunctionContext::default();
         let mut errors = Vec::new();
         let mut on_error = |error: RowError| {
@@ -147,7 +156,7 @@ impl Case {
                 (outcome.selection, outcome.late_rows) = (emitted.selection.into_vec(), emitted.late_rows);
             }
             Terminal::Update(update) if update.layout.accumulators.iter().any(|a| a.0 == Accumulator::Group) => {
-                let mut tables = MemoryTables::new(update.layout.clone());
+                let mut tables = MemoryTables::of(update);
                 let hooks = tables.hooks();
                 let groups = assign_groups(&self.lowered, kernel, &self.columns, self.rows, hooks, &mut functions);
                 outcome.groups = groups.unwrap_or_else(|e| panic!("{e}\n{self}"));
@@ -155,7 +164,7 @@ impl Case {
                 outcome.entries = tables.entries();
             }
             Terminal::Update(update) => {
-                let mut tables = MemoryTables::new(update.layout.clone());
+                let mut tables = MemoryTables::of(&Update { access, ..update.clone() });
                 let done = execute::update(
                     &self.lowered,
                     kernel,

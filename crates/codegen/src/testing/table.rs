@@ -1,29 +1,25 @@
 //! A plain in-memory implementation of the tables that programs update.
-//!
-//! An entry is in one place only: whoever looks for the array of a slice finds there what the hash table had of its keys,
-//! and the other way round. So no merge changes what a sum of floats looks like.
 
 use crate::execute::TableHooks;
 use crate::interpreter::update::dense_key;
 use crate::interpreter::update::hash_key;
-use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ExecContext, KeyRange, Phys, Slot, Str, TableHeader};
+use crate::program::Update;
+use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tables by slice.
 #[derive(Debug)]
 pub struct MemoryTables {
-    layout: EntryLayout,
+    form: Form,
     tables: BTreeMap<i64, Box<MemoryTable>>,
-    arrays: BTreeMap<i64, Box<MemoryArray>>,
 }
 
-/// The array table of a slice.
-#[derive(Debug)]
-struct MemoryArray {
-    header: TableHeader,
-    range: KeyRange,
-    array: ArrayLayout,
-    _memory: Vec<u128>,
+/// What entries are like.
+#[derive(Debug, Clone)]
+struct Form {
+    layout: EntryLayout,
+    /// Those of dense regions, if they are arrays.
+    array: Option<ArrayLayout>,
 }
 
 /// One table: entries in words of 16 bytes. When it grows, it gets a dense region around the key that is inserted, if its
@@ -35,7 +31,7 @@ struct MemoryTable {
     dense_memory: Vec<u128>,
     /// Occupied entries of the hash part.
     hashed: u64,
-    /// All occupied entries.
+    /// All entries that were inserted.
     len: u64,
     /// Long strings of keys and accumulators.
     strings: Vec<Box<[u8]>>,
@@ -43,82 +39,79 @@ struct MemoryTable {
     objects: Vec<Vec<String>>,
 }
 
+/// A copy of an entry.
+struct Copied {
+    hash: u64,
+    words: Vec<u128>,
+}
+
+impl Copied {
+    /// # Safety
+    /// It is an entry of the layout.
+    unsafe fn of(layout: &EntryLayout, entry: *const u8) -> Copied {
+        let mut words = vec![0u128; layout.stride.div_ceil(16)];
+        // SAFETY: promised by the caller; an entry starts with its hash.
+        unsafe {
+            std::ptr::copy_nonoverlapping(entry, words.as_mut_ptr().cast(), layout.stride);
+            Copied { hash: entry.cast::<u64>().read(), words }
+        }
+    }
+
+    /// The entry of a key that is in an array.
+    ///
+    /// # Safety
+    /// It is one of an array of the layout.
+    unsafe fn of_array(layout: &EntryLayout, entry: *const u8, key: i64) -> Copied {
+        let mut words = vec![0u128; layout.stride.div_ceil(16)];
+        let slot = Slot(i128::from(key).to_le_bytes());
+        let (place, column) = (words.as_mut_ptr().cast::<u8>(), layout.keys[0]);
+        // SAFETY: promised by the caller; the slot holds a value of any integer type.
+        unsafe {
+            let hash = hash_key(layout, &[slot], 0);
+            place.cast::<u64>().write(hash);
+            std::ptr::copy_nonoverlapping(slot.0.as_ptr(), place.add(column.offset), column.phys.size());
+            copy_accumulators(layout, entry, place);
+            Copied { hash, words }
+        }
+    }
+
+    fn entry(&self) -> *const u8 {
+        self.words.as_ptr().cast()
+    }
+}
+
 impl MemoryTables {
-    /// No tables.
+    /// No tables, for programs that are the only ones to update them.
     pub fn new(layout: EntryLayout) -> MemoryTables {
-        MemoryTables { layout, tables: BTreeMap::new(), arrays: BTreeMap::new() }
+        let form = Form { array: layout.array(), layout };
+        MemoryTables { form, tables: BTreeMap::new() }
+    }
+
+    /// The same for the programs of an update.
+    pub fn of(update: &Update) -> MemoryTables {
+        let form = Form { array: update.array(), layout: update.layout.clone() };
+        MemoryTables { form, tables: BTreeMap::new() }
     }
 
     /// Hooks for programs of the layout; they hold a pointer to `self`, which must stay where it is while they are used.
     pub fn hooks(&mut self) -> TableHooks {
         // SAFETY: the callbacks below expect these tables as host.
-        unsafe {
-            TableHooks::new(find_slice, insert_key, keep_string, update_object, (&raw mut *self).cast())
-                .with_arrays(find_array)
-        }
+        unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, (&raw mut *self).cast()) }
     }
 
-    /// The hash table of a slice.
+    /// The table of a slice.
     fn table(&mut self, slice: i64) -> &mut MemoryTable {
-        let layout = &self.layout;
-        self.tables.entry(slice).or_insert_with(|| Box::new(MemoryTable::new(layout, 4, 0, 0)))
-    }
-
-    /// Moves what the array of a slice has to its hash table.
-    fn leave_array(&mut self, slice: i64) {
-        let Some(array) = self.arrays.remove(&slice) else { return };
-        let (layout, key) = (self.layout.clone(), self.layout.keys[0]);
-        for (number, entry) in array.entries() {
-            let word = array.range.first.wrapping_add(number as i64);
-            let slot = Slot(i128::from(word).to_le_bytes());
-            // SAFETY: the slot holds a value of any integer type; the place is an empty entry of the layout.
-            unsafe {
-                let hash = hash_key(&layout, &[slot], 0);
-                let place = self.table(slice).place(&layout, hash, Some(word));
-                place.cast::<u64>().write(hash);
-                std::ptr::copy_nonoverlapping(slot.0.as_ptr(), place.add(key.offset), key.phys.size());
-                copy_accumulators(&layout, entry, place);
-            }
-        }
-    }
-
-    /// The array of a slice, with what the hash table has of its keys.
-    fn enter_array(&mut self, slice: i64, range: KeyRange, array: ArrayLayout) -> *mut TableHeader {
-        self.leave_array(slice);
-        let layout = self.layout.clone();
-        let mut made = Box::new(MemoryArray::new(&layout, range, array));
-        if let Some(table) = self.tables.remove(&slice) {
-            for (hash, entry) in table.occupied(&layout) {
-                // SAFETY: an entry of the layout; the places are those of an entry that is not there yet.
-                unsafe {
-                    let key = key_of(&layout, entry);
-                    match key.and_then(|key| range.index(key)) {
-                        Some(number) => {
-                            let place = made.entry(number);
-                            copy_accumulators(&layout, entry, place);
-                            place.add(array.mark).cast::<u64>().write(made.mark_of(place));
-                        }
-                        None => {
-                            let place = self.table(slice).place(&layout, hash, key);
-                            std::ptr::copy_nonoverlapping(entry, place, layout.stride);
-                        }
-                    }
-                }
-            }
-        }
-        let header = &raw mut made.header;
-        self.arrays.insert(slice, made);
-        header
+        let form = &self.form;
+        self.tables.entry(slice).or_insert_with(|| Box::new(MemoryTable::new(form, 4, 0, 0)))
     }
 
     /// Every entry as text, sorted: slice, null mask, keys, accumulators; of an object its updates, each with the row.
-    pub fn entries(&mut self) -> Vec<String> {
-        self.arrays.keys().copied().collect::<Vec<_>>().into_iter().for_each(|slice| self.leave_array(slice));
+    pub fn entries(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for (slice, table) in &self.tables {
-            for (_, entry) in table.occupied(&self.layout) {
+            for copy in table.occupied(&self.form) {
                 // SAFETY: it is occupied.
-                texts.push(format!("{slice}: {}", unsafe { self.text(table, entry) }));
+                texts.push(format!("{slice}: {}", unsafe { self.text(table, copy.entry()) }));
             }
         }
         texts.sort();
@@ -127,16 +120,16 @@ impl MemoryTables {
 
     /// The hashes of all keys.
     pub fn hashes(&self) -> BTreeSet<u64> {
-        self.tables.values().flat_map(|table| table.occupied(&self.layout)).map(|(hash, _)| hash).collect()
+        self.tables.values().flat_map(|table| table.occupied(&self.form)).map(|copy| copy.hash).collect()
     }
 
     /// The hash of each group, by group.
     pub fn group_hashes(&self) -> Vec<u64> {
-        let group = self.layout.accumulators.iter().find(|a| a.0 == Accumulator::Group);
+        let group = self.form.layout.accumulators.iter().find(|a| a.0 == Accumulator::Group);
         let offset = group.map(|a| a.1).expect("the entries have groups");
-        let entries = self.tables.values().flat_map(|table| table.occupied(&self.layout));
+        let entries = self.tables.values().flat_map(|table| table.occupied(&self.form));
         // SAFETY: the layout places the group there.
-        let numbered = entries.map(|(hash, entry)| (unsafe { entry.add(offset).cast::<u64>().read() }, hash));
+        let numbered = entries.map(|copy| (unsafe { copy.entry().add(offset).cast::<u64>().read() }, copy.hash));
         let sorted: BTreeMap<u64, u64> = numbered.collect();
         assert!(sorted.keys().copied().eq(0..sorted.len() as u64), "groups are numbered from 0");
         sorted.into_values().collect()
@@ -161,14 +154,14 @@ impl MemoryTables {
             let bytes = unsafe { s.as_bytes() };
             format!("{:?}", String::from_utf8_lossy(bytes))
         };
-        if let Some(offset) = self.layout.null_mask {
+        if let Some(offset) = self.form.layout.null_mask {
             parts.push(format!("nulls {:b}", bits(offset, 8)));
         }
-        for key in &self.layout.keys {
+        for key in &self.form.layout.keys {
             let bits = bits(key.offset, key.phys.size());
             parts.push(if key.phys == Phys::Str { string(bits) } else { format!("{bits:x}") });
         }
-        for (accumulator, offset) in &self.layout.accumulators {
+        for (accumulator, offset) in &self.form.layout.accumulators {
             let bits = bits(*offset, accumulator.size());
             let float = |bits: u128| super::float_text(f64::from_bits(bits as u64));
             parts.push(match accumulator {
@@ -183,45 +176,6 @@ impl MemoryTables {
             });
         }
         parts.join(", ")
-    }
-}
-
-impl MemoryArray {
-    fn new(layout: &EntryLayout, range: KeyRange, array: ArrayLayout) -> MemoryArray {
-        let mut memory = vec![0u128; array.bytes(range.len as usize).div_ceil(16)];
-        let header = TableHeader {
-            entries: std::ptr::null_mut(),
-            mask: 0,
-            dense: memory.as_mut_ptr().cast(),
-            dense_first: range.first,
-            dense_len: range.len,
-        };
-        let made = MemoryArray { header, range, array, _memory: memory };
-        (0..range.len as usize).for_each(|number| {
-            // SAFETY: there is an entry for each key.
-            unsafe { write_initial(layout, made.entry(number)) }
-        });
-        made
-    }
-
-    fn entry(&self, number: usize) -> *mut u8 {
-        self.header.dense.wrapping_add(number * self.array.stride)
-    }
-
-    /// What marks an entry that is there: its count, if that is the mark.
-    ///
-    /// # Safety
-    /// It is an entry of the array.
-    unsafe fn mark_of(&self, entry: *const u8) -> u64 {
-        // SAFETY: promised by the caller.
-        if self.array.sets_mark { 1 } else { unsafe { entry.add(self.array.mark).cast::<u64>().read() } }
-    }
-
-    /// Number and address of the entries that are there.
-    fn entries(&self) -> Vec<(usize, *mut u8)> {
-        let entries = (0..self.range.len as usize).map(|number| (number, self.entry(number)));
-        // SAFETY: there is an entry for each key.
-        entries.filter(|(_, entry)| unsafe { entry.add(self.array.mark).cast::<u64>().read() } != 0).collect()
     }
 }
 
@@ -249,9 +203,11 @@ unsafe fn write_initial(layout: &EntryLayout, entry: *mut u8) {
 }
 
 impl MemoryTable {
-    fn new(layout: &EntryLayout, entries: usize, dense_first: i64, dense_len: u64) -> MemoryTable {
-        let memory = |entries: usize| vec![0u128; (entries * layout.stride).div_ceil(16)];
-        let (mut memory, mut dense_memory) = (memory(entries), memory(dense_len as usize));
+    fn new(form: &Form, entries: usize, dense_first: i64, dense_len: u64) -> MemoryTable {
+        let words = |bytes: usize| vec![0u128; bytes.div_ceil(16)];
+        let mut memory = words(entries * form.layout.stride);
+        let dense_bytes = |array: ArrayLayout| array.bytes(dense_len as usize);
+        let mut dense_memory = words(form.array.map_or(dense_len as usize * form.layout.stride, dense_bytes));
         let header = TableHeader {
             entries: memory.as_mut_ptr().cast(),
             mask: entries as u64 - 1,
@@ -259,18 +215,36 @@ impl MemoryTable {
             dense_first,
             dense_len,
         };
+        for index in (0..dense_len as usize).filter(|_| form.array.is_some()) {
+            // SAFETY: there is an entry for each key.
+            unsafe { write_initial(&form.layout, header.dense.add(index * form.array.map_or(0, |a| a.stride))) };
+        }
         MemoryTable { header, memory, dense_memory, hashed: 0, len: 0, strings: Vec::new(), objects: Vec::new() }
     }
 
-    /// Hash and address of every entry that holds a key.
-    fn occupied(&self, layout: &EntryLayout) -> Vec<(u64, *mut u8)> {
-        let header = &self.header;
-        let parts = [(header.entries, header.mask + 1), (header.dense, header.dense_len)];
+    /// Copies of every entry that holds a key.
+    fn occupied(&self, form: &Form) -> Vec<Copied> {
+        let (header, layout) = (&self.header, &form.layout);
+        let dense = if form.array.is_some() { 0 } else { header.dense_len };
+        let parts = [(header.entries, header.mask + 1), (header.dense, dense)];
         let places = parts.into_iter().flat_map(|(first, count)| (0..count).map(move |index| (first, index)));
         // SAFETY: the parts are as large as the header says.
         let entries = places.map(|(first, index)| unsafe { first.add(index as usize * layout.stride) });
         // SAFETY: an entry starts with its hash.
-        entries.map(|entry| (unsafe { entry.cast::<u64>().read() }, entry)).filter(|(hash, _)| *hash != 0).collect()
+        let entries = entries.filter(|entry| unsafe { entry.cast::<u64>().read() } != 0);
+        // SAFETY: entries of the layout.
+        let mut copies: Vec<Copied> = entries.map(|entry| unsafe { Copied::of(layout, entry) }).collect();
+        for (array, index) in form.array.iter().flat_map(|array| (0..header.dense_len).map(move |i| (array, i))) {
+            // SAFETY: there is an entry for each key.
+            unsafe {
+                let entry = header.dense.add(index as usize * array.stride);
+                if entry.add(array.mark).cast::<u64>().read() != 0 {
+                    let key = header.dense_first.wrapping_add(index as i64);
+                    copies.push(Copied::of_array(layout, entry, key));
+                }
+            }
+        }
+        copies
     }
 
     fn keep(&mut self, string: Str) -> Str {
@@ -282,26 +256,41 @@ impl MemoryTable {
         Str::new(self.strings.last().expect("it was just pushed"))
     }
 
-    /// A place for a new entry of a key, after growing the table if the hash part would be more than half full.
-    fn place(&mut self, layout: &EntryLayout, hash: u64, key: Option<i64>) -> *mut u8 {
+    /// A place for a new entry of a key, after growing the table if the hash part would be more than half full; and whether it
+    /// is one of an array, which is fresh.
+    fn place(&mut self, form: &Form, hash: u64, key: Option<i64>) -> (*mut u8, bool) {
+        let layout = &form.layout;
         self.len += 1;
-        if let Some(entry) = key.and_then(|key| self.header.dense_entry(key, layout.stride)) {
-            return entry;
+        if let (Some(array), Some(key)) = (form.array, key)
+            && let Some(entry) = self.header.dense_entry(key, array.stride)
+        {
+            if array.sets_mark {
+                // SAFETY: an entry of the array.
+                unsafe { entry.add(array.mark).cast::<u64>().write(1) };
+            }
+            return (entry, true);
+        }
+        let of_entries = key.filter(|_| form.array.is_none());
+        if let Some(entry) = of_entries.and_then(|key| self.header.dense_entry(key, layout.stride)) {
+            return (entry, false);
         }
         if (self.hashed + 1) * 2 > self.header.mask + 1 {
             let entries = (self.header.mask as usize + 1) * 2;
             let (first, len) = key.map_or((0, 0), |key| (key.wrapping_sub(3), entries as u64));
-            let mut larger = MemoryTable::new(layout, entries, first, len);
-            for (hash, entry) in self.occupied(layout) {
-                // SAFETY: both tables have entries of the layout's stride; `place` gives an empty one.
+            let mut larger = MemoryTable::new(form, entries, first, len);
+            for copy in self.occupied(form) {
+                // SAFETY: entries of the layout; `place` gives an empty one, or a fresh one of an array.
                 unsafe {
-                    let to = larger.place(layout, hash, key_of(layout, entry));
-                    std::ptr::copy_nonoverlapping(entry, to, layout.stride);
+                    let (to, is_of_array) = larger.place(form, copy.hash, key_of(layout, copy.entry()));
+                    match is_of_array {
+                        true => copy_accumulators(layout, copy.entry(), to),
+                        false => std::ptr::copy_nonoverlapping(copy.entry(), to, layout.stride),
+                    }
                 }
             }
             (self.memory, self.dense_memory) = (larger.memory, larger.dense_memory);
             (self.header, self.hashed, self.len) = (larger.header, larger.hashed, larger.len);
-            return self.place(layout, hash, key);
+            return self.place(form, hash, key);
         }
         self.hashed += 1;
         let mut index = hash & self.header.mask;
@@ -310,7 +299,7 @@ impl MemoryTable {
             let entry = unsafe { self.header.entries.add(index as usize * layout.stride) };
             // SAFETY: an entry starts with its hash.
             if unsafe { entry.cast::<u64>().read() } == 0 {
-                return entry;
+                return (entry, false);
             }
             index = (index + 1) & self.header.mask;
         }
@@ -341,20 +330,8 @@ unsafe fn key_of(layout: &EntryLayout, entry: *const u8) -> Option<i64> {
 unsafe extern "C" fn find_slice(context: *mut ExecContext, slice_start: i64) {
     // SAFETY: promised by the caller.
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
-    tables.leave_array(slice_start);
     context.slice_start = slice_start;
     context.table = &raw mut tables.table(slice_start).header;
-}
-
-/// # Safety
-/// The context's host is a [`MemoryTables`], whose layout allows arrays.
-unsafe extern "C" fn find_array(context: *mut ExecContext, slice_start: i64, first: i64, len: u64, count: u64) {
-    // SAFETY: promised by the caller.
-    let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
-    let array = tables.layout.array(usize::try_from(count).ok().filter(|&number| number < usize::MAX));
-    let array = array.expect("the layout allows arrays");
-    context.slice_start = slice_start;
-    context.table = tables.enter_array(slice_start, KeyRange { first, len }, array);
 }
 
 /// # Safety
@@ -362,13 +339,16 @@ unsafe extern "C" fn find_array(context: *mut ExecContext, slice_start: i64, fir
 unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8 {
     // SAFETY: promised by the caller.
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
-    let layout = &tables.layout;
+    let (form, layout) = (&tables.form, &tables.form.layout);
     let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");
     let key = layout.dense_key().filter(|_| null_mask == 0).map(|key| {
         // SAFETY: promised by the caller.
         dense_key(key.phys, unsafe { &*keys })
     });
-    let entry = table.place(layout, hash, key);
+    let (entry, is_of_array) = table.place(form, hash, key);
+    if is_of_array {
+        return entry;
+    }
     // SAFETY: the entry has the layout's fields; there is a slot for each key.
     unsafe {
         entry.cast::<u64>().write(hash);
@@ -413,7 +393,7 @@ unsafe extern "C" fn update_object(
 ) {
     // SAFETY: promised by the caller.
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
-    let Accumulator::Object(_, phys) = tables.layout.accumulators[component as usize].0 else {
+    let Accumulator::Object(_, phys) = tables.form.layout.accumulators[component as usize].0 else {
         unreachable!("component {component} is not an object")
     };
     let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");

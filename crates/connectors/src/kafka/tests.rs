@@ -16,7 +16,8 @@ fn config(pairs: &[(&str, &str)]) -> Result<rdkafka::ClientConfig, Diagnostic> {
 
 #[test]
 fn a_broker_that_knows_less_than_was_read_says_nothing_of_the_lag() {
-    let lags = [(375, 6000), (6000, 6000), (375, 0), (-1, 6000)].map(|(from, end)| super::reader::lag_behind(from, end));
+    let lags =
+        [(375, 6000), (6000, 6000), (375, 0), (-1, 6000)].map(|(from, end)| super::reader::lag_behind(from, end));
     assert_eq!(lags, [Some(5625), Some(0), None, None]);
 }
 

@@ -170,9 +170,6 @@ settings! {
     ]),
         "How machine code drops rows: by a branch, by and-ing conditions without branches (mask), by writing down the numbers \
          of the rows that are left (selection), or as selectivities suggest (auto).";
-    "pipeline.key-range" = "auto", one_of(run.adaptivity.key_range, WHEN),
-        "Whether code may assume that integer keys stay in the range that was seen, so that a table is an array: when that \
-         pays (auto), wherever the array fits into memory (always), or not.";
     "pipeline.pre-aggregate" = "auto", one_of(run.adaptivity.pre_aggregation, WHEN),
         "Whether the rows of a worker are aggregated in its table before tables are merged (always), appended to it without \
          a look at their keys where that is possible (never), or appended while nearly every row has a key of its own (auto).";

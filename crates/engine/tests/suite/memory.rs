@@ -223,23 +223,26 @@ fn slices_of_overlapping_windows_are_spilled() {
     let directory = tempfile::tempdir().unwrap();
     let table = counting("t", 0, 1_036_800, "");
     // Twelve days. Each window has up to 345,600 keys, in four slices; a third of the keys comes again after a day.
-    let key = "GROUP BY window_start, window_end, MOD(id, 86400) + 86400 * (id / 172800)";
+    let key = "(MOD(id, 86400) + 86400 * (id / 172800))";
     let windows = [
         ("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '4' DAY)", 4 * 1_036_800),
         // The first has the rows of one day, the sixth those of six.
         ("CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '6' DAY)", 2 * 86_400 * (1 + 2 + 3 + 4 + 5 + 6)),
     ];
-    for (window, rows) in windows {
-        let script = format!("{table} SELECT COUNT(*) AS n FROM TABLE({window}) {key}");
+    // Keys that are far from each other, and dense ones, whose arrays take a third.
+    let layouts = [(format!("{key} * 65537"), "12 MB", 12 << 20), (key.to_string(), "5 MB", 5 << 20)];
+    for ((window, rows), (key, memory, bytes)) in windows.into_iter().flat_map(|w| layouts.clone().map(|l| (w, l))) {
+        let script =
+            format!("{table} SELECT COUNT(*) AS n FROM TABLE({window}) GROUP BY window_start, window_end, {key}");
         let in_memory = run_spilling(directory.path(), &[("pipeline.spill", "never")], &script).unwrap();
-        let (counts, stats) = run_spilling(directory.path(), &[("pipeline.memory", "12 MB")], &script).unwrap();
+        let (counts, stats) = run_spilling(directory.path(), &[("pipeline.memory", memory)], &script).unwrap();
         assert_eq!(counts.iter().sum::<i64>(), rows, "{window}");
         assert_eq!(counts, in_memory.0, "{window}");
-        assert!(stats.spill.bytes_written > 12 << 20, "{window}: {:?}", stats.spill);
+        assert!(stats.spill.bytes_written > bytes, "{window}, {memory}: {:?}", stats.spill);
         assert_eq!(stats.spill.bytes_held, 0, "{window}");
         let (peak, in_memory) = (stats.memory.peak, in_memory.1.memory.peak);
-        assert!(peak <= 2 * (12 << 20), "{window}: {peak} bytes");
-        assert!(in_memory > 2 * (12 << 20), "{window}: {in_memory} bytes");
+        assert!(peak <= 2 * bytes, "{window}, {memory}: {peak} bytes");
+        assert!(in_memory > 2 * bytes, "{window}, {memory}: {in_memory} bytes");
     }
     assert!(is_empty(directory.path()));
 }

@@ -5,7 +5,7 @@ use super::ir::{Basic, Block, Emitted, Int, Ptr};
 use super::update::TableState;
 use crate::runtime;
 use inkwell::{AtomicOrdering, IntPredicate};
-use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, TableHeader, hash_finish};
+use millstream_abi::{HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, TableHeader, hash_finish};
 use millstream_codegen::program::{Access, Update};
 use std::mem::offset_of;
 
@@ -150,12 +150,15 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn probe(&self, table: &TableState<'c>, update: &Update) -> Emitted<Ptr<'c>> {
         let ir = &self.ir;
         let key = self.key(table, update)?;
-        let mut ends = Vec::with_capacity(2);
+        let (mut hits, mut misses): (Vec<Hit<'c>>, Vec<Miss<'c>>) = Default::default();
         if update.layout.dense_key().is_some() {
-            ends.push(self.look_up_dense(&key)?);
+            let (hit, miss) = self.look_up_dense(&key)?;
+            hits.push(hit);
+            misses.extend(miss);
         }
-        ends.push(self.search(&key)?);
-        let (mut hits, misses): (Vec<Hit<'c>>, Vec<Miss<'c>>) = ends.into_iter().unzip();
+        let (hit, miss) = self.search(&key)?;
+        hits.push(hit);
+        misses.push(miss);
 
         ir.enter(key.insert);
         let hashes: Vec<Hit<'c>> = misses.iter().map(|&(hash, block)| (hash.into(), block)).collect();
@@ -168,11 +171,10 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Looks into the dense region: goes to `found` when it has the key, to `insert` when it covers the key but does not
-    /// have it, and falls through when it does not cover the key.
-    fn look_up_dense(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Miss<'c>)> {
+    /// have it, and falls through when it does not cover the key. An array has every key that it covers.
+    fn look_up_dense(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Option<Miss<'c>>)> {
         let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
-        let (look, missing, other) =
-            (ir.block("update.dense"), ir.block("update.dense_missing"), ir.block("update.not_dense"));
+        let (look, other) = (ir.block("update.dense"), ir.block("update.not_dense"));
         let column = &key.columns[0];
         let value = ir.b.build_int_s_extend_or_bit_cast(column.value.into_int_value(), ir.i64, "key.word")?;
         let index = ir.b.build_int_sub(
@@ -188,7 +190,18 @@ impl<'c> Emitter<'c, '_> {
         ir.branch(is_covered, look, other)?;
 
         ir.enter(look);
-        let entry = self.entry(table.header_pointer(ir, offset_of!(TableHeader, dense), "dense")?, index, layout)?;
+        let dense = table.header_pointer(ir, offset_of!(TableHeader, dense), "dense")?;
+        if let Some(array) = key.update.array() {
+            let entry = self.entry(dense, index, array.stride)?;
+            if array.sets_mark {
+                ir.store(ir.at(entry, array.mark, "entry.mark")?, ir.word(1).into())?;
+            }
+            ir.jump(key.found)?;
+            ir.enter(other);
+            return Ok(((entry.into(), look), None));
+        }
+        let missing = ir.block("update.dense_missing");
+        let entry = self.entry(dense, index, layout.stride)?;
         let word = self.hash_word(entry, key.update.access)?;
         let is_missing = ir.compare(IntPredicate::ULE, word, ir.word(HASH_BUSY), "is_missing")?;
         ir.branch_rarely(is_missing, missing, key.found)?;
@@ -198,7 +211,7 @@ impl<'c> Emitter<'c, '_> {
         let miss = (hash, ir.current());
         ir.jump(key.insert)?;
         ir.enter(other);
-        Ok(((entry.into(), look), miss))
+        Ok(((entry.into(), look), Some(miss)))
     }
 
     /// Searches the hash part: goes to `found` or to `insert`.
@@ -212,7 +225,7 @@ impl<'c> Emitter<'c, '_> {
         let first = ir.b.build_and(key_hash, mask, "place.first")?;
 
         let (place, index) = ir.begin_loop(look, first, "place")?;
-        let entry = self.entry(entries, index, layout)?;
+        let entry = self.entry(entries, index, layout.stride)?;
         let hash = self.hash_word(entry, key.update.access)?;
         let is_same = ir.compare(IntPredicate::EQ, hash, key_hash, "hash.is_same")?;
         ir.branch(is_same, same, other)?;
@@ -243,9 +256,9 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// The address of an entry by its index.
-    fn entry(&self, first: Ptr<'c>, index: Int<'c>, layout: &EntryLayout) -> Emitted<Ptr<'c>> {
+    fn entry(&self, first: Ptr<'c>, index: Int<'c>, stride: usize) -> Emitted<Ptr<'c>> {
         let ir = &self.ir;
-        let offset = ir.b.build_int_mul(index, ir.word(layout.stride as u64), "entry.offset")?;
+        let offset = ir.b.build_int_mul(index, ir.word(stride as u64), "entry.offset")?;
         ir.element(ir.i8, first, offset, "entry")
     }
 

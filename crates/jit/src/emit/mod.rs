@@ -17,7 +17,6 @@
 //! Variables live in stack slots, which LLVM turns into registers. Blocks and values are named after the statement they
 //! come from: `v7` in a row program is `%v7` here.
 
-mod array;
 mod calls;
 mod columns;
 mod components;
@@ -72,9 +71,6 @@ pub(crate) fn emit<'c>(context: &'c Context, program: &Program, machine: &Target
     emitter.run()
 }
 
-/// In place of an [`millstream_abi::ErrorKind`]: the row is not as the program assumes.
-const DEOPTIMISED: u32 = 0;
-
 /// Where a stage's rows come from.
 #[derive(Clone, Copy)]
 enum Rows<'c> {
@@ -86,11 +82,11 @@ enum Rows<'c> {
     Selection(Int<'c>),
 }
 
-/// A row that a run stops at, in stack slots; there only when a program can fail, or assumes something.
+/// A row that a run stops at, in stack slots; there only when a program can fail.
 struct Failure<'c> {
     /// `u64::MAX` until a row fails.
     row: Ptr<'c>,
-    /// An [`millstream_abi::ErrorKind`], or [`DEOPTIMISED`].
+    /// An [`millstream_abi::ErrorKind`].
     kind: Ptr<'c>,
     site: Ptr<'c>,
 }
@@ -139,11 +135,6 @@ fn can_fail(statement: &Statement) -> bool {
     statement.all().any(|s| matches!(s, Statement::Call(_) | Statement::Trap { .. }))
 }
 
-/// Whether a row can be other than the program assumes.
-fn assumes(program: &Program) -> bool {
-    matches!(&program.terminal, Terminal::Update(update) if update.range.is_some())
-}
-
 impl<'c, 'p> Emitter<'c, 'p> {
     fn new(ir: Ir<'c>, program: &'p Program, plan: &'p StagePlan) -> Emitted<Emitter<'c, 'p>> {
         let (context, start, _) = ir.parameters();
@@ -162,7 +153,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         if program.body.iter().any(is_late) {
             late_rows = Some(counter(offset_of!(ExecContext, late_rows), "late_rows")?);
         }
-        if program.body.iter().any(can_fail) || assumes(program) {
+        if program.body.iter().any(can_fail) {
             failure = Some(Failure {
                 row: ir.variable(ir.word(u64::MAX), "failed.row")?,
                 kind: ir.variable(ir.i32.const_zero(), "failed.kind")?,
@@ -443,7 +434,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(())
     }
 
-    /// Ends the run at the row when the condition holds: `kind` is an [`millstream_abi::ErrorKind`], or [`DEOPTIMISED`].
+    /// Ends the run at the row when the condition holds: `kind` is an [`millstream_abi::ErrorKind`].
     fn stop_when(&self, condition: Int<'c>, kind: u32, site: u32, name: &str) -> Emitted<()> {
         let ir = &self.ir;
         let failure = self.failure.as_ref().expect("a program that can stop keeps failures");
@@ -515,15 +506,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
                 let value = ir.load(ir.i32, slot, "detail")?;
                 ir.store(ir.at(self.context, offset, "detail.place")?, value)?;
             }
-            let mut how = ir.word(Status::ERROR);
-            if assumes(self.program) {
-                let kind = ir.load(ir.i32, failure.kind, "kind")?.into_int_value();
-                let is_error =
-                    ir.compare(IntPredicate::NE, kind, ir.constant(ir.i32, DEOPTIMISED.into()), "is_error")?;
-                let deoptimise = ir.word(Status::DEOPTIMISE);
-                how = ir.select(is_error, how.into(), deoptimise.into(), "how")?.into_int_value();
-            }
-            let status = ir.b.build_or(row, how, "status")?;
+            let status = ir.b.build_or(row, ir.word(Status::ERROR), "status")?;
             ir.b.build_return(Some(&status))?;
             ir.enter(done);
         }

@@ -10,7 +10,6 @@
 //! in the entry. There the last slice is all that is kept.
 
 use super::Emitter;
-use super::array::Arrays;
 use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::types::BasicTypeEnum;
@@ -45,9 +44,6 @@ pub(super) struct TableState<'c> {
     slice: Ptr<'c>,
     has_slices: bool,
     find_slice: Ptr<'c>,
-    find_array: Ptr<'c>,
-    /// Whose tables are arrays.
-    arrays: Option<Arrays>,
     pub(super) insert_key: Ptr<'c>,
     pub(super) keep_string: Ptr<'c>,
     /// Slots of the keys of an insertion.
@@ -85,12 +81,7 @@ impl<'c> TableState<'c> {
             let place = ir.at(context, offset_of!(ExecContext, slice_start), "slice_start")?;
             ir.load_word(place, "slice_start")
         })?;
-        let arrays = Arrays::of(update);
-        // The context's table need not be an array.
-        let first = match arrays {
-            Some(_) => ir.ptr.const_null(),
-            None => field(offset_of!(ExecContext, table), "table")?,
-        };
+        let first = field(offset_of!(ExecContext, table), "table")?;
         let recent = |name: &str| -> Emitted<Recent<'c>> {
             let slice = ir.variable(slice_start, &format!("slice.{name}"))?;
             Ok(Recent { slice, table: ir.variable(first, &format!("table.{name}"))? })
@@ -103,8 +94,6 @@ impl<'c> TableState<'c> {
             slice: ir.variable(slice_start, "slice.current")?,
             has_slices: update.slice.is_some(),
             find_slice: field(offset_of!(ExecContext, find_slice), "find_slice")?,
-            find_array: field(offset_of!(ExecContext, find_array), "find_array")?,
-            arrays,
             insert_key: field(offset_of!(ExecContext, insert_key), "insert_key")?,
             keep_string: field(offset_of!(ExecContext, keep_string), "keep_string")?,
             keys: ir.slot(slots, "insert.keys")?,
@@ -128,10 +117,6 @@ impl<'c> TableState<'c> {
 
     /// At the end of a run.
     pub(super) fn close(&self, ir: &Ir<'c>) -> Emitted<()> {
-        if self.arrays.is_some() {
-            let place = ir.at(self.context, offset_of!(ExecContext, table), "table.place")?;
-            ir.store(place, ir.ptr.const_null().into())?;
-        }
         match &self.single {
             Some(single) => single.flush(ir),
             None => Ok(()),
@@ -202,9 +187,6 @@ impl<'c> TableState<'c> {
 
     fn call_find_slice(&self, ir: &Ir<'c>) -> Emitted<()> {
         let start = if self.has_slices { ir.load_word(self.slice, "slice.wanted")? } else { ir.word(0) };
-        if let Some(arrays) = &self.arrays {
-            return arrays.find(ir, self.find_array, self.context, start);
-        }
         ir.call_back(self.find_slice, &[self.context.into(), start.into()])
     }
 
@@ -234,7 +216,6 @@ impl<'c> HeaderCopy<'c> {
         }
         let (word, address): (BasicTypeEnum<'c>, BasicTypeEnum<'c>) = (ir.i64.into(), ir.ptr.into());
         let fields = match update.layout.dense_key() {
-            Some(_) if update.range.is_some() => vec![(offset_of!(TableHeader, dense), address)],
             Some(_) => vec![
                 (offset_of!(TableHeader, dense), address),
                 (offset_of!(TableHeader, dense_first), word),
@@ -324,17 +305,12 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn update_table(&self, update: &Update) -> Emitted<()> {
         let ir = &self.ir;
         let table = self.table();
-        let number = match table.arrays {
-            Some(arrays) => Some((arrays, self.key_number(update, arrays)?)),
-            None => None,
-        };
         if self.uniform.is_none() {
             table.enter_slice(ir, update.slice.map(|s| self.int(s)))?;
         }
-        let entry = match (number, &table.single) {
-            (Some((arrays, number)), _) => self.array_entry(table, arrays, number)?,
-            (None, None) => self.probe(table, update)?,
-            (None, Some(single)) => {
+        let entry = match &table.single {
+            None => self.probe(table, update)?,
+            Some(single) => {
                 let (find, found) = (ir.block("update.entry"), ir.block("update.entry_ready"));
                 let known = ir.load_ptr(single.entry, "entry")?;
                 ir.branch_rarely(ir.b.build_is_null(known, "entry.missing")?, find, found)?;

@@ -151,7 +151,7 @@ fn run_kernel(
             arrays = columns;
         }
         Terminal::Update(update) => {
-            let mut tables = MemoryTables::new(update.layout.clone());
+            let mut tables = MemoryTables::of(update);
             let hooks = tables.hooks();
             let done =
                 execute::update(&lowered, kernel, columns, rows, watermarks, hooks, &mut functions, &mut on_error);

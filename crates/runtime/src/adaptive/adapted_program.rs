@@ -18,8 +18,8 @@ use super::decisions::hysteresis::{COMPILED, Hysteresis};
 use super::events::EventId;
 use super::facts::Facts;
 use super::policy::Decision;
+use super::signals::Profile;
 use super::signals::meter::{Change, ChangeDetector, Metered};
-use super::signals::{KeyProfile, Profile};
 use super::slice_facts::SliceFacts;
 use super::variant_switch::{Sample, Variant};
 use super::watch::SampleWatch;
@@ -51,8 +51,6 @@ const TRIAL_BUFFERS: u64 = 8;
 const TRIAL_ROWS: u64 = 64 << 10;
 /// What a variant may cost on trial, relative to the one in use, to take its place.
 const TRIAL_MARGIN: f64 = 0.985;
-/// The same for one that changes tables, which pays at the end of windows, too.
-const TABLES_MARGIN: f64 = 1.0;
 /// Share of the buffers in which assumptions may break.
 const MOST_BROKEN: f64 = 0.02;
 
@@ -278,22 +276,13 @@ impl AdaptedProgram {
 
     /// Goes back to generic code because assumptions do not hold.
     fn give_up(&mut self, special: &Specialised, assumed: &str, Surroundings { now, events, .. }: Surroundings<'_>) {
-        let (columns, keys) = special.broken();
-        self.choosing.broke(&columns, keys, now);
-        if keys {
-            // What was known of them is past.
-            self.profile.keys = KeyProfile::default();
-            self.code.slot.take_sample();
-        }
+        let columns = special.broken();
+        self.choosing.broke(&columns, now);
         self.adopt(Arc::clone(&self.generic));
         self.trial = None;
         let inputs = &self.code.lowered.program.inputs;
         let names: Vec<&str> = columns.iter().map(|&column| inputs[column as usize].name.as_str()).collect();
-        let what = match names.as_slice() {
-            [] => "keys out of range".to_string(),
-            names => format!("values of {}", names.join(", ")),
-        };
-        let observed = format!("{what} broke what {assumed}");
+        let observed = format!("values of {} broke what {assumed}", names.join(", "));
         let decided = format!("back to variant {}, the generic one", self.generic.number);
         events.note(now, &self.code.lowered.program.name, Decision { observed, decided });
         (self.burst, self.sample_at, self.choose_at) = (BURST, now, now);
@@ -396,13 +385,12 @@ impl AdaptedProgram {
         let (Some(before), Some(after)) = costs else { return Some(trial) };
         events.judge(trial.event, before, after);
         let (from, to) = (current.choices(), trial.variant.choices());
-        let margin = if from.keys == to.keys { TRIAL_MARGIN } else { TABLES_MARGIN };
-        let is_better = after <= margin * before;
+        let is_better = after <= TRIAL_MARGIN * before;
         if is_better || !trial.is_doubt {
-            self.choosing.judged(&from, &to, (margin * before, after), now);
+            self.choosing.judged(&from, &to, (TRIAL_MARGIN * before, after), now);
         }
         if trial.is_doubt {
-            self.doubts.judged(now, margin * before, after);
+            self.doubts.judged(now, TRIAL_MARGIN * before, after);
         }
         let next = if is_better { Arc::clone(&trial.variant) } else { current };
         let number = trial.variant.number;

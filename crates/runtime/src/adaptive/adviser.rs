@@ -128,14 +128,7 @@ impl Adviser {
     }
 
     fn surroundings<'a>(&self, now: Duration, query: &'a Query) -> Surroundings<'a> {
-        let memory = &query.host().flow.budget;
-        Surroundings {
-            now,
-            workers: query.host().config.workers,
-            memory_left: memory.limit().saturating_sub(memory.used()),
-            nanos_per_row: None,
-            events: &query.host().stats.events,
-        }
+        Surroundings { now, nanos_per_row: None, events: &query.host().stats.events }
     }
 
     /// See [`Adaptivity::measures_operators`](crate::Adaptivity::measures_operators).

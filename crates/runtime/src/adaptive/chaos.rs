@@ -46,7 +46,7 @@ impl Kernel for Chaos {
             let status = unsafe { variant.run(context, start, to) };
             match status.kind() {
                 StatusKind::Done => start = to,
-                StatusKind::Error { .. } | StatusKind::Deoptimise { .. } => return status,
+                StatusKind::Error { .. } => return status,
             }
         }
         Status::DONE

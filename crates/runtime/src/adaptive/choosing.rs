@@ -3,10 +3,10 @@
 //! Each choice is made by a function of `decisions`; here they are asked, bounded by the settings, and put together.
 
 use super::decisions::assumptions::{Revision, assume};
-use super::decisions::costs::{Caches, GUARD, VALIDITY};
+use super::decisions::costs::{GUARD, VALIDITY};
+use super::decisions::few_values;
 use super::decisions::filters::{self, FilterCost};
-use super::decisions::hysteresis::{COMPILED, Hysteresis, TABLES, Trust};
-use super::decisions::{few_values, key_range};
+use super::decisions::hysteresis::{COMPILED, Hysteresis, Trust};
 use super::events::EventLog;
 use super::facts::Facts;
 use super::policy::Decision;
@@ -29,10 +29,6 @@ const LEAST_ROWS: u64 = 2048;
 pub(crate) struct Surroundings<'a> {
     /// Since the start of the run.
     pub(crate) now: Duration,
-    /// Workers that run the program.
-    pub(crate) workers: usize,
-    /// Bytes that are left of the memory budget.
-    pub(crate) memory_left: u64,
     /// What a row costs now, in nanoseconds, if known.
     pub(crate) nanos_per_row: Option<f64>,
     /// Where decisions are told.
@@ -82,11 +78,8 @@ impl Chosen {
 pub(crate) struct Choosing {
     settings: Adaptivity,
     filters: Hysteresis,
-    keys: Hysteresis,
     few: Hysteresis,
     trust_columns: BTreeMap<u32, Trust>,
-    trust_keys: Trust,
-    caches: Caches,
 }
 
 impl Choosing {
@@ -94,18 +87,15 @@ impl Choosing {
         Choosing {
             settings: settings.clone(),
             filters: Hysteresis::new(COMPILED),
-            keys: Hysteresis::new(TABLES),
             few: Hysteresis::new(COMPILED),
             trust_columns: BTreeMap::new(),
-            trust_keys: Trust::default(),
-            caches: Caches::of_machine(),
         }
     }
 
     /// Whether something is to be assumed whatever it costs.
     pub(crate) fn forces(&self) -> bool {
-        let Adaptivity { not_null, constants, few_values, key_range, .. } = self.settings;
-        [not_null, constants, few_values, key_range].contains(&When::Always)
+        let Adaptivity { not_null, constants, few_values, .. } = self.settings;
+        [not_null, constants, few_values].contains(&When::Always)
     }
 
     /// Whether enough rows have been seen for a choice.
@@ -119,17 +109,12 @@ impl Choosing {
         self.order_filters(known, &mut chosen);
         self.assume_columns(known, &mut chosen);
         self.compare_few(known, &mut chosen);
-        self.assume_keys(known, &mut chosen);
         (chosen.choices != *current).then_some(chosen)
     }
 
     /// What a variant has come to that was chosen: nanoseconds per row without and with it.
     pub(crate) fn judged(&mut self, from: &Choices, to: &Choices, (before, after): (f64, f64), now: Duration) {
-        let changed = [
-            (&mut self.filters, from.filters != to.filters),
-            (&mut self.few, from.few != to.few),
-            (&mut self.keys, from.keys != to.keys),
-        ];
+        let changed = [(&mut self.filters, from.filters != to.filters), (&mut self.few, from.few != to.few)];
         for (hysteresis, _) in changed.into_iter().filter(|(_, is_changed)| *is_changed) {
             hysteresis.judged(now, before, after);
         }
@@ -141,13 +126,10 @@ impl Choosing {
         }
     }
 
-    /// Assumptions that did not hold are not made again soon: those about columns, or the range of keys.
-    pub(crate) fn broke(&mut self, columns: &[u32], keys: bool, now: Duration) {
+    /// Assumptions about columns that did not hold are not made again soon.
+    pub(crate) fn broke(&mut self, columns: &[u32], now: Duration) {
         for &column in columns {
             self.trust_columns.entry(column).or_default().broke(now);
-        }
-        if keys {
-            self.trust_keys.broke(now);
         }
     }
 
@@ -247,42 +229,6 @@ impl Choosing {
                 }
             }
         }
-    }
-
-    fn assume_keys(&self, known: Known<'_>, chosen: &mut Chosen) {
-        let Known { facts, profile, around, .. } = known;
-        let (Some(layout), Some((least, most)), Some(summary)) =
-            (&facts.keyed, profile.keys.range(), profile.keys.summary())
-        else {
-            return;
-        };
-        let setting = self.settings.key_range;
-        let Some(seen) = key_range::between(least, most).filter(|_| setting != When::Never) else { return };
-        let is_forced = setting == When::Always;
-        let used = chosen.choices.keys;
-        let is_distrusted = used.is_none() && self.trust_keys.rows_needed(around.now, 1).is_none();
-        if is_distrusted || !(is_forced || self.keys.is_open(around.now)) {
-            return;
-        }
-        let rows = profile.times.rows_per_slice();
-        let situation = key_range::KeyRangeCase {
-            seen,
-            distinct: summary.keys,
-            rows_per_table: rows.map(|rows| rows * profile.filters.passing(!0) / around.workers as f64),
-            stride: layout.stride.saturating_sub(layout.accumulators.first().map_or(0, |a| a.1)),
-            hash_stride: layout.stride,
-            tables: 2 * around.workers,
-            memory_left: around.memory_left,
-            caches: self.caches,
-            is_forced,
-        };
-        let (keys, decided) = match situation.choose(used) {
-            Revision::Keep => return,
-            Revision::Use(keys) => (Some(keys), format!("keys are from {} to {}", keys.first, keys.last())),
-            Revision::GiveUp => (None, "keys are anything".into()),
-        };
-        chosen.choices.keys = keys;
-        chosen.note(setting, format!("about {} keys from {least} to {most}", summary.keys.round()), decided);
     }
 }
 

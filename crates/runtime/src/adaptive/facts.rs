@@ -1,8 +1,8 @@
 //! What is known of a program before any row: what could be chosen for it, and roughly what its parts cost.
 
 use super::decisions::costs::{CALL, OPERATION, TEXT_OPERATION};
-use millstream_abi::{EntryLayout, Phys};
-use millstream_codegen::program::{Access, FilterShape, Op, Program, Statement, Terminal, Value};
+use millstream_abi::Phys;
+use millstream_codegen::program::{FilterShape, Op, Program, Statement, Terminal, Value};
 use millstream_codegen::specialise::{calls_of_one_column, can_be_null, filter_count, regions};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,8 +17,8 @@ pub(crate) struct Facts {
     pub(crate) constants: BTreeMap<u32, f64>,
     /// For each column of strings, how many calls could be answered from few values of it.
     pub(crate) few: BTreeMap<u32, usize>,
-    /// Layout of the entries, if a range of keys can be assumed.
-    pub(crate) keyed: Option<EntryLayout>,
+    /// Whether it updates tables by key: then its rows tell how they fall on keys.
+    pub(crate) keyed: bool,
 }
 
 /// A filter of a program.
@@ -39,10 +39,8 @@ impl Facts {
     pub(crate) fn new(program: &Program) -> Facts {
         let work = OperationCosts::new(program);
         let keyed = match &program.terminal {
-            Terminal::Update(update) if update.access == Access::Own && update.array().is_some() => {
-                Some(update.layout.clone())
-            }
-            _ => None,
+            Terminal::Update(update) => !update.keys.is_empty(),
+            Terminal::Emit(_) => false,
         };
         let (few, mut constants) = (calls_of_one_column(program), work.constants());
         for (&input, &calls) in &few {
@@ -53,7 +51,7 @@ impl Facts {
 
     /// Whether anything can be chosen.
     pub(crate) fn is_adaptable(&self) -> bool {
-        !self.filters.is_empty() || !self.nullable.is_empty() || !self.constants.is_empty() || self.keyed.is_some()
+        !self.filters.is_empty() || !self.nullable.is_empty() || !self.constants.is_empty() || self.keyed
     }
 }
 

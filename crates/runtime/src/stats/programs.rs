@@ -269,8 +269,5 @@ fn choices_text(program: &Program, choices: &Choices) -> String {
     for (input, values) in &choices.few {
         parts.push(format!("{} mostly one of {}", name(input), values.len()));
     }
-    if let Some(keys) = choices.keys {
-        parts.push(format!("keys from {} to {}", keys.first, keys.last()));
-    }
     parts.join("; ")
 }

@@ -124,6 +124,9 @@ impl WindowStation {
     }
 }
 
+/// A block has at most about a mebibyte of entries, each of a word at least.
+const ENTRIES_OF_BLOCK: u64 = 1 << 17;
+
 /// Tables of a checkpoint, which are read when they are needed.
 fn restored_tables(states: &[TableState], from: &Restored<'_>) -> Result<FrozenByNumber, Diagnostic> {
     let mut tables = FrozenByNumber::new();
@@ -131,9 +134,9 @@ fn restored_tables(states: &[TableState], from: &Restored<'_>) -> Result<FrozenB
         if state.partitions.len() != PARTITIONS {
             return Err(damaged(Damaged("a table lacks partitions".into())));
         }
-        let bytes = state.partitions.iter().flatten().fold(0, |sum: u64, blob| sum.saturating_add(blob.bytes));
-        if state.entries > bytes {
-            return Err(damaged(Damaged("a table has more entries than bytes".into())));
+        let blocks: usize = state.partitions.iter().map(Vec::len).sum();
+        if state.entries > (blocks as u64).saturating_mul(ENTRIES_OF_BLOCK) {
+            return Err(damaged(Damaged("a table has more entries than its blocks can have".into())));
         }
         let frozen = Frozen::restored(Arc::clone(from.store()), state.clone());
         frozen.stored().iter().for_each(|stored| from.keep(stored, state.partitions.iter().flatten()));

@@ -1,5 +1,5 @@
 //! The tables of an aggregation and open slice: one for each worker or lane, or one for each NUMA node (local, partitioned
-//! and global merge, design section 7), and the arrays of workers that run code specialised for a range of keys.
+//! and global merge, design section 7).
 //!
 //! Open slices are in a ring ([`SliceRing`]), in which a worker finds its table of a slice without a lock; slices that find no
 //! place there are kept under one. The trigger takes the tables of complete slices out of both, one thread at a time (under
@@ -14,13 +14,10 @@
 //! A shared table is made by the first worker of its node that needs it (compare-and-swap from null, release; whoever finds
 //! it there has loaded it with acquire) and taken in the same way. How workers write to it is its own protocol.
 //!
-//! Arrays of an owner are a list, one for each range that code was specialised for while the slice was open. The owner
-//! puts them in front of the list as it puts its table into the ring, and the trigger takes the whole list.
-//!
 //! A private table aggregates or appends (`strategy::appending`), as is in force when it is made. It may cease to
 //! append at the end of a task: then generated code does not run, and no key is between its search and its insertion.
 //!
-//! A slice may have tables of all kinds, because strategy and code may change while it is open: all become partials of it.
+//! A slice may have tables of all kinds, because the strategy may change while it is open: all become partials of it.
 //!
 //! # Why no accepted row can meet a fired window
 //!
@@ -50,8 +47,8 @@ use super::table_ids::TableIds;
 use crate::adaptive::slice_facts::SliceFacts;
 use crate::buffer::Generation;
 use frozen::{Frozen, Stored};
-use millstream_abi::{EntryLayout, KeyRange};
-use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table};
+use millstream_abi::EntryLayout;
+use millstream_state::{MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use millstream_types::Diagnostic;
@@ -77,9 +74,6 @@ const REUSED_SHARE: u64 = 64;
 /// Most tables of an aggregation that are kept for slices to come.
 const FREE_TABLES: usize = 64;
 
-/// Ranges whose arrays may be used again: that of the code of now, and of the code before it.
-const SHAPES: usize = 2;
-
 /// A table that the trigger has taken, or is about to seal.
 #[derive(Debug)]
 pub(crate) enum Taken {
@@ -87,8 +81,6 @@ pub(crate) enum Taken {
     Own(Box<Table>),
     /// Of a NUMA node.
     Shared(Box<SharedTable>),
-    /// Of one owner, for a range of keys.
-    Array(Box<ArrayTable>),
     /// Of an earlier generation.
     Frozen(Arc<Frozen>),
 }
@@ -102,7 +94,7 @@ pub(crate) enum Kind {
     Appended,
     /// Of a NUMA node.
     Shared,
-    /// Of one owner, for a range of keys.
+    /// Of one owner, most of it an array.
     Array,
 }
 
@@ -111,9 +103,9 @@ impl Taken {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Taken::Own(table) if table.is_appending() => Kind::Appended,
+            Taken::Own(table) if table.is_array() => Kind::Array,
             Taken::Own(_) => Kind::Own,
             Taken::Shared(_) => Kind::Shared,
-            Taken::Array(_) => Kind::Array,
             Taken::Frozen(table) => table.kind,
         }
     }
@@ -123,7 +115,6 @@ impl Taken {
         match self {
             Taken::Own(table) => table.len(),
             Taken::Shared(table) => table.len(),
-            Taken::Array(table) => table.shape().range().len as usize,
             Taken::Frozen(table) => table.entries,
         }
     }
@@ -132,7 +123,7 @@ impl Taken {
     pub(crate) fn stored(&self) -> Option<Arc<Stored>> {
         match self {
             Taken::Frozen(table) => table.stored(),
-            Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
+            Taken::Own(_) | Taken::Shared(_) => None,
         }
     }
 
@@ -141,7 +132,6 @@ impl Taken {
         match self {
             Taken::Own(table) => table.is_empty(),
             Taken::Shared(table) => table.len() == 0,
-            Taken::Array(table) => table.is_empty(),
             Taken::Frozen(table) => table.entries == 0,
         }
     }
@@ -165,16 +155,6 @@ struct SliceTables {
     own: Box<[AtomicPtr<Table>]>,
     /// By NUMA node.
     shared: Box<[AtomicPtr<SharedTable>]>,
-    /// By owner: the last one made.
-    arrays: Box<[AtomicPtr<ArrayNode>]>,
-}
-
-/// An array table of an owner, and the ones it has made before.
-#[derive(Debug)]
-struct ArrayNode {
-    /// Owned.
-    table: *mut ArrayTable,
-    next: *mut ArrayNode,
 }
 
 fn nulls<T>(count: usize) -> Box<[AtomicPtr<T>]> {
@@ -192,7 +172,7 @@ fn take_all<T>(places: &[AtomicPtr<T>]) -> impl Iterator<Item = Box<T>> {
 
 impl SliceTables {
     fn new(owners: Owners) -> SliceTables {
-        SliceTables { own: nulls(owners.own), shared: nulls(owners.nodes), arrays: nulls(owners.own) }
+        SliceTables { own: nulls(owners.own), shared: nulls(owners.nodes) }
     }
 
     /// The owner's table, made if it is not there.
@@ -215,26 +195,6 @@ impl SliceTables {
         unsafe { Box::from_raw(before) }
     }
 
-    /// The owner's array of a shape, made if it is not there.
-    fn find_array(&self, owner: usize, shape: &ArrayShape, make: impl FnOnce() -> Box<ArrayTable>) -> *mut ArrayTable {
-        let place = &self.arrays[owner];
-        // Nobody but the owner has written it since the slot was drained.
-        let first = place.load(Ordering::Relaxed);
-        let mut node = first;
-        // SAFETY: nodes and their tables live until the trigger takes them, after the last task that uses them; of a table
-        // only what does not change is read.
-        while let Some(ArrayNode { table, next }) = unsafe { node.as_ref() } {
-            // SAFETY: as above.
-            if unsafe { ArrayTable::shape_of(*table) } == shape {
-                return *table;
-            }
-            node = *next;
-        }
-        let table = Box::into_raw(make());
-        place.store(Box::into_raw(Box::new(ArrayNode { table, next: first })), Ordering::Release);
-        table
-    }
-
     /// The node's table, made if it is not there: by several workers perhaps, of whom one is the first to put it there.
     fn find_shared(&self, node: usize, make: impl FnOnce() -> Box<SharedTable>) -> *const SharedTable {
         let place = &self.shared[node];
@@ -255,24 +215,7 @@ impl SliceTables {
 
     /// Takes all tables out.
     fn take(&self) -> impl Iterator<Item = Taken> {
-        let arrays = take_all(&self.arrays).flat_map(|first| ArrayNode::tables(*first));
-        let tables = take_all(&self.own).map(Taken::Own).chain(take_all(&self.shared).map(Taken::Shared));
-        tables.chain(arrays.map(Taken::Array))
-    }
-}
-
-impl ArrayNode {
-    /// The tables of a list.
-    fn tables(self) -> impl Iterator<Item = Box<ArrayTable>> {
-        let mut rest = Some(self);
-        std::iter::from_fn(move || {
-            let ArrayNode { table, next } = rest.take()?;
-            // SAFETY: both were made by `into_raw`, and this list is their only owner.
-            unsafe {
-                rest = (!next.is_null()).then(|| *Box::from_raw(next));
-                Some(Box::from_raw(table))
-            }
-        })
+        take_all(&self.own).map(Taken::Own).chain(take_all(&self.shared).map(Taken::Shared))
     }
 }
 
@@ -343,8 +286,6 @@ pub(crate) struct OpenTables {
     /// Tables that were sealed, for slices to come.
     free: Pool<Table>,
     free_shared: Pool<SharedTable>,
-    /// Of arrays, which keep the memory of those that were sealed; the last one used is the last.
-    shapes: Mutex<Vec<Arc<ArrayShape>>>,
 }
 
 impl OpenTables {
@@ -359,28 +300,13 @@ impl OpenTables {
         let frozen = Mutex::new(BTreeMap::new());
         let (budget, generations) = (Arc::clone(budget), Default::default());
         let (free, free_shared) = (Pool::new(FREE_TABLES), Pool::new(FREE_TABLES));
-        let shapes = Mutex::new(Vec::new());
-        OpenTables {
-            layout,
-            types,
-            budget,
-            owners,
-            dense,
-            spills,
-            generations,
-            frozen,
-            facts,
-            free,
-            free_shared,
-            shapes,
-        }
+        OpenTables { layout, types, budget, owners, dense, spills, generations, frozen, facts, free, free_shared }
     }
 
     /// Gives the memory up that is kept for slices to come.
     pub(crate) fn forget_free(&self) {
         while self.free.take().is_some() {}
         while self.free_shared.take().is_some() {}
-        self.shapes.lock().clear();
     }
 
     fn of(&self, generation: Generation) -> &OnceLock<Slices> {
@@ -396,11 +322,7 @@ impl OpenTables {
         for slices in self.generations.iter().filter_map(OnceLock::get) {
             slices.take(is_complete, &mut taken);
         }
-        self.note_sizes(&taken);
-        if !taken.is_empty() && !taken.values().flatten().any(|table| table.kind() == Kind::Array) {
-            // No code uses arrays any more.
-            self.shapes.lock().clear();
-        }
+        self.note_shared(&taken);
         taken
     }
 
@@ -409,11 +331,14 @@ impl OpenTables {
         let is_short = self.budget.state() > self.budget.limit() / 2;
         let partial = match table {
             Taken::Frozen(table) => return table.partial(self),
-            Taken::Own(table) if is_short || table.bytes() as u64 > self.budget.limit() / REUSED_SHARE => table.seal(),
             Taken::Own(mut table) => {
+                let is_large = is_short || table.bytes() as u64 > self.budget.limit() / REUSED_SHARE;
                 let partial = table.drain();
-                // With enough of them there already, this one is dropped.
-                let _ = self.free.put(table);
+                self.note_own(&table, &partial);
+                if !is_large {
+                    // With enough of them there already, this one is dropped.
+                    let _ = self.free.put(table);
+                }
                 partial
             }
             Taken::Shared(mut table) => {
@@ -423,7 +348,6 @@ impl OpenTables {
                 }
                 partial
             }
-            Taken::Array(table) => table.seal(!is_short),
         };
         Ok(Arc::new(partial))
     }
@@ -498,8 +422,11 @@ impl OpenTables {
     ) -> *mut Table {
         let fresh = || self.own_table();
         let make = || {
-            let mut table = self.free.take().unwrap_or_else(fresh);
+            let mut table = self.free.take().unwrap_or_else(|| self.bare_table());
             table.set_appending(appends() && !self.are_large());
+            if !table.is_appending() {
+                table.expect(self.hint());
+            }
             table
         };
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
@@ -519,38 +446,6 @@ impl OpenTables {
         // while it looks for another.
         unsafe { (*table).compact() };
         table
-    }
-
-    /// What array tables of a range have in common; `count` as in [`EntryLayout::array`].
-    ///
-    /// # Panics
-    /// When there can be no arrays of the entries.
-    pub(super) fn shape(&self, range: KeyRange, count: Option<usize>) -> Arc<ArrayShape> {
-        let array = self.layout.array(count).expect("the verifier has checked that there can be arrays");
-        let mut shapes = self.shapes.lock();
-        let known = shapes.iter().position(|shape| shape.range() == range && *shape.array() == array);
-        let shape = match known {
-            Some(place) => shapes.remove(place),
-            None => Arc::new(ArrayShape::new(Arc::clone(&self.layout), array, range)),
-        };
-        shapes.push(Arc::clone(&shape));
-        if shapes.len() > SHAPES {
-            shapes.remove(0);
-        }
-        shape
-    }
-
-    /// The array table of an owner for a slice. Only the running task of the owner may call it and use the table.
-    pub(super) fn find_array(
-        &self,
-        owner: usize,
-        generation: Generation,
-        number: i64,
-        shape: &Arc<ArrayShape>,
-    ) -> *mut ArrayTable {
-        let make = || Box::new(ArrayTable::new(Arc::clone(shape), &self.budget));
-        let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
-        slices.of(self.owners, number, |slice| slice.find_array(owner, shape, make))
     }
 
     /// The table that the workers of a node share for a slice. Only running tasks of these workers may call it and use the

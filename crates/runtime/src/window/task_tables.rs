@@ -4,12 +4,11 @@ use super::aggregation::Aggregation;
 use super::tables::OpenTables;
 use crate::buffer::Generation;
 use crate::pipeline_stages::{Origin, Staged};
-use millstream_abi::{ExecContext, KeyRange, Slot, Str, TableHeader};
+use millstream_abi::{ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
-use millstream_state::{ArrayShape, ArrayTable, Ordinal, SharedTable, Table};
+use millstream_state::{Ordinal, SharedTable, Table};
 use millstream_types::Diagnostic;
 use std::ptr;
-use std::sync::Arc;
 
 /// Place of rows for objects that do not keep it.
 const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, input: 0, split: 0, position: 0, pipeline: 0 };
@@ -22,17 +21,19 @@ enum Found {
     Nothing,
     Own(*mut Table),
     Shared(*const SharedTable),
-    Array(*mut ArrayTable),
 }
 
 impl Found {
-    /// Tells the memory budget what has become of the table. Only the task that has found it may call it, before its end.
-    fn settle(self) {
+    /// Tells the memory budget what has become of the table, and new tables. Only the task that has found it may call it,
+    /// before its end.
+    fn settle(self, tables: &OpenTables) {
         match self {
-            // Arrays keep their size.
-            Found::Nothing | Found::Array(_) => {}
+            Found::Nothing => {}
             // SAFETY: a live table that only this task uses.
-            Found::Own(table) => unsafe { (*table).settle() },
+            Found::Own(table) => unsafe {
+                (*table).settle();
+                tables.note_open(&*table);
+            },
             // SAFETY: a live table.
             Found::Shared(table) => unsafe { (*table).settle() },
         }
@@ -55,8 +56,6 @@ pub(crate) struct TaskTables<'a> {
     recent: [(i64, Found); RECENT],
     next_recent: usize,
     current: Found,
-    /// Of the arrays that were found last, and the `count` that they were asked for with.
-    shape: Option<(Option<usize>, Arc<ArrayShape>)>,
     /// Number of a table that was fired before a row of the task came to it. There is never one; see `tables`.
     met_fired: Option<i64>,
     /// Watermarks that complete the tables which the task has found, if someone wants to know.
@@ -83,7 +82,6 @@ impl<'a> TaskTables<'a> {
             recent: [(0, Found::Nothing); RECENT],
             next_recent: 0,
             current: Found::Nothing,
-            shape: None,
             met_fired: None,
             dues: is_due_told.then(Vec::new),
         }
@@ -115,13 +113,13 @@ impl<'a> TaskTables<'a> {
     pub(crate) unsafe fn hooks(&mut self) -> TableHooks {
         let host = (&raw mut *self).cast();
         // SAFETY: the callbacks below keep the contracts of their types; the rest is promised by the caller.
-        unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host).with_arrays(find_array) }
+        unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host) }
     }
 
     /// Tells the memory budget what has become of the tables, and has those that append cease to if there is too little of
     /// it.
     fn settle(&self) {
-        self.recent.iter().for_each(|(_, table)| table.settle());
+        self.recent.iter().for_each(|(_, table)| table.settle(&self.runtime.tables));
         let appending = &self.runtime.strategy.appending;
         for (_, found) in &self.recent {
             if let Found::Own(table) = *found
@@ -137,52 +135,25 @@ impl<'a> TaskTables<'a> {
 
     /// The table of a slice.
     fn find(&mut self, number: i64) -> *mut TableHeader {
-        let is_table = |found: Found| matches!(found, Found::Own(_) | Found::Shared(_));
         let (node, owner, generation, runtime) = (self.node, self.owner, self.generation, self.runtime);
-        self.look_for(number, is_table, |tables| match node {
-            None => {
-                let appends = || runtime.strategy.appending.begins();
-                Found::Own(tables.find(owner, generation, number, appends))
-            }
-            Some(node) => Found::Shared(tables.find_shared(node, generation, number)),
-        })
-    }
-
-    /// The array table of a slice for a range of keys.
-    fn find_array(&mut self, number: i64, range: KeyRange, count: Option<usize>) -> *mut TableHeader {
-        let known = self.shape.take().filter(|(of, shape)| *of == count && shape.range() == range);
-        let (_, shape) = known.unwrap_or_else(|| (count, self.runtime.tables.shape(range, count)));
-        let is_array = |found: Found| match found {
-            // SAFETY: a live table, of which only what does not change is read.
-            Found::Array(table) => *unsafe { ArrayTable::shape_of(table) } == *shape,
-            _ => false,
-        };
-        let (owner, generation) = (self.owner, self.generation);
-        let header = self
-            .look_for(number, is_array, |tables| Found::Array(tables.find_array(owner, generation, number, &shape)));
-        self.shape = Some((count, shape));
-        header
-    }
-
-    /// Makes a table of a slice the current one: one that the task has used, or what `find` finds.
-    fn look_for(
-        &mut self,
-        number: i64,
-        is_wanted: impl Fn(Found) -> bool,
-        find: impl FnOnce(&OpenTables) -> Found,
-    ) -> *mut TableHeader {
-        let recent = self.recent.iter().find(|(of, table)| *of == number && is_wanted(*table));
+        let recent = self.recent.iter().find(|(of, table)| *of == number && !matches!(table, Found::Nothing));
         self.current = match recent {
             Some((_, table)) => *table,
             None => {
-                let completed_at = self.runtime.ids().completed_at(number);
+                let completed_at = runtime.ids().completed_at(number);
                 if completed_at <= self.fired {
                     self.met_fired = Some(number);
                 }
-                let timeline = self.runtime.timeline;
+                let timeline = runtime.timeline;
                 self.dues.iter_mut().for_each(|dues| dues.push(timeline.watermark_at(completed_at)));
-                let table = find(&self.runtime.tables);
-                self.recent[self.next_recent].1.settle();
+                let table = match node {
+                    None => {
+                        let appends = || runtime.strategy.appending.begins();
+                        Found::Own(runtime.tables.find(owner, generation, number, appends))
+                    }
+                    Some(node) => Found::Shared(runtime.tables.find_shared(node, generation, number)),
+                };
+                self.recent[self.next_recent].1.settle(&runtime.tables);
                 self.recent[self.next_recent] = (number, table);
                 self.next_recent = (self.next_recent + 1) % RECENT;
                 table
@@ -194,7 +165,6 @@ impl<'a> TaskTables<'a> {
                 Found::Nothing => ptr::null_mut(),
                 Found::Own(table) => Table::header_of(table),
                 Found::Shared(table) => (*table).header_of(self.owner),
-                Found::Array(table) => ArrayTable::header_of(table),
             }
         }
     }
@@ -212,18 +182,6 @@ unsafe extern "C" fn find_slice(context: *mut ExecContext, number: i64) {
 }
 
 /// # Safety
-/// As for `FindArray`, in an update with the hooks of a [`TaskTables`].
-unsafe extern "C" fn find_array(context: *mut ExecContext, number: i64, first: i64, len: u64, count: u64) {
-    let count = (count < u64::MAX).then_some(count as usize);
-    // SAFETY: as in `find_slice`.
-    unsafe {
-        let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        (*context).table = host.find_array(number, KeyRange { first, len }, count);
-        (*context).slice_start = number;
-    }
-}
-
-/// # Safety
 /// As for `InsertKey`, in an update with the hooks of a [`TaskTables`], after `find_slice`.
 unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8 {
     // SAFETY: as in `find_slice`; the program passes one slot for each key of the layout, and `current` is live.
@@ -234,8 +192,7 @@ unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask:
         match host.current {
             Found::Own(table) => (*table).insert(hash, null_mask, keys),
             Found::Shared(table) => (*table).insert(host.owner, hash, null_mask, keys),
-            // Nothing is inserted into arrays.
-            Found::Nothing | Found::Array(_) => ptr::null_mut(),
+            Found::Nothing => ptr::null_mut(),
         }
     }
 }

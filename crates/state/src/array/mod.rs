@@ -1,121 +1,110 @@
-//! Array tables: the entries of a range of keys that specialised code assumes, without hash and key
-//! (`millstream_abi::ArrayLayout`). Finding an entry is a subtraction, so is finding the key of one, and entries of two
-//! tables are merged as arrays are added.
+//! Arrays: the entries of a range of keys, without hash and key (`millstream_abi::ArrayLayout`). Finding an entry is a
+//! subtraction, so is finding the key of one, and two arrays are merged as columns of numbers are added.
 //!
-//! Generated code finds the address of the entries in the header, as that of the dense region, and updates them: nothing is
-//! inserted, and a key outside of the range never comes. All that tables of one range have in common is their
-//! [`ArrayShape`], which also keeps the memory of tables that are done for those to come.
+//! ```text
+//! Region  all keys of a range, in order          the dense region of a table, and of the partial that it becomes
+//! Grid    the keys of some partitions, in order  what partials are merged in
+//! ```
 //!
-//! A table is sealed by handing its memory over: the partial is an [`ArrayRun`]. Partials of one shape are merged
-//! directly (`merge.rs`); whoever wants entries with keys gets them, made once.
+//! A key is there when the mark of its entry is not 0. Entries of keys that are not there are fresh, so that merging them
+//! changes nothing. The order of results is that of all entries (`sort.rs`): by partition, then by key. A partition has the
+//! *blocks* of 64 keys that `partition_of_key` gives it, one in each group of 1,024 keys.
 
 mod encoding;
-mod merge;
-mod runs;
+mod grid;
+mod region;
+#[cfg(test)]
+mod tests;
 
-use crate::budget::{Charge, MemoryBudget, MemoryClass};
+use crate::accumulator::{self, Strided};
 use crate::entry::{self, read, write};
-use crate::memory::{EntryMemory, OwnedEntries};
-use crate::partial::Partial;
-use crate::partition::{PARTITIONS, starts};
+use crate::partition::{BLOCK_BITS, GROUP_BITS, block_in_group};
 pub(crate) use encoding::ArrayBlock;
-pub(crate) use merge::{compact_arrays, merge_arrays};
-use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, TableHeader, hash_finish, hash_word};
-use millstream_sync::pool::Pool;
-use runs::{Run, Runs};
-use std::ptr;
-use std::sync::{Arc, OnceLock};
+pub(crate) use grid::Grid;
+use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, hash_finish, hash_word};
+pub(crate) use region::{Extent, Region, keys_of_mask};
+use std::ops::Range;
+use std::sync::Arc;
 
-/// Memory of this many tables is kept for those to come.
-const FREE_TABLES: usize = 64;
+/// Keys of a block.
+pub(crate) const BLOCK: usize = 1 << BLOCK_BITS;
 
-/// What the array tables of a range have in common.
+/// What arrays of a layout have in common.
 #[derive(Debug)]
-pub struct ArrayShape {
-    layout: Arc<EntryLayout>,
-    array: ArrayLayout,
-    range: KeyRange,
-    /// The keys of each partition.
-    runs: Runs,
+pub(crate) struct ArrayShape {
+    pub(crate) layout: Arc<EntryLayout>,
+    pub(crate) array: ArrayLayout,
     /// A fresh entry from its start on, if that is not zero.
     fresh: Option<Box<[u8]>>,
-    free: Pool<ArrayMemory>,
 }
 
-/// The memory of a table, which counts.
-#[derive(Debug)]
-struct ArrayMemory {
-    entries: EntryMemory,
-    charge: Charge,
+/// Keys that follow each other in one partition: those of a range in one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyBlock {
+    /// The lowest key.
+    pub(crate) first: i64,
+    pub(crate) len: usize,
 }
 
-impl ArrayMemory {
-    /// What it counts as from now on.
-    fn count_as(&mut self, class: MemoryClass) {
-        self.charge = self.charge.another(class, self.entries.bytes());
+/// The blocks of a partition that have keys of a range, in order.
+pub(crate) fn blocks(range: KeyRange, partition: usize) -> impl Iterator<Item = KeyBlock> + Clone {
+    let (first, last) = (range.first, range.last());
+    (first >> GROUP_BITS..=last >> GROUP_BITS).filter_map(move |group| {
+        let start = (group << GROUP_BITS) | ((block_in_group(group, partition) as i64) << BLOCK_BITS);
+        let (from, to) = (start.max(first), (start + (BLOCK as i64 - 1)).min(last));
+        (from <= to).then(|| KeyBlock { first: from, len: (to - from) as usize + 1 })
+    })
+}
+
+/// The range in which arrays are merged: that of all, but for those whose keys are far from the others, with which it would be
+/// mostly empty.
+pub(crate) fn common_range(ranges: &[KeyRange]) -> Option<KeyRange> {
+    let mut order: Vec<KeyRange> = ranges.to_vec();
+    order.sort_by_key(|range| std::cmp::Reverse(range.len));
+    let (mut common, mut keys) = (*order.first()?, 0u64);
+    for range in order {
+        let (union, all) = (common.union(range), keys.saturating_add(range.len));
+        if is_worth(union, all) {
+            (common, keys) = (union, all);
+        }
     }
+    Some(common)
 }
 
-impl PartialEq for ArrayShape {
-    fn eq(&self, other: &ArrayShape) -> bool {
-        ptr::eq(self, other) || (self.range == other.range && self.array == other.array && self.layout == other.layout)
-    }
+/// Whether a range is short enough for arrays that have `keys` keys together.
+pub(crate) fn is_worth(range: KeyRange, keys: u64) -> bool {
+    /// An array may be as many times as long as what is in it, and as many keys longer.
+    const TIMES: u64 = 2;
+    const MORE: u64 = 4096;
+    range.len <= keys.saturating_mul(TIMES).saturating_add(MORE)
 }
 
 impl ArrayShape {
-    /// Of tables for the keys of a range.
-    ///
-    /// # Panics
-    /// When `array` is not one of the layout, or the range is empty or too long for memory.
-    pub fn new(layout: Arc<EntryLayout>, array: ArrayLayout, range: KeyRange) -> ArrayShape {
-        assert!(layout.allows_arrays() && range.len > 0, "only numbers by integer keys are kept in arrays");
-        assert!(range.len <= isize::MAX as u64 / array.stride as u64, "an array of {range:?} fits no memory");
-        let template = entry::template(&layout);
+    /// Of arrays of a layout, if there are any.
+    pub(crate) fn of(layout: &Arc<EntryLayout>) -> Option<Arc<ArrayShape>> {
+        let array = layout.array()?;
+        let template = entry::template(layout);
         let mut fresh = vec![0; array.stride].into_boxed_slice();
         let end = template.len().min(array.start + array.stride);
         fresh[..end - array.start].copy_from_slice(&template[array.start..end]);
         let fresh = fresh.iter().any(|&byte| byte != 0).then_some(fresh);
-        ArrayShape { runs: Runs::new(range), layout, array, range, fresh, free: Pool::new(FREE_TABLES) }
+        Some(Arc::new(ArrayShape { layout: Arc::clone(layout), array, fresh }))
     }
 
-    /// The keys.
-    pub fn range(&self) -> KeyRange {
-        self.range
+    /// Bytes of an array of so many keys.
+    pub(crate) fn bytes(&self, keys: usize) -> usize {
+        self.array.start + keys * self.array.stride
     }
 
-    /// The entries.
-    pub fn array(&self) -> &ArrayLayout {
-        &self.array
-    }
-
-    fn keys(&self) -> usize {
-        self.range.len as usize
-    }
-
-    /// Memory of fresh entries.
-    fn memory(&self, budget: &Arc<MemoryBudget>) -> ArrayMemory {
-        let memory = match self.free.take() {
-            Some(used) => {
-                // SAFETY: a block of `entries.bytes()` bytes that nobody else has.
-                unsafe { used.entries.start().write_bytes(0, used.entries.bytes()) };
-                *used
-            }
-            None => {
-                let entries = EntryMemory::zeroed(self.array.bytes(self.keys()));
-                let charge = Charge::new(budget, MemoryClass::Tables, entries.bytes());
-                ArrayMemory { entries, charge }
-            }
-        };
-        self.make_fresh(&memory.entries);
-        memory
-    }
-
-    /// Makes the entries of zeroed memory fresh.
-    fn make_fresh(&self, entries: &EntryMemory) {
-        let (Some(fresh), count) = (&self.fresh, self.keys()) else { return };
-        // SAFETY: there are `count` entries behind `start`; each step copies what is there to what is behind it.
+    /// Makes zeroed entries fresh.
+    ///
+    /// # Safety
+    /// From `first` on are `count` entries of an array, which are ours to write.
+    unsafe fn make_fresh(&self, first: *mut u8, count: usize) {
+        let Some(fresh) = self.fresh.as_ref().filter(|_| count > 0) else { return };
+        // SAFETY: promised by the caller; each step copies what is there to what is behind it.
         unsafe {
-            let first = entries.start().add(self.array.start);
+            let first = first.add(self.array.start);
             first.copy_from_nonoverlapping(fresh.as_ptr(), fresh.len());
             let mut done = 1;
             while done < count {
@@ -126,206 +115,157 @@ impl ArrayShape {
         }
     }
 
-    /// Takes memory back.
-    fn give_back(&self, mut memory: ArrayMemory) {
-        memory.count_as(MemoryClass::Tables);
-        // With enough of it there already, this is dropped.
-        let _ = self.free.put(Box::new(memory));
-    }
-}
-
-/// An array table of one worker. One thread at a time uses it.
-#[repr(C)]
-#[derive(Debug)]
-pub struct ArrayTable {
-    /// First, so that a pointer to the header is one to the table.
-    header: TableHeader,
-    memory: ArrayMemory,
-    shape: Arc<ArrayShape>,
-}
-
-// SAFETY: the header's pointer is into the memory that the table owns; entries hold numbers.
-unsafe impl Send for ArrayTable {}
-// SAFETY: methods on shared tables only read.
-unsafe impl Sync for ArrayTable {}
-
-impl ArrayTable {
-    /// A table in which no key is there.
-    pub fn new(shape: Arc<ArrayShape>, budget: &Arc<MemoryBudget>) -> ArrayTable {
-        let memory = shape.memory(budget);
-        let header = TableHeader {
-            entries: ptr::null_mut(),
-            mask: 0,
-            dense: memory.entries.start(),
-            dense_first: shape.range.first,
-            dense_len: shape.range.len,
-        };
-        ArrayTable { header, memory, shape }
-    }
-
-    /// What generated code gets, as [`Table::header_of`](crate::Table::header_of).
+    /// Copies entries.
     ///
     /// # Safety
-    /// `table` points to a table.
-    pub unsafe fn header_of(table: *mut ArrayTable) -> *mut TableHeader {
-        // SAFETY: a place within the table; nothing is read.
-        unsafe { &raw mut (*table).header }
+    /// Both are `count` entries of arrays, not the same, and those of `into` are ours to write.
+    pub(crate) unsafe fn copy(&self, into: *mut u8, from: *const u8, count: usize) {
+        let (start, bytes) = (self.array.start, count * self.array.stride);
+        // SAFETY: promised by the caller.
+        unsafe { into.add(start).copy_from_nonoverlapping(from.add(start), bytes) };
     }
 
-    /// What it has in common with others.
-    pub fn shape(&self) -> &Arc<ArrayShape> {
-        &self.shape
-    }
-
-    /// The same while generated code uses the table.
+    /// Merges entries into others.
     ///
     /// # Safety
-    /// `table` points to a table, which stays as long as the result is used.
-    pub unsafe fn shape_of<'a>(table: *const ArrayTable) -> &'a ArrayShape {
-        // SAFETY: promised by the caller; the field is never changed.
-        unsafe { &(*table).shape }
+    /// Both are `count` entries of arrays; nobody else uses `into`.
+    pub(crate) unsafe fn merge(&self, into: *mut u8, from: *const u8, count: usize) {
+        // SAFETY: promised by the caller.
+        unsafe { self.merge_marks_by(into, from, count, |a, b| a | b) };
     }
 
-    /// Whether no key is there: as long as that is so, linear in the length of the range.
-    pub fn is_empty(&self) -> bool {
-        // SAFETY: there is an entry for each key.
-        !(0..self.shape.keys()).any(|i| unsafe { is_there(&self.memory.entries, &self.shape.array, i) })
-    }
-
-    /// The immutable form, which takes the memory over. Its end gives the memory back to the shape if that is to be
-    /// `kept`.
-    pub fn seal(self, kept: bool) -> Partial {
-        let ArrayTable { memory, shape, .. } = self;
-        Partial::of_array(ArrayRun::new(shape, memory, kept))
-    }
-}
-
-/// Whether the key of entry `index` is there.
-///
-/// # Safety
-/// The table has more than `index` entries.
-#[inline]
-unsafe fn is_there(memory: &EntryMemory, array: &ArrayLayout, index: usize) -> bool {
-    // SAFETY: promised by the caller.
-    unsafe { read::<u64>(entry(memory, array, index), array.mark) != 0 }
-}
-
-/// Entry `index` of a table, by its offsets.
-fn entry(memory: &EntryMemory, array: &ArrayLayout, index: usize) -> *mut u8 {
-    memory.start().wrapping_add(index * array.stride)
-}
-
-/// A sealed array table.
-#[derive(Debug)]
-pub(crate) struct ArrayRun {
-    shape: Arc<ArrayShape>,
-    /// `None` only at the end.
-    memory: Option<ArrayMemory>,
-    /// Whether the shape gets the memory back.
-    kept: bool,
-    /// With keys, for whoever wants that; and what they count.
-    entries: OnceLock<(OwnedEntries, Charge)>,
-}
-
-impl ArrayRun {
-    /// Takes the memory of a table over.
-    fn new(shape: Arc<ArrayShape>, mut memory: ArrayMemory, kept: bool) -> ArrayRun {
-        memory.count_as(MemoryClass::Partials);
-        ArrayRun { shape, memory: Some(memory), kept, entries: OnceLock::new() }
-    }
-
-    /// Of the keys.
-    pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
-        &self.shape.layout
-    }
-
-    /// Whether both can be merged directly.
-    pub(crate) fn has_shape_of(&self, other: &ArrayRun) -> bool {
-        self.shape == other.shape
-    }
-
-    /// Partition *p* has as many keys that are there as lie from number *p* to the next. Linear in the length of the
-    /// range.
-    pub(crate) fn starts(&self) -> [usize; PARTITIONS + 1] {
-        let (memory, array) = (&self.memory().entries, &self.shape.array);
-        // SAFETY: runs are within the range, and so there is an entry.
-        let there = |run: &Run| run.keys().map(|i| unsafe { is_there(memory, array, i) } as usize).sum::<usize>();
-        starts(|partition| self.shape.runs.of(&(partition..partition + 1)).iter().map(there).sum())
-    }
-
-    /// Bytes of memory that it owns.
-    pub(crate) fn bytes(&self) -> usize {
-        self.memory().entries.bytes() + self.entries.get().map_or(0, |(entries, _)| entries.bytes())
-    }
-
-    /// The same `count` entries with hash and keys, in order.
-    pub(crate) fn entries(&self, count: usize) -> &OwnedEntries {
-        let (entries, _) = self.entries.get_or_init(|| {
-            let keys = (0..PARTITIONS).flat_map(|partition| self.keys_from(partition, 0));
-            let memory = self.with_keys(count, keys.map(|(_, index)| index));
-            // SAFETY: `count` entries, which are numbers.
-            let entries = unsafe { OwnedEntries::new(self.layout(), memory, count) };
-            let charge = self.memory().charge.another(MemoryClass::Partials, entries.bytes());
-            (entries, charge)
-        });
-        entries
-    }
-
-    /// The entries of keys that are there, by their numbers, with hash and keys.
-    pub(crate) fn with_keys(&self, count: usize, keys: impl Iterator<Item = usize>) -> EntryMemory {
-        let stride = self.shape.layout.stride;
-        let memory = EntryMemory::zeroed(count * stride);
-        for (i, index) in keys.take(count).enumerate() {
-            // SAFETY: the key is there, and there is a place for each.
-            unsafe { self.write_entry(index, memory.start().add(i * stride)) };
-        }
-        memory
-    }
-
-    /// Numbers of the keys of a partition that are there, in order, each with its place among all keys of the partition, of which those
-    /// before `at` are left out.
-    pub(crate) fn keys_from(&self, partition: usize, at: usize) -> impl Iterator<Item = (usize, usize)> + use<'_> {
-        let keys = self.shape.runs.of(&(partition..partition + 1)).iter().flat_map(Run::keys);
-        keys.enumerate().skip(at).filter(|&(_, index)| self.is_there(index))
-    }
-
-    /// Writes an entry with hash and key.
+    /// The same, where marks that are no counts are to say how many partials have a key.
     ///
     /// # Safety
-    /// The key with the number is there, and `place` is an entry of the layout, of zeros, that is ours to write.
-    unsafe fn write_entry(&self, index: usize, place: *mut u8) {
-        let layout = &*self.shape.layout;
-        let fields = encoding::fields(layout);
-        // SAFETY: promised by the caller; the fields are in both entries.
+    /// As for [`ArrayShape::merge`].
+    pub(crate) unsafe fn add(&self, into: *mut u8, from: *const u8, count: usize) {
+        // SAFETY: promised by the caller.
+        unsafe { self.merge_marks_by(into, from, count, u64::wrapping_add) };
+    }
+
+    /// Undoes [`ArrayShape::add`], for accumulators that are invertible.
+    ///
+    /// # Safety
+    /// As for [`ArrayShape::merge`].
+    pub(crate) unsafe fn subtract(&self, into: *mut u8, from: *const u8, count: usize) {
+        let entries = Strided { stride: self.array.stride, count };
+        // SAFETY: promised by the caller; the mark is a word.
         unsafe {
-            place.add(fields.start).copy_from_nonoverlapping(self.entry(index).add(fields.start), fields.len());
-            write_key(layout, place, self.shape.range.first.wrapping_add(index as i64));
+            for &(component, offset) in &self.layout.accumulators {
+                accumulator::subtract_entries(component, offset, into, from, entries);
+            }
+            if self.array.sets_mark {
+                accumulator::combine(self.array.mark, into, from, entries, u64::wrapping_sub);
+            }
         }
     }
 
-    /// Whether a key of the range is there.
-    fn is_there(&self, index: usize) -> bool {
-        debug_assert!(index < self.shape.keys(), "a key of the range");
-        // SAFETY: the callers have numbers of keys of the range, and there is an entry for each.
-        unsafe { is_there(&self.memory().entries, &self.shape.array, index) }
+    #[inline(always)]
+    unsafe fn merge_marks_by(&self, into: *mut u8, from: *const u8, count: usize, marks: impl Fn(u64, u64) -> u64) {
+        let entries = Strided { stride: self.array.stride, count };
+        // SAFETY: promised by the callers; accumulators are numbers, and the mark is a word.
+        unsafe {
+            for &(component, offset) in &self.layout.accumulators {
+                accumulator::merge_entries(component, offset, into, from, entries);
+            }
+            if self.array.sets_mark {
+                accumulator::combine(self.array.mark, into, from, entries, marks);
+            }
+        }
     }
 
-    fn memory(&self) -> &ArrayMemory {
-        self.memory.as_ref().expect("a partial has its memory until it is dropped")
+    /// Merges an entry with hash and key into that of an array, which says by its mark that `marked` partials have it now.
+    ///
+    /// # Safety
+    /// Both are entries of the layout and an array of it; nobody else uses `into`.
+    pub(crate) unsafe fn merge_entry(&self, into: *mut u8, from: *const u8, marked: impl FnOnce(u64) -> u64) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            accumulator::merge_all(&self.layout, into, from);
+            if self.array.sets_mark {
+                write(into, self.array.mark, marked(read(into, self.array.mark)));
+            }
+        }
     }
 
-    /// The entry of a key, by its offsets.
-    fn entry(&self, index: usize) -> *const u8 {
-        entry(&self.memory().entries, &self.shape.array, index)
+    /// Undoes the merge of an entry with hash and key into that of an array that counts partials, for accumulators that are
+    /// invertible.
+    ///
+    /// # Safety
+    /// As for [`ArrayShape::merge_entry`].
+    pub(crate) unsafe fn subtract_entry(&self, into: *mut u8, from: *const u8) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            accumulator::subtract_all(&self.layout, into, from);
+            if self.array.sets_mark {
+                write(into, self.array.mark, read::<u64>(into, self.array.mark) - 1);
+            }
+        }
+    }
+
+    /// Copies the accumulators of an entry: of an array, or with hash and key.
+    ///
+    /// # Safety
+    /// Both have the accumulators of the layout, and `into` is ours to write.
+    pub(crate) unsafe fn copy_fields(&self, into: *mut u8, from: *const u8) {
+        let fields = fields(&self.layout);
+        // SAFETY: promised by the caller; the fields are in both entries.
+        unsafe { into.add(fields.start).copy_from_nonoverlapping(from.add(fields.start), fields.len()) };
+    }
+
+    /// Whether the key of an entry is there.
+    ///
+    /// # Safety
+    /// It is one of an array.
+    #[inline]
+    pub(crate) unsafe fn is_there(&self, entry: *const u8) -> bool {
+        // SAFETY: promised by the caller.
+        unsafe { read::<u64>(entry, self.array.mark) != 0 }
+    }
+
+    /// Which of entries that follow each other are there: bit *i* is for number *i*.
+    ///
+    /// # Safety
+    /// From `first` on are `count` entries of an array, at most [`BLOCK`].
+    #[inline]
+    pub(crate) unsafe fn mask(&self, first: *const u8, count: usize) -> u64 {
+        let (stride, mark) = (self.array.stride, self.array.mark);
+        let mut flags = [0u8; BLOCK];
+        // SAFETY: promised by the caller.
+        let is_there = |i: usize| unsafe { read::<u64>(first, mark + i * stride) != 0 };
+        match (stride, count) {
+            // What the compiler knows it does with vectors.
+            (8, BLOCK) => (0..BLOCK).for_each(|i| {
+                // SAFETY: promised by the caller.
+                flags[i] = unsafe { read::<u64>(first, mark + i * 8) != 0 } as u8;
+            }),
+            _ => (0..count).for_each(|i| flags[i] = is_there(i) as u8),
+        }
+        let words = flags.chunks_exact(8).enumerate();
+        words.fold(0, |mask, (i, eight)| {
+            let eight = u64::from_le_bytes(eight.try_into().expect("chunks of eight bytes"));
+            // Each byte, 0 or 1, becomes a bit of the highest one.
+            mask | (eight.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i)
+        })
+    }
+
+    /// Writes the entry of a key with hash and key.
+    ///
+    /// # Safety
+    /// `from` is an entry of an array, and `place` one of the layout, of zeros, that is ours to write.
+    pub(crate) unsafe fn write_entry(&self, from: *const u8, key: i64, place: *mut u8) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            self.copy_fields(place, from);
+            write_key(&self.layout, place, key);
+        }
     }
 }
 
-impl Drop for ArrayRun {
-    fn drop(&mut self) {
-        if let Some(memory) = self.memory.take().filter(|_| self.kept) {
-            self.shape.give_back(memory);
-        }
-    }
+/// The bytes of the accumulators within an entry.
+fn fields(layout: &EntryLayout) -> Range<usize> {
+    let ends = layout.accumulators.first().zip(layout.accumulators.last());
+    ends.map_or(0..0, |(&(_, first), &(last, offset))| first..offset + last.size())
 }
 
 /// Writes hash and key of an entry whose other fields before the accumulators are zero.
@@ -345,6 +285,3 @@ unsafe fn write_key(layout: &EntryLayout, entry: *mut u8, key: i64) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,6 +8,7 @@
 
 mod running;
 mod stacks;
+mod together;
 
 use crate::merge::{Merged, merge};
 use crate::partial::Partial;
@@ -74,7 +75,7 @@ impl Combiner {
     /// # Panics
     /// For [`Combination::Subtract`] with accumulators that are not invertible.
     pub fn new(layout: Arc<EntryLayout>, combination: Combination, partitions: Range<usize>) -> Combiner {
-        let (method, window) = (Method::new(combination, &layout), Merged::empty(Arc::clone(&layout)));
+        let (method, window) = (Method::new(combination, &layout, &partitions), Merged::empty(Arc::clone(&layout)));
         Combiner {
             layout,
             partitions,
@@ -102,7 +103,7 @@ impl Combiner {
         }
         self.forget_window();
         self.combination = combination;
-        self.method = Method::new(combination, &self.layout);
+        self.method = Method::new(combination, &self.layout, &self.partitions);
         self.entered = 0;
     }
 
@@ -193,13 +194,13 @@ impl Combiner {
             Method::Recompute => {}
             Method::Subtract(running) => {
                 for partial in evicted[..entered].iter().flat_map(|slice| &slice.partials) {
-                    running.subtract(partial, &self.partitions);
+                    running.subtract(partial);
                 }
                 running.tidy();
             }
             Method::TwoStacks(stacks) => {
                 let remaining = self.slices.range(..self.entered).map(|slice| slice.partials.as_slice());
-                stacks.evict(entered, remaining, &self.partitions);
+                stacks.evict(entered, remaining);
             }
         }
     }
@@ -208,7 +209,7 @@ impl Combiner {
     fn enter(&mut self, end: i64) {
         while let Some(slice) = self.slices.get(self.entered).filter(|slice| slice.start < end) {
             self.entered += 1;
-            self.method.add(slice, &self.partitions);
+            self.method.add(slice);
         }
         let (counts, waits) = std::mem::take(&mut self.late).into_iter().partition(|late| late.counts_for(end));
         self.late = waits;
@@ -227,7 +228,7 @@ impl Combiner {
         if matches!(&self.method, Method::TwoStacks(stacks) if place < stacks.front()) {
             return Some(late);
         }
-        self.method.add(&late.slice, &self.partitions);
+        self.method.add(&late.slice);
         match self.slices.get_mut(place).filter(|slice| slice.start == late.slice.start) {
             Some(slice) => {
                 slice.entries += late.slice.entries;
@@ -256,7 +257,7 @@ impl Combiner {
             Method::Subtract(running) => unsafe { running.merged() },
             // SAFETY: strings are those of slices and late partials; neither they nor the stacks are changed while the
             // window is used.
-            Method::TwoStacks(stacks) => unsafe { stacks.merged(late(), &self.partitions) },
+            Method::TwoStacks(stacks) => unsafe { stacks.merged(late()) },
             Method::Recompute => unreachable!("recomputed above"),
         }
     }
@@ -267,25 +268,25 @@ impl Method {
     ///
     /// # Panics
     /// As for [`Combiner::new`].
-    fn new(combination: Combination, layout: &Arc<EntryLayout>) -> Method {
+    fn new(combination: Combination, layout: &Arc<EntryLayout>, partitions: &Range<usize>) -> Method {
         match combination {
             Combination::Recompute => Method::Recompute,
             Combination::Subtract => {
                 let invertible = layout.accumulators.iter().all(|(a, _)| a.is_invertible());
                 assert!(invertible, "only what is invertible can be subtracted");
-                Method::Subtract(Box::new(Running::new(layout)))
+                Method::Subtract(Box::new(Running::new(layout, partitions.clone())))
             }
-            Combination::TwoStacks => Method::TwoStacks(Box::new(Stacks::new(Arc::clone(layout)))),
+            Combination::TwoStacks => Method::TwoStacks(Box::new(Stacks::new(Arc::clone(layout), partitions.clone()))),
         }
     }
 
     /// Takes in what belongs to a slice.
-    fn add(&mut self, slice: &Slice, partitions: &Range<usize>) {
+    fn add(&mut self, slice: &Slice) {
         for partial in &slice.partials {
             match self {
                 Method::Recompute => {}
-                Method::Subtract(running) => running.add(partial, partitions),
-                Method::TwoStacks(stacks) => stacks.push(partial, partitions),
+                Method::Subtract(running) => running.add(partial),
+                Method::TwoStacks(stacks) => stacks.push(partial),
             }
         }
     }

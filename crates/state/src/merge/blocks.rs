@@ -203,7 +203,7 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
         let Some(block) = self.blocks.find(|block| block.as_ref().map_or(true, |block| !block.is_empty())) else {
             return Ok(false);
         };
-        let block = Arc::new(block?);
+        let block = Arc::new(block?.without_array());
         if let Some(before) = self.loaded.back() {
             // SAFETY: entries of loaded blocks.
             let order = unsafe { compare(&self.layout, self.last(), block.entry(0)) };

@@ -7,17 +7,18 @@
 //! └───────────┴──────────────────┴───────────────────────────────────────┘
 //! ```
 
-use super::{Entries, Form, Partial};
+use super::{Entries, Partial};
 use crate::arena::Arena;
-use crate::array::ArrayBlock;
+use crate::array::{ArrayBlock, ArrayShape, Region, blocks, is_worth};
 use crate::budget::MemoryBudget;
-use crate::dense::dense_key_of_entry;
+use crate::dense::{dense_key_of_entry, key_of_entry};
 use crate::encoding::EntryFields;
 use crate::entry::{compare_keys, hash};
 use crate::memory::{EntryMemory, OwnedEntries};
 use crate::output::OutputTypes;
-use crate::partition::{PARTITIONS, partition_of, partition_of_key, starts};
-use millstream_abi::EntryLayout;
+use crate::partition::{PARTITIONS, partition_of, partition_of_key};
+use crate::rows::{Part, parts};
+use millstream_abi::{EntryLayout, KeyRange};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -61,40 +62,85 @@ impl Partial {
     /// One of the blocks of [`Partial::blocks_of`], and where the next one begins: the first begins at 0. It is for who cannot keep an
     /// iterator.
     pub fn block_at(&self, partition: usize, at: usize, block_bytes: usize) -> Option<(Vec<u8>, usize)> {
-        let fields = EntryFields::new(self.layout());
-        // Most entries of a block, if they are of one size.
-        let most = (block_bytes / self.layout().stride).max(1);
-        let mut out = ByteWriter::new();
-        out.u8(partition as u8);
-        let array = match &self.form {
-            Form::Entries(Entries { entries, .. }) => {
-                let range = self.starts[partition] + at..self.starts[partition + 1];
-                if range.is_empty() {
-                    return None;
-                }
-                let left = entries.range(range.clone()).map(<*mut u8>::cast_const);
-                let count = match fields.are_numbers() {
-                    true => range.len().min(most),
-                    // SAFETY: entries of the partial.
-                    false => unsafe { fields.fitting(left, block_bytes) },
+        let mut at = at;
+        // Where a part begins: each entry and each block of an array is a step.
+        let mut start = 0;
+        for part in self.parts_of(partition) {
+            let steps = match &part {
+                Part::Entries(entries) => entries.len(),
+                Part::Keys(range) => blocks(*range, partition).count(),
+            };
+            if at < start + steps {
+                let mut out = ByteWriter::new();
+                out.u8(partition as u8);
+                let next = match part {
+                    Part::Entries(entries) => {
+                        Some(self.write_entries(entries.start + (at - start)..entries.end, block_bytes, &mut out))
+                    }
+                    Part::Keys(range) => self.write_keys((range, partition), at - start, block_bytes, &mut out),
                 };
-                out.u8(if self.is_distinct { Content::Distinct } else { Content::Entries } as u8);
-                // SAFETY: `count` entries of the layout, whose strings the partial has.
-                unsafe { fields.write(entries.place(range.start), count, &mut out) };
-                return Some((out.into_bytes(), at + count));
+                match next {
+                    Some(taken) => return Some((out.into_bytes(), at + taken)),
+                    // No key of what is left is there.
+                    None => at = start + steps,
+                }
             }
-            Form::Array(array) => array,
-        };
-        if array.takes_less_as_runs(partition, self.len_of(&(partition..partition + 1))) {
-            out.u8(Content::Array as u8);
-            return array.write_runs(partition, at, block_bytes, &mut out).map(|next| (out.into_bytes(), next));
+            start += steps;
         }
-        let (places, keys): (Vec<usize>, Vec<usize>) = array.keys_from(partition, at).take(most).unzip();
-        let memory = array.with_keys(keys.len(), keys.iter().copied());
-        out.u8(Content::Distinct as u8);
-        // SAFETY: `keys.len()` entries of the layout, which are numbers.
-        unsafe { fields.write(memory.start(), keys.len(), &mut out) };
-        places.last().map(|last| (out.into_bytes(), last + 1))
+        None
+    }
+
+    /// A partition's entries, by number, and keys of the array, in order.
+    fn parts_of(&self, partition: usize) -> Vec<Part> {
+        let (first, count) = (self.starts[partition], self.starts[partition + 1] - self.starts[partition]);
+        let Some(region) = self.region() else { return vec![Part::Entries(first..first + count)] };
+        // SAFETY: an entry of the layout.
+        let key = |i: usize| unsafe { key_of_entry(self.layout(), self.entry(first + i)) }.unwrap_or(0);
+        let all = parts(count, key, region.range()).map(|part| match part {
+            Part::Entries(entries) => Part::Entries(first + entries.start..first + entries.end),
+            keys @ Part::Keys(_) => keys,
+        });
+        all.collect()
+    }
+
+    /// Writes entries, as many as fit; how many.
+    fn write_entries(&self, range: std::ops::Range<usize>, block_bytes: usize, out: &mut ByteWriter) -> usize {
+        let fields = EntryFields::new(self.layout());
+        let entries = &self.entries.entries;
+        let count = match fields.are_numbers() {
+            true => range.len().min((block_bytes / self.layout().stride).max(1)),
+            // SAFETY: entries of the partial.
+            false => unsafe { fields.fitting(entries.range(range.clone()).map(<*mut u8>::cast_const), block_bytes) },
+        };
+        out.u8(if self.is_distinct { Content::Distinct } else { Content::Entries } as u8);
+        // SAFETY: `count` entries of the layout, whose strings the partial has.
+        unsafe { fields.write(entries.place(range.start), count, out) };
+        count
+    }
+
+    /// Writes keys of the array, from block `at` of the range on; how many blocks that were, `None` if no key is there.
+    fn write_keys(
+        &self,
+        (range, partition): (KeyRange, usize),
+        at: usize,
+        block_bytes: usize,
+        out: &mut ByteWriter,
+    ) -> Option<usize> {
+        let region = self.region()?;
+        let (chosen, next) = region.chosen_blocks((range, partition), at, block_bytes);
+        if chosen.is_empty() {
+            return None;
+        }
+        if region.takes_less_as_runs(partition, self.there_of(&(partition..partition + 1))) {
+            out.u8(Content::Array as u8);
+            region.write_runs(&chosen, out);
+        } else {
+            let (memory, count) = region.with_keys(chosen.iter().copied());
+            out.u8(Content::Distinct as u8);
+            // SAFETY: `count` entries of the layout, which are numbers.
+            unsafe { EntryFields::new(self.layout()).write(memory.start(), count, out) };
+        }
+        Some(next - at)
     }
 
     /// The partial that has the entries of blocks, which are those of partitions in their order; of others it has nothing. `types`
@@ -109,11 +155,27 @@ impl Partial {
         blocks: &[impl AsRef<[u8]>],
     ) -> Result<Partial, Damaged> {
         let fields = EntryFields::typed(layout, &types.keys, &types.outputs);
-        let blocks = blocks.iter().map(|block| Block::of(&fields, block.as_ref()));
+        let shape = ArrayShape::of(layout);
+        let blocks = blocks.iter().map(|block| Block::of(&fields, layout, block.as_ref()));
         let blocks: Vec<Block<'_>> = blocks.collect::<Result<_, _>>()?;
         let are_in_order = blocks.is_sorted_by_key(|block| block.partition);
         Damaged::unless(are_in_order, "blocks of a partial are not in the order of their partitions")?;
-        let starts = starts(|p| blocks.iter().filter(|block| block.partition == p).map(|block| block.count).sum());
+        let region = shape.as_ref().and_then(|shape| region_of(shape, &blocks));
+        // Keys of the region leave the entries: those of partitions that are mostly empty were written as such.
+        match region {
+            Some(region) => Partial::restore_with(layout, &fields, region, blocks),
+            None => Partial::restore_entries(layout, &fields, blocks),
+        }
+        .map(|partial| partial.counted(budget))
+    }
+
+    /// The entries of blocks, those of arrays as well.
+    fn restore_entries(
+        layout: &Arc<EntryLayout>,
+        fields: &EntryFields<'_>,
+        blocks: Vec<Block<'_>>,
+    ) -> Result<Partial, Damaged> {
+        let starts = starts_of(&blocks);
         let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
         // SAFETY: there are no objects yet. From here on the end of the entries releases them.
         let entries = unsafe { OwnedEntries::new(layout, memory, starts[PARTITIONS]) };
@@ -122,13 +184,73 @@ impl Partial {
         let mut first = 0;
         for mut block in blocks {
             // SAFETY: there is a place for each entry of all blocks.
-            all.object_bytes += unsafe { block.read(&fields, all.entries.place(first), &mut all.arena)? };
+            all.object_bytes += unsafe { block.read(fields, layout, all.entries.place(first), &mut all.arena)? };
             first += block.count;
         }
         let partial = Partial::of_entries(all, starts, is_distinct);
         check_order(&partial)?;
-        Ok(partial.counted(budget))
+        Ok(partial)
     }
+
+    /// Arrays of blocks in a region, and the entries of the others unless they are of its keys.
+    fn restore_with(
+        layout: &Arc<EntryLayout>,
+        fields: &EntryFields<'_>,
+        mut region: Region,
+        blocks: Vec<Block<'_>>,
+    ) -> Result<Partial, Damaged> {
+        let mut before: Option<(usize, i64)> = None;
+        let (mut arrays, mut others) = (Vec::new(), Vec::new());
+        for block in blocks {
+            match block.array {
+                Some(array) if array.has_shape(region.shape()) => {
+                    let (_, range) = array.extent();
+                    let Some(range) = range else { continue };
+                    let follows = before.is_none_or(|before| before < (block.partition, range.first));
+                    Damaged::unless(follows, "a block of a partial does not follow the one before")?;
+                    before = Some((block.partition, range.last()));
+                    block.rest.end()?;
+                    arrays.push(array);
+                }
+                array => others.push(Block { array, ..block }),
+            }
+        }
+        arrays.iter().for_each(|array| array.copy_into(&mut region));
+        let listed = Partial::restore_entries(layout, fields, others)?;
+        let mut outside = Vec::new();
+        for entry in listed.entries_of(&(0..PARTITIONS)) {
+            // SAFETY: an entry of the layout.
+            match unsafe { key_of_entry(layout, entry) }.and_then(|key| region.entry_of(key)) {
+                // SAFETY: entries of the layout and of an array of it, which is ours.
+                Some(place) => unsafe { region.shape().merge_entry(place, entry, |_| 1) },
+                None => outside.push(entry),
+            }
+        }
+        if outside.len() == listed.len() {
+            return Ok(listed.with_region(Some(region)));
+        }
+        // SAFETY: sorted entries of the layout, which are numbers.
+        let mut rest = unsafe { Partial::of_sorted(layout, &outside) };
+        rest.is_distinct = listed.is_distinct;
+        Ok(rest.with_region(Some(region)))
+    }
+}
+
+/// A region for the arrays of blocks, if they are most of the keys of its range.
+fn region_of(shape: &Arc<ArrayShape>, blocks: &[Block<'_>]) -> Option<Region> {
+    let (mut keys, mut range) = (0, None::<KeyRange>);
+    let arrays = blocks.iter().filter_map(|block| block.array.as_ref()).filter(|array| array.has_shape(shape));
+    for (count, of_block) in arrays.map(ArrayBlock::extent) {
+        keys += count;
+        range = range.map_or(of_block, |range| of_block.map(|of_block| range.union(of_block)));
+    }
+    range.filter(|&range| is_worth(range, keys)).map(|range| Region::fresh(shape, range))
+}
+
+/// Where the entries of each partition begin.
+fn starts_of(blocks: &[Block<'_>]) -> [usize; PARTITIONS + 1] {
+    let count_of = |p| blocks.iter().filter(|block| block.partition == p).map(|block| block.count).sum();
+    crate::partition::starts(count_of)
 }
 
 /// A block whose entries are still to be read.
@@ -141,11 +263,11 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn of(fields: &EntryFields<'_>, block: &'a [u8]) -> Result<Block<'a>, Damaged> {
+    fn of(fields: &EntryFields<'_>, layout: &EntryLayout, block: &'a [u8]) -> Result<Block<'a>, Damaged> {
         let mut rest = ByteReader::new(block);
         let (partition, content) = (rest.u8()? as usize, Content::of(rest.u8()?));
         let array = match content {
-            Some(Content::Array) => Some(ArrayBlock::of(fields.layout(), &mut rest)?),
+            Some(Content::Array) => Some(ArrayBlock::of(layout, partition, &mut rest)?),
             _ => None,
         };
         let count = match &array {
@@ -162,11 +284,17 @@ impl<'a> Block<'a> {
     ///
     /// # Safety
     /// As for [`EntryFields::read`], of which there are `count`.
-    unsafe fn read(&mut self, fields: &EntryFields<'_>, first: *mut u8, arena: &mut Arena) -> Result<usize, Damaged> {
+    unsafe fn read(
+        &mut self,
+        fields: &EntryFields<'_>,
+        layout: &EntryLayout,
+        first: *mut u8,
+        arena: &mut Arena,
+    ) -> Result<usize, Damaged> {
         let bytes = match &self.array {
             Some(array) => {
                 // SAFETY: promised by the caller; entries of arrays are numbers.
-                unsafe { array.write_entries(fields.layout(), first) };
+                unsafe { array.write_entries(layout, first) };
                 0
             }
             // SAFETY: promised by the caller.

@@ -3,32 +3,43 @@
 
 use super::{Entries, Partial};
 use crate::arena::Arena;
-use crate::array::compact_arrays;
+use crate::array::{Region, common_range};
 use crate::budget::MemoryBudget;
+use crate::dense::key_of_entry;
 use crate::entry;
 use crate::memory::{EntryMemory, OwnedEntries};
-use crate::merge::{arrays_of_one_shape, merge_entries};
+use crate::merge::merge_entries;
 use crate::object;
 use crate::partition::{PARTITIONS, starts};
 use std::sync::Arc;
 
 impl Partial {
     /// The partial that holds what several of one layout hold together, one entry for each key. Its memory counts in `budget` as
-    /// that of partials. Arrays of one shape become another one. About linear in the number of entries.
+    /// that of partials. Arrays whose keys are not far from each other are added up. About linear in the number of entries.
     ///
     /// # Panics
     /// Without partials.
     pub fn compacted(partials: &[Arc<Partial>], budget: &Arc<MemoryBudget>) -> Partial {
-        if let Some(arrays) = arrays_of_one_shape(partials).filter(|arrays| !arrays.is_empty()) {
-            return Partial::of_array(compact_arrays(&arrays, budget));
-        }
         let layout = Arc::clone(partials.first().expect("at least one partial").layout());
+        let region = Partial::regions_together(partials);
+        let range = region.as_ref().map(Region::range);
         // One partition after the other, so that what is sorted stays in the cache, and takes little memory.
         let merged: Vec<(Vec<*const u8>, OwnedEntries)> = (0..PARTITIONS)
             .map(|partition| {
-                let entries = partials.iter().flat_map(|partial| partial.entries_of(&(partition..partition + 1)));
+                let of_partition = partition..partition + 1;
+                let entries = partials.iter().flat_map(|partial| partial.entries_beside(range, &of_partition));
+                let outside = entries.filter(|&entry| {
+                    let Some(region) = &region else { return true };
+                    // SAFETY: an entry of the layout.
+                    let place = unsafe { key_of_entry(&layout, entry) }.and_then(|key| region.entry_of(key));
+                    if let Some(place) = place {
+                        // SAFETY: entries of the layout and of an array of it, which is ours.
+                        unsafe { region.shape().merge_entry(place, entry, |_| 1) };
+                    }
+                    place.is_none()
+                });
                 // SAFETY: occupied entries of the layout, whose strings live in the partials.
-                unsafe { merge_entries(&layout, entries) }
+                unsafe { merge_entries(&layout, outside) }
             })
             .collect();
         let starts = starts(|partition| merged[partition].0.len());
@@ -44,6 +55,16 @@ impl Partial {
         // SAFETY: the copies are ours; their strings live in the partials.
         unsafe { entry::move_strings(&copies, &entry::strings(&layout), &mut arena) };
         drop(merged);
-        Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true).counted(budget)
+        Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true).with_region(region).counted(budget)
+    }
+
+    /// The arrays of partials as one, but for keys that are far from the others.
+    fn regions_together(partials: &[Arc<Partial>]) -> Option<Region> {
+        let regions: Vec<&Region> = partials.iter().filter_map(|partial| partial.region()).collect();
+        let ranges: Vec<_> = regions.iter().map(|region| region.range()).collect();
+        let range = common_range(&ranges)?;
+        let mut together = Region::fresh(regions[0].shape(), range);
+        regions.iter().for_each(|region| together.merge(region));
+        Some(together)
     }
 }

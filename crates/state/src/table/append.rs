@@ -1,8 +1,9 @@
 //! Tables that append: every row has its own entry, in a log, and no key is searched for (`runtime::window::strategy`
 //! says when that pays).
 
-use super::{FIRST_CAPACITY, Table};
+use super::{Claimed, FIRST_CAPACITY, Table};
 use crate::accumulator;
+use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
 use crate::parts::Parts;
@@ -113,13 +114,31 @@ impl Table {
     unsafe fn merge_own(&mut self, entry: *mut u8) {
         // SAFETY: promised by the caller; a fresh entry takes over the objects.
         unsafe {
+            let key = self.key_of(entry);
+            if let Some(place) = self.in_array(key) {
+                return self.merge_in_array(place, entry);
+            }
             match self.find(entry) {
                 Some(found) => {
                     accumulator::merge_all(&self.layout, found, entry);
                     object::release(&self.layout, entry);
                 }
-                None => self.claim_for(entry).copy_from_nonoverlapping(entry, self.layout.stride),
+                None => match self.claim(entry::hash(entry), key) {
+                    Claimed::Entry(place) => place.copy_from_nonoverlapping(entry, self.layout.stride),
+                    Claimed::InArray(place) => self.merge_in_array(place, entry),
+                },
             }
+        }
+    }
+
+    /// Merges an entry into one of the array.
+    ///
+    /// # Safety
+    /// Both are entries, of the layout and of the array.
+    unsafe fn merge_in_array(&self, place: *mut u8, entry: *const u8) {
+        if let Some(array) = self.parts.array() {
+            // SAFETY: promised by the caller; the array is ours.
+            unsafe { array.shape().merge_entry(place, entry, |_| 1) };
         }
     }
 }

@@ -69,7 +69,8 @@ impl Numbers {
     }
 }
 
-/// A table of counts by one nullable key, and what should be in it.
+/// A table of counts by one nullable key, and what should be in it. With strings, its dense region has entries (tests/model/dense.rs
+/// is about arrays).
 struct Counts {
     table: Table,
     phys: Phys,
@@ -78,7 +79,7 @@ struct Counts {
 
 impl Counts {
     fn new(phys: Phys, hint: TableHint) -> Counts {
-        let layout = Arc::new(EntryLayout::new(&[(phys, true)], &[Accumulator::Count]));
+        let layout = Arc::new(EntryLayout::new(&[(phys, true)], &[Accumulator::Count, Accumulator::MaxStr]));
         Counts { table: Table::with_hint(layout, true, hint), phys, model: BTreeMap::new() }
     }
 
@@ -134,7 +135,7 @@ impl Counts {
         for entry in self.table.occupied() {
             // SAFETY: an entry of the table.
             let key = unsafe { self.table.key_of(entry) };
-            let covered = key.and_then(|key| self.table.parts.header.dense_entry(key, self.table.layout.stride));
+            let covered = key.and_then(|key| self.table.parts.dense_entry(key));
             assert_eq!(covered.is_some(), self.table.parts.is_dense(entry), "{key:?}");
             assert!(covered.is_none_or(|place| std::ptr::eq(place, entry)), "{key:?}");
         }
@@ -202,7 +203,7 @@ fn a_drained_table_is_used_again_without_allocation() {
     };
     fill(&mut counts);
     let (hint, header, bytes) = (counts.table.hint(), counts.table.parts.header, counts.table.bytes());
-    assert_eq!(hint, TableHint { keys: 5, range: Some(KeyRange { first: 0, len: 1024 }) });
+    assert_eq!(hint, TableHint { keys: 5, range: Some(KeyRange { first: 0, len: 1024 }), is_known: true });
     counts.drain();
     fill(&mut counts);
     assert_eq!((counts.table.parts.header.entries, counts.table.parts.header.dense), (header.entries, header.dense));
@@ -223,9 +224,10 @@ fn a_drained_table_is_used_again_without_allocation() {
 #[test]
 fn tables_without_permission_have_no_region() {
     let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
-    let hint = TableHint { keys: 3, range: Some(KeyRange { first: 0, len: 101 }) };
+    let hint = TableHint { keys: 3, range: Some(KeyRange { first: 0, len: 101 }), is_known: true };
     assert_eq!(Table::with_hint(Arc::clone(&layout), false, hint).parts.region(), None);
-    assert_eq!(Table::with_hint(layout, true, hint).parts.region(), hint.range);
+    let table = Table::with_hint(layout, true, hint);
+    assert_eq!((table.parts.region(), table.is_array(), table.is_empty()), (hint.range, true, true));
     let two = Arc::new(EntryLayout::new(&[(Phys::I64, false), (Phys::I64, false)], &[]));
     assert_eq!(Table::with_hint(two, true, hint).parts.region(), None);
 }

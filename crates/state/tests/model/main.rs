@@ -3,6 +3,7 @@
 
 mod append;
 mod combine;
+mod dense;
 mod input;
 mod merge;
 mod saved;

@@ -16,20 +16,6 @@ pub(super) const GENERIC: [Setting; 4] = [
     ("pipeline.merge", "local"),
 ];
 
-/// Nothing is adapted but the range of keys, for which arrays are used from the first samples on.
-const ARRAY: [Setting; 10] = [
-    ("pipeline.tier", "compiled"),
-    ("pipeline.adaptive", "auto"),
-    ("pipeline.key-range", "always"),
-    ("pipeline.filter-order", "written"),
-    ("pipeline.filter-shape", "selection"),
-    ("pipeline.assume-not-null", "never"),
-    ("pipeline.assume-constant", "never"),
-    ("pipeline.few-values", "never"),
-    ("pipeline.active-workers", "all"),
-    ("pipeline.merge", "local"),
-];
-
 /// The name of the plan that adapts.
 const ADAPTIVE: &str = "adaptive";
 
@@ -69,11 +55,6 @@ impl Plan {
         plan.settings.retain(|(key, _)| settings.iter().all(|(other, _)| other != key));
         plan.settings.extend(settings);
         plan
-    }
-
-    /// See [`ARRAY`].
-    pub(super) fn array() -> Plan {
-        Plan { name: "array", settings: ARRAY.to_vec(), sql: None }
     }
 
     /// The plan with another setting.

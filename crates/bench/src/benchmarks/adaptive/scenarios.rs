@@ -42,7 +42,6 @@ pub(super) fn stages(scale: f64) -> Result<Scenario, Failure> {
         fixed: vec![
             Plan::fixed("dense", &[("pipeline.dense-tables", "auto")]),
             Plan::fixed("global", &[("pipeline.merge", "global")]),
-            Plan::array(),
         ],
         over_generic: Some(2.0),
         over_worst: None,
@@ -115,7 +114,6 @@ pub(super) fn heavy(scale: f64) -> Result<Scenario, Failure> {
             Plan::fixed("global", &[("pipeline.merge", "global")]),
             Plan::fixed("dense global", &[("pipeline.merge", "global"), ("pipeline.dense-tables", "auto")]),
             Plan::fixed("partition", &[("pipeline.merge", "partition")]),
-            Plan::array(),
         ],
         over_generic: None,
         over_worst: None,
@@ -143,7 +141,7 @@ pub(super) fn range(scale: f64) -> Result<Scenario, Failure> {
         phases: Arc::new([0, 50_000_000, 1 << 40].map(phase).into()),
         phase_s: 4.0,
         generic: Plan::generic(),
-        fixed: vec![Plan::fixed("dense", &[("pipeline.dense-tables", "auto")]), Plan::array()],
+        fixed: vec![Plan::fixed("dense", &[("pipeline.dense-tables", "auto")])],
         over_generic: None,
         over_worst: None,
     })
@@ -173,9 +171,7 @@ pub(super) fn selectivity(scale: f64) -> Result<Scenario, Failure> {
                 let settings = [("pipeline.filter-shape", shape), ("pipeline.dense-tables", "auto")];
                 Plan::fixed(shape, &settings)
             })
-            .into_iter()
-            .chain([Plan::array()])
-            .collect(),
+            .to_vec(),
         over_generic: None,
         over_worst: None,
     })
@@ -239,7 +235,6 @@ pub(super) fn disorder(scale: f64) -> Result<Scenario, Failure> {
         fixed: vec![
             Plan::fixed("dense", &[("pipeline.dense-tables", "auto")]),
             Plan::fixed("global", &[("pipeline.merge", "global")]),
-            Plan::array(),
         ],
         over_generic: None,
         over_worst: None,

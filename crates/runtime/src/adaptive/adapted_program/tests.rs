@@ -85,8 +85,7 @@ impl Run {
             emit(lowered, kernel, columns, ROWS, &[i64::MIN], &mut functions, &mut |_| Flow::Stop).unwrap()
         });
         self.now += Duration::from_millis(10);
-        let around =
-            Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None, events: &self.events };
+        let around = Surroundings { now: self.now, nanos_per_row: None, events: &self.events };
         let mut make = |program: &Program, _: Effort| {
             Some(Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>)
         };
@@ -140,7 +139,6 @@ fn nothing() -> Adaptivity {
         not_null: When::Never,
         constants: When::Never,
         few_values: When::Never,
-        key_range: When::Never,
         ..Adaptivity::default()
     }
 }

@@ -24,10 +24,6 @@ pub(crate) const SLOTS_PER_ENTRY: f64 = 3.0;
 pub(crate) const PROBE: f64 = 2.5;
 /// To insert an entry, with its share of growing the table.
 pub(crate) const INSERT: f64 = 12.0;
-/// To index an array by a key that has been compared with a range.
-pub(crate) const INDEX: f64 = 0.6;
-/// To clear a slot of an array, and to look whether it is used when it is sealed.
-pub(crate) const WALK: f64 = 0.5;
 /// To append a row to a table that is not looked into.
 pub(crate) const APPEND: f64 = 4.0;
 

@@ -7,7 +7,6 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `filters` | order and shape of filters |
-//! | `key_range` | whether keys are taken to lie in a range, and in which |
 //! | `sharing` | private tables or shared ones |
 //! | `pre_aggregation` | whether rows are aggregated before they are merged |
 //! | `assumptions` | whether a column is taken to be never NULL, or constant |
@@ -25,7 +24,6 @@ pub(crate) mod draws;
 pub(crate) mod few_values;
 pub(crate) mod filters;
 pub(crate) mod hysteresis;
-pub(crate) mod key_range;
 pub(crate) mod pre_aggregation;
 pub(crate) mod sharing;
 pub(crate) mod skipping;

@@ -73,7 +73,7 @@ impl Frozen {
 
     /// What tables of several generations have become together.
     pub(crate) fn compacted(partial: Partial) -> Frozen {
-        let (kind, entries) = (if partial.is_array() { Kind::Array } else { Kind::Own }, partial.len());
+        let (kind, entries) = (if partial.has_array() { Kind::Array } else { Kind::Own }, partial.len());
         let form = Mutex::new(Form::Sealed(Arc::new(partial)));
         Frozen { generation: OLD, kind, entries, form, kept: OnceLock::new() }
     }

@@ -1,0 +1,138 @@
+//! All keys of a range, one after the other.
+
+use super::{ArrayShape, KeyBlock, blocks};
+use crate::memory::EntryMemory;
+use crate::partition::PARTITIONS;
+use millstream_abi::KeyRange;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Region {
+    shape: Arc<ArrayShape>,
+    range: KeyRange,
+    memory: EntryMemory,
+}
+
+/// How much of a region is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Keys of each partition.
+    pub(crate) keys: [usize; PARTITIONS],
+    /// Blocks with keys are within this range; `None` without any.
+    pub(crate) range: Option<KeyRange>,
+}
+
+impl Region {
+    /// A region in which no key is there.
+    ///
+    /// # Panics
+    /// When the range is too long for memory.
+    pub(crate) fn fresh(shape: &Arc<ArrayShape>, range: KeyRange) -> Region {
+        assert!(range.len <= isize::MAX as u64 / 2 / shape.array.stride as u64, "an array of {range:?} fits no memory");
+        let memory = EntryMemory::zeroed(shape.bytes(range.len as usize));
+        let region = Region { shape: Arc::clone(shape), range, memory };
+        // SAFETY: there is an entry for each key.
+        unsafe { shape.make_fresh(region.start(), range.len as usize) };
+        region
+    }
+
+    pub(crate) fn shape(&self) -> &Arc<ArrayShape> {
+        &self.shape
+    }
+
+    /// The keys that may be there.
+    pub(crate) fn range(&self) -> KeyRange {
+        self.range
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// The entry of the lowest key.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.memory.start()
+    }
+
+    /// The entry of a key of the range.
+    pub(crate) fn entry(&self, key: i64) -> *mut u8 {
+        let index = key.wrapping_sub(self.range.first) as usize;
+        debug_assert!((index as u64) < self.range.len, "a key of the range");
+        self.memory.start().wrapping_add(index * self.shape.array.stride)
+    }
+
+    /// The entry of a key, if it is of the range.
+    pub(crate) fn entry_of(&self, key: i64) -> Option<*mut u8> {
+        self.range.index(key).map(|_| self.entry(key))
+    }
+
+    /// Whether no key is there.
+    pub(crate) fn is_empty(&self) -> bool {
+        let keys = 0..self.range.len as usize;
+        // SAFETY: there is an entry for each key.
+        keys.clone().all(|i| !unsafe { self.shape.is_there(self.start().wrapping_add(i * self.shape.array.stride)) })
+    }
+
+    /// Which keys of a block of the range are there.
+    pub(crate) fn mask(&self, block: KeyBlock) -> u64 {
+        // SAFETY: the region has entries of all keys of the block.
+        unsafe { self.shape.mask(self.entry(block.first), block.len) }
+    }
+
+    /// The keys that are there, in the order of partitions.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = i64> + use<'_> {
+        let blocks = (0..PARTITIONS).flat_map(|partition| blocks(self.range, partition));
+        blocks.flat_map(|block| keys_of_mask(block.first, self.mask(block)))
+    }
+
+    /// How much is there. Linear in the length of the range.
+    pub(crate) fn extent(&self) -> Extent {
+        let (mut keys, mut range) = ([0; PARTITIONS], None::<KeyRange>);
+        for (partition, count) in keys.iter_mut().enumerate() {
+            for block in blocks(self.range, partition) {
+                let there = self.mask(block).count_ones() as usize;
+                if there > 0 {
+                    *count += there;
+                    let block = KeyRange { first: block.first, len: block.len as u64 };
+                    range = Some(range.map_or(block, |range| range.union(block)));
+                }
+            }
+        }
+        Extent { keys, range }
+    }
+
+    /// Merges the entries of another region that are in the range.
+    pub(crate) fn merge(&mut self, other: &Region) {
+        self.with_common(other, |into, from, count| {
+            // SAFETY: both have as many entries there; this one is ours.
+            unsafe { self.shape.merge(into, from, count) };
+        });
+    }
+
+    /// Takes over the entries of another region that are in the range, in which no key is there.
+    pub(crate) fn take_over(&mut self, other: &Region) {
+        self.with_common(other, |into, from, count| {
+            // SAFETY: both have as many entries there; this one is ours.
+            unsafe { self.shape.copy(into, from, count) };
+        });
+    }
+
+    fn with_common(&self, other: &Region, act: impl FnOnce(*mut u8, *const u8, usize)) {
+        let (first, last) = (self.range.first.max(other.range.first), self.range.last().min(other.range.last()));
+        if first <= last {
+            act(self.entry(first), other.entry(first), KeyRange::between(first, last).len as usize);
+        }
+    }
+}
+
+/// The keys of a block that a mask says are there.
+pub(crate) fn keys_of_mask(first: i64, mask: u64) -> impl Iterator<Item = i64> {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        let lowest = (left != 0).then(|| left.trailing_zeros())?;
+        left &= left - 1;
+        Some(first.wrapping_add(i64::from(lowest)))
+    })
+}
