@@ -19,6 +19,21 @@ pub struct ColumnView {
     pub values_offset: u64,
     /// Addresses of the data buffers of a Str column.
     pub buffers: *const *const u8,
+    /// Of an I64 column, bounds of the values of each [`ZONE_ROWS`] rows from row 0 on; null when they are not known.
+    pub zones: *const Zone,
+}
+
+/// Rows of a [`Zone`].
+pub const ZONE_ROWS: usize = 1024;
+
+/// A value that no value of some rows is below, and one that none is above.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zone {
+    /// The former.
+    pub least: i64,
+    /// The latter.
+    pub most: i64,
 }
 
 /// One output column: `capacity` rows of the natural size (Bool one byte, Str a [`crate::Str`]), and a byte a row

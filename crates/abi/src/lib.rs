@@ -17,7 +17,7 @@ pub use array::{ArrayLayout, KeyRange};
 pub use combination::Combination;
 pub use context::{
     ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, KeepString, OutputColumn, Status, StatusKind,
-    UpdateObject,
+    UpdateObject, ZONE_ROWS, Zone,
 };
 pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader};
 pub use hash::{HASH_BUSY, HASH_EMPTY, HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};

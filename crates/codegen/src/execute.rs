@@ -18,7 +18,7 @@ use crate::program::{Program, Statement, Terminal};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
 pub use context::{FIRST_STEP, STEP_BYTES, makes_values};
-use millstream_abi::{Accumulator, EntryLayout, FindSlice, InsertKey, KeepString, UpdateObject};
+use millstream_abi::{Accumulator, EntryLayout, FindSlice, InsertKey, KeepString, UpdateObject, Zone};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use std::ffi::c_void;
@@ -204,12 +204,22 @@ fn emit_keeping(
     Ok(Emitted { columns: result, rows: emitted_rows, selection, late_rows, made_bytes, stopped })
 }
 
-/// Runs a program that updates tables over `rows` rows of `columns`, as in [`emit`].
+/// What is known of a column of I64 values: their bounds in each [`ZONE_ROWS`](millstream_abi::ZONE_ROWS) rows.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnZones<'a> {
+    /// Its number among the columns that a program is run over.
+    pub column: usize,
+    /// One for each zone, the last of which may be shorter. NULLs count as any values.
+    pub zones: &'a [Zone],
+}
+
+/// Runs a program that updates tables over `rows` rows of `columns`, as in [`emit`]. With `zones` of its event time it looks at the
+/// times of blocks only.
 #[expect(clippy::too_many_arguments, reason = "each is another thing that a run needs; callers keep them apart")]
 pub fn update(
     lowered: &Lowered,
     kernel: &dyn Kernel,
-    columns: &[ArrayRef],
+    (columns, zones): (&[ArrayRef], Option<ColumnZones<'_>>),
     rows: usize,
     watermarks: &[i64],
     hooks: TableHooks,
@@ -222,6 +232,7 @@ pub fn update(
     }
     let prepared = prepare(lowered, columns.to_vec(), rows, watermarks, functions)?;
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
+    zones.map_or(Ok(()), |zones| run.set_zones(zones))?;
     run.with_tables(hooks);
     let stopped = run.execute_in_steps(kernel, on_error);
     let late_rows = run.context.late_rows;

@@ -181,7 +181,8 @@ mod tests {
         let (columns, rows, hooks) = (&emitted.columns, emitted.rows, tables.hooks());
         let fold = kernel(&halves.fold);
         let mut fail = |e| panic!("the second half fails: {e:?}");
-        let done = update(&halves.fold, &fold, columns, rows, &[i64::MIN], hooks, &mut functions, &mut fail).unwrap();
+        let done =
+            update(&halves.fold, &fold, (columns, None), rows, &[i64::MIN], hooks, &mut functions, &mut fail).unwrap();
         assert_eq!(done.late_rows, 0, "the first half drops late rows");
         let hashes = hashes.as_primitive::<Int64Type>().values();
         assert_eq!(hashes.iter().map(|&h| h as u64).collect::<BTreeSet<u64>>(), tables.hashes());

@@ -176,7 +176,16 @@ fn speed(program: &Program, options: &CompileOptions, columns: &[ArrayRef]) -> R
             Terminal::Update(update) => {
                 let mut tables = MemoryTables::of(update);
                 let hooks = tables.hooks();
-                execute::update(&lowered, &kernel, columns, ROWS, &[i64::MIN], hooks, &mut functions, &mut fail)?;
+                execute::update(
+                    &lowered,
+                    &kernel,
+                    (columns, None),
+                    ROWS,
+                    &[i64::MIN],
+                    hooks,
+                    &mut functions,
+                    &mut fail,
+                )?;
             }
         }
     }

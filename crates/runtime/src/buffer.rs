@@ -1,7 +1,7 @@
 //! Buffers: the rows that tasks process, with the stamp of their stream's sequencer.
 
 use crate::schedule::flow::Permit;
-use crate::source::event_time::RowTimes;
+use crate::source::event_time::{RowTimes, TimeZones};
 use arrow_array::ArrayRef;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -86,6 +86,11 @@ impl Buffer {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),
             None => self.row_watermarks.get().map_or_else(|| vec![before].into(), |all| all.into()),
         }
+    }
+
+    /// Bounds of the event times from a row on, if they are known.
+    pub(crate) fn zones(&self, first: usize) -> Option<TimeZones> {
+        self.times.as_ref().and_then(|times| times.zones(first))
     }
 
     /// The rows with their exact watermarks.

@@ -14,9 +14,10 @@ use crate::executable_plan::PipelineCode;
 use crate::host::Host;
 use crate::ids::StreamNumber;
 use crate::row_errors::RowErrors;
+use crate::source::event_time::TimeZones;
 use crate::stats::QueryStats;
 use arrow_array::{ArrayRef, UInt32Array};
-use millstream_codegen::execute::{Emitted, RowNumbers, emit};
+use millstream_codegen::execute::{ColumnZones, Emitted, RowNumbers, emit};
 use millstream_functions::FunctionContext;
 use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
@@ -52,6 +53,8 @@ pub(crate) struct Staged<'a> {
     first_row: u64,
     /// Places among the rows made of the same row; set before the last stage.
     places: Vec<u32>,
+    /// What is known of the event times, while the columns are those of the buffer.
+    zones: Option<TimeZones>,
 }
 
 impl<'a> Staged<'a> {
@@ -62,7 +65,13 @@ impl<'a> Staged<'a> {
             false => buffer.columns.iter().map(|column| column.slice(first, rows)).collect(),
         };
         let first_row = buffer.stamp.first_row + first as u64;
-        Staged { columns, rows, watermarks, origins: None, first_row, places: Vec::new() }
+        let zones = buffer.zones(first);
+        Staged { columns, rows, watermarks, origins: None, first_row, places: Vec::new(), zones }
+    }
+
+    /// Bounds of the event times, if they are known.
+    pub(crate) fn zones(&self) -> Option<ColumnZones<'_>> {
+        self.zones.as_ref().map(TimeZones::of_column)
     }
 
     /// Rows made of these: `columns`, and for each row the number of the one that it was made of, ascending.
@@ -76,7 +85,7 @@ impl<'a> Staged<'a> {
             Some(origins) => of.iter().map(|&row| origins[row as usize]).collect(),
         };
         let (rows, first_row) = (of.len(), self.first_row);
-        Staged { columns, rows, watermarks, origins: Some(origins), first_row, places: Vec::new() }
+        Staged { columns, rows, watermarks, origins: Some(origins), first_row, places: Vec::new(), zones: None }
     }
 
     /// The rows `of`: their first `kept` columns, and others.
@@ -89,7 +98,7 @@ impl<'a> Staged<'a> {
         match of {
             RowNumbers::All(_) => {
                 let columns = [&self.columns[..kept], &appended].concat();
-                Ok(Staged { columns, places: Vec::new(), ..self.clone() })
+                Ok(Staged { columns, places: Vec::new(), zones: None, ..self.clone() })
             }
             RowNumbers::Some(of) => {
                 let of = UInt32Array::from(of);
@@ -102,7 +111,7 @@ impl<'a> Staged<'a> {
     /// What a program has made of the rows that it has selected of these: all of them, perhaps.
     pub(crate) fn emitted(self, columns: Vec<ArrayRef>, of: &RowNumbers) -> Staged<'a> {
         match of {
-            RowNumbers::All(_) => Staged { columns, ..self },
+            RowNumbers::All(_) => Staged { columns, zones: None, ..self },
             RowNumbers::Some(of) => self.made(columns, of),
         }
     }
@@ -122,6 +131,7 @@ impl<'a> Staged<'a> {
             origins: Some(origins),
             first_row: self.first_row,
             places,
+            zones: None,
         }
     }
 

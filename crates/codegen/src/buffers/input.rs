@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, downcast_primitive_array};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as Arrow, IntervalUnit};
-use millstream_abi::{ColumnView, Phys};
+use millstream_abi::{ColumnView, Phys, Zone};
 use millstream_types::{Diagnostic, code};
 use std::ptr;
 
@@ -50,6 +50,12 @@ impl InputColumns {
         self.views.as_ptr()
     }
 
+    /// Tells programs the bounds of a column; whoever calls keeps them alive as long as `self`, and there is one for each
+    /// [`ZONE_ROWS`](millstream_abi::ZONE_ROWS) rows.
+    pub(crate) fn set_zones(&mut self, column: usize, zones: &[Zone]) {
+        self.views[column].zones = zones.as_ptr();
+    }
+
     /// The view of an input.
     pub(crate) fn view_of(&self, input: usize) -> &ColumnView {
         &self.views[input]
@@ -74,6 +80,7 @@ impl InputColumns {
             validity_offset: 0,
             values_offset: 0,
             buffers: ptr::null(),
+            zones: ptr::null(),
         };
         if *column.data_type() == Arrow::Null {
             let bitmap = Buffer::from_vec(vec![0u8; rows.div_ceil(8)]);

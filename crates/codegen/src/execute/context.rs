@@ -3,12 +3,12 @@
 use super::cure::cure;
 use super::passed::{PassedColumns, STEP_ROWS};
 use super::vectors::Prepared;
-use super::{Flow, OnError, RowError, TableHooks};
+use super::{ColumnZones, Flow, OnError, RowError, TableHooks};
 use crate::buffers::{InputColumns, OutputBuffers};
 use crate::kernel::Kernel;
 use crate::lower::Lowered;
 use crate::program::{Call, Program, Site, Statement};
-use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, StatusKind};
+use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, StatusKind, ZONE_ROWS};
 use millstream_functions::FunctionContext;
 use millstream_types::{Code, Diagnostic, Place, code};
 use std::marker::PhantomData;
@@ -80,6 +80,16 @@ impl<'a> Run<'a> {
             error_site: 0,
         };
         Ok(Run { lowered, prepared, rows, inputs, outputs: Vec::new(), context, functions: PhantomData })
+    }
+
+    /// Tells the program the bounds of a column.
+    pub(super) fn set_zones(&mut self, ColumnZones { column, zones }: ColumnZones<'a>) -> Result<(), Diagnostic> {
+        let is_theirs = self.lowered.program.inputs.get(column).is_some_and(|input| input.phys == Phys::I64);
+        if !is_theirs || zones.len() < self.rows.div_ceil(ZONE_ROWS) {
+            return Err(Diagnostic::bug("the bounds of a column are not those of its rows"));
+        }
+        self.inputs.set_zones(column, zones);
+        Ok(())
     }
 
     /// Sends emitted rows to `outputs`.

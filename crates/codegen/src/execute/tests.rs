@@ -322,11 +322,19 @@ fn windows_are_updated_and_late_rows_counted() {
     let mut tables = MemoryTables::new(layout);
     let mut errors = Vec::new();
     let functions = &mut FunctionContext::default();
-    let outcome =
-        update(&lowered, &kernel(&lowered), &columns, 7, &watermarks, tables.hooks(), functions, &mut |error| {
+    let outcome = update(
+        &lowered,
+        &kernel(&lowered),
+        (&columns, None),
+        7,
+        &watermarks,
+        tables.hooks(),
+        functions,
+        &mut |error| {
             errors.push((error.row, error.diagnostic.code, error.diagnostic.message));
             Flow::Skip
-        });
+        },
+    );
     assert_eq!(outcome.unwrap(), super::UpdateOutcome { late_rows: 1, stopped: false });
     assert_eq!(errors, [(3, code::NULL_ROWTIME, "event time time is NULL".to_string())]);
     assert_eq!(
@@ -351,7 +359,8 @@ fn one_watermark_for_all_rows_and_a_stop() {
     let mut tables = MemoryTables::new(layout);
     let functions = &mut FunctionContext::default();
     let outcome =
-        update(&lowered, &kernel(&lowered), &columns, 4, &[9], tables.hooks(), functions, &mut |_| Flow::Stop).unwrap();
+        update(&lowered, &kernel(&lowered), (&columns, None), 4, &[9], tables.hooks(), functions, &mut |_| Flow::Stop)
+            .unwrap();
     assert_eq!(outcome, super::UpdateOutcome { late_rows: 1, stopped: true });
     assert_eq!(tables.entries(), ["20: nulls 0, \"b\", 1, 1, 4000000000000000 2.0, 4000000000000000 2.0"]);
 }

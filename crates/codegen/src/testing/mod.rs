@@ -24,14 +24,16 @@ pub use expressions::Expressions;
 pub use random::Random;
 pub use table::MemoryTables;
 
-use crate::execute::{self, Flow, RowError, assign_groups};
+use crate::execute::{self, ColumnZones, Flow, RowError, assign_groups};
 use crate::interpreter::Interpreter;
 use crate::kernel::Kernel;
 use crate::lower::{Lowered, lower_keys, lower_pipeline};
 use crate::program::{Access, Terminal, Update};
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array};
 use ends::{aggregate, exchange, sink};
-use millstream_abi::Accumulator;
+use millstream_abi::{Accumulator, Phys, ZONE_ROWS, Zone};
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{Operator, Pipeline, PipelineInput, QueryPlan};
@@ -127,6 +129,21 @@ impl Case {
         self.run_as(kernel, Access::Own)
     }
 
+    /// The number of a column of I64 values without NULL that the program has as an input, if there is one, and its bounds.
+    fn zones(&self) -> Option<(usize, Vec<Zone>)> {
+        let inputs = self.lowered.program.inputs.iter().zip(&self.columns).enumerate();
+        inputs.filter(|(_, (input, column))| input.phys == Phys::I64 && column.null_count() == 0).find_map(
+            |(i, (_, c))| {
+                let values = c.as_primitive_opt::<TimestampMillisecondType>()?.values();
+                let zone = |rows: &[i64]| Zone {
+                    least: rows.iter().copied().min().unwrap_or(0),
+                    most: rows.iter().copied().max().unwrap_or(0),
+                };
+                Some((i, values.chunks(ZONE_ROWS).map(zone).collect()))
+            },
+        )
+    }
+
     /// The same of the program for tables that others update, too.
     pub fn run_shared(&self, kernel: &dyn Kernel) -> Outcome {
         self.run_as(kernel, Access::Shared)
@@ -164,11 +181,12 @@ impl Case {
                 outcome.entries = tables.entries();
             }
             Terminal::Update(update) => {
+                let zones = self.zones();
                 let mut tables = MemoryTables::of(&Update { access, ..update.clone() });
                 let done = execute::update(
                     &self.lowered,
                     kernel,
-                    &self.columns,
+                    (&self.columns, zones.as_ref().map(|(column, zones)| ColumnZones { column: *column, zones })),
                     self.rows,
                     &self.watermarks,
                     tables.hooks(),

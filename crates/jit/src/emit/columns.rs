@@ -70,6 +70,13 @@ impl<'c> Emitter<'c, '_> {
         Ok(column)
     }
 
+    /// The bounds of an input's values, if they are known: null or the address of the first zone.
+    pub(super) fn zones(&mut self, input: u32) -> Emitted<Ptr<'c>> {
+        let view = self.column(input)?.view;
+        let offset = offset_of!(ColumnView, zones);
+        self.ir.hoist(|ir| Ok(field(ir, ir.ptr, view, offset, "zones")?.into_pointer_value()))
+    }
+
     /// The validity bitmap of an input. A missing one is replaced by one byte of ones, so that rows need no branch.
     fn validity(&mut self, input: u32) -> Emitted<Bitmap<'c>> {
         let mut column = self.column(input)?;

@@ -1,12 +1,14 @@
 //! The last stage of a program that updates slices: for each block, whether it lies in one slice
 //! ([`crate::uniform`]), and two loops, one of which need not ask that for each row.
 
-use super::ir::{Basic, Emitted, Int};
+use super::ir::{Basic, Emitted, Int, Ptr};
 use super::{Emitter, Rows};
 use crate::uniform::Uniform;
 use inkwell::IntPredicate;
+use millstream_abi::{ZONE_ROWS, Zone};
 use millstream_codegen::program::{Op, Statement, Terminal, Value};
 use std::collections::HashMap;
+use std::mem::offset_of;
 
 /// A block takes the general way if less than one row in this many is selected: looking at all its times would cost
 /// more than it saves.
@@ -122,23 +124,58 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok((known.into_iter().filter(|(value, _)| !uniform.times.contains_key(value)).collect(), is_uniform))
     }
 
-    /// Lowest and highest value of an integer column in the block. The values of NULLs only widen the range.
+    /// Lowest and highest value of an integer column in the block, from its zones where they are known. The values of NULLs only
+    /// widen the range.
     fn bounds(&mut self, input: u32, base: Int<'c>, length: Int<'c>) -> Emitted<(Int<'c>, Int<'c>)> {
+        let zones = self.zones(input)?;
         let ir = &self.ir;
         let (least, most) = (ir.slot(ir.i64, "time.least")?, ir.slot(ir.i64, "time.most")?);
         ir.store(least, ir.word(i64::MAX as u64).into())?;
         ir.store(most, ir.word(i64::MIN as u64).into())?;
-        self.each(length, 1, "uniform.time", &mut |this, index| {
-            this.row = this.ir.b.build_int_add(base, index, "row")?;
-            let time = this.load_column(input, "time")?;
+        let (known, unknown, done) = (ir.block("zones.known"), ir.block("zones.unknown"), ir.block("time.bounds"));
+        let zone_rows = ZONE_ROWS as u64;
+        let within = ir.b.build_and(base, ir.word(zone_rows - 1), "base.in_zone")?;
+        let is_aligned = ir.compare(IntPredicate::EQ, within, ir.word(0), "zone.is_aligned")?;
+        let is_known =
+            ir.b.build_and(is_aligned, ir.b.build_is_not_null(zones, "zones.are_there")?, "zones.are_known")?;
+        ir.branch(is_known, known, unknown)?;
+
+        ir.enter(known);
+        let first = ir.b.build_int_unsigned_div(base, ir.word(zone_rows), "zone.first")?;
+        let last = ir.b.build_int_add(length, ir.word(zone_rows - 1), "length.rounded")?;
+        let count = ir.b.build_int_unsigned_div(last, ir.word(zone_rows), "zones.count")?;
+        self.each(count, 1, "uniform.zone", &mut |this, index| {
             let ir = &this.ir;
-            for (slot, choose) in [(least, "llvm.smin"), (most, "llvm.smax")] {
-                let known = ir.load_word(slot, "bound")?;
-                let wider = ir.intrinsic(choose, &[ir.i64.into()], &[known.into(), time.into()], "bound.wider")?;
-                ir.store(slot, wider)?;
+            let number = ir.b.build_int_add(first, index, "zone")?;
+            let offset = ir.b.build_int_mul(number, ir.word(size_of::<Zone>() as u64), "zone.offset")?;
+            let zone = ir.element(ir.i8, zones, offset, "zone")?;
+            for (slot, offset, choose) in
+                [(least, offset_of!(Zone, least), "llvm.smin"), (most, offset_of!(Zone, most), "llvm.smax")]
+            {
+                let bound = ir.load_input(ir.i64, ir.at(zone, offset, "zone.bound")?, "zone.bound")?;
+                this.widen(slot, bound.into_int_value(), choose)?;
             }
             Ok(())
         })?;
+        self.ir.jump(done)?;
+
+        self.ir.enter(unknown);
+        self.each(length, 1, "uniform.time", &mut |this, index| {
+            this.row = this.ir.b.build_int_add(base, index, "row")?;
+            let time = this.load_column(input, "time")?.into_int_value();
+            this.widen(least, time, "llvm.smin")?;
+            this.widen(most, time, "llvm.smax")
+        })?;
+        self.ir.jump(done)?;
+        self.ir.enter(done);
         Ok((self.ir.load_word(least, "time.least")?, self.ir.load_word(most, "time.most")?))
+    }
+
+    /// Widens a bound by a value.
+    fn widen(&self, slot: Ptr<'c>, value: Int<'c>, choose: &str) -> Emitted<()> {
+        let ir = &self.ir;
+        let known = ir.load_word(slot, "bound")?;
+        let wider = ir.intrinsic(choose, &[ir.i64.into()], &[known.into(), value.into()], "bound.wider")?;
+        ir.store(slot, wider)
     }
 }

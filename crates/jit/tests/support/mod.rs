@@ -153,8 +153,16 @@ fn run_kernel(
         Terminal::Update(update) => {
             let mut tables = MemoryTables::of(update);
             let hooks = tables.hooks();
-            let done =
-                execute::update(&lowered, kernel, columns, rows, watermarks, hooks, &mut functions, &mut on_error);
+            let done = execute::update(
+                &lowered,
+                kernel,
+                (columns, None),
+                rows,
+                watermarks,
+                hooks,
+                &mut functions,
+                &mut on_error,
+            );
             outcome.late_rows = done.expect("the columns fit").late_rows;
             outcome.entries = tables.entries();
         }

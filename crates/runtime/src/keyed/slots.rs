@@ -70,7 +70,9 @@ impl SlotTable {
         let hooks = unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, pointer) };
         let kernel = code.kernel();
         let errors = &mut work.errors;
-        update(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], hooks, work.functions, &mut |e| errors.take(e))?;
+        update(&code.lowered, &*kernel, (&columns, None), rows, &[i64::MIN], hooks, work.functions, &mut |e| {
+            errors.take(e)
+        })?;
         work.errors.check()?;
         self.slots.absorb(host.table);
         self.updated += rows;

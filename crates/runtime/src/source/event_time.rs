@@ -8,17 +8,19 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::{Buffer, NullBuffer};
-use millstream_codegen::execute::{Flow, RowError, emit};
+use millstream_abi::{ZONE_ROWS, Zone};
+use millstream_codegen::execute::{ColumnZones, Flow, RowError, emit};
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::ExprKind;
 use millstream_plan::pipeline::{SourceColumn, SourceWatermark, WatermarkRule};
 use millstream_types::{Diagnostic, RecordField, RecordPlace};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Largest watermark that rows can bring. `i64::MAX` is the end of input, which no row may claim.
 pub(crate) const LAST_WATERMARK: i64 = i64::MAX - 1;
 /// Rows of which [`RowTimes::pieces`] looks at the bounds.
-const BLOCK: usize = 1024;
+const BLOCK: usize = ZONE_ROWS;
 
 /// How a source's event times and watermarks follow from its columns.
 pub(crate) struct EventTime {
@@ -81,7 +83,7 @@ impl EventTime {
         let time = Millis::of(time, self.in_record)?;
         let times = match watermark {
             Some(watermark) => RowTimes::new(time, watermark, 0),
-            None => RowTimes::new(time.clone(), time, self.delay_ms),
+            None => RowTimes::of_column(self.time, time, self.delay_ms),
         };
         Ok((columns, rows, times))
     }
@@ -133,16 +135,24 @@ impl Millis {
         Millis { bytes: self.bytes.slice_with_length(offset * length, rows * length), place: self.place, nulls }
     }
 
+    /// The values, if they are a column of their own without NULL.
+    fn plain(&self) -> Option<&[i64]> {
+        // Records of one column may begin at any address.
+        let is_plain = self.nulls.as_ref().is_none_or(|nulls| nulls.null_count() == 0)
+            && self.place == PLAIN
+            && self.bytes.as_ptr().cast::<i64>().is_aligned();
+        is_plain.then(|| self.bytes.typed_data())
+    }
+
     /// Smallest and largest value that is not NULL.
     fn bounds(&self) -> Option<(i64, i64)> {
+        if let Some(values) = self.plain() {
+            return bounds(values);
+        }
         if let Some(nulls) = &self.nulls {
             let mut valid = self.values().enumerate().filter(|&(row, _)| nulls.is_valid(row)).map(|(_, value)| value);
             let first = valid.next()?;
             return Some(valid.fold((first, first), widen));
-        }
-        // Records of one column may begin at any address.
-        if self.place == PLAIN && self.bytes.as_ptr().cast::<i64>().is_aligned() {
-            return bounds(self.bytes.typed_data());
         }
         bounds_in_records(&self.bytes, self.place)
     }
@@ -180,9 +190,63 @@ pub(crate) struct RowTimes {
     delay_ms: i64,
     min_time: i64,
     pub(crate) max_watermark: i64,
+    /// Of the times, if they are a column without NULL, which the watermarks follow.
+    zones: Option<TimeZones>,
+}
+
+/// Bounds of a column of times in each [`ZONE_ROWS`] rows.
+#[derive(Debug, Clone)]
+pub(crate) struct TimeZones {
+    column: usize,
+    zones: Arc<[Zone]>,
+    /// The zone of the first row.
+    first: usize,
+    /// Rows of the column.
+    rows: usize,
+}
+
+impl TimeZones {
+    /// For programs.
+    pub(crate) fn of_column(&self) -> ColumnZones<'_> {
+        ColumnZones { column: self.column, zones: &self.zones[self.first..] }
+    }
 }
 
 impl RowTimes {
+    /// Times that are a column of the buffer, and that watermarks follow by a delay. Its values are read once, by zones.
+    fn of_column(column: usize, time: Millis, delay_ms: i64) -> RowTimes {
+        let Some(values) = time.plain() else { return RowTimes::new(time.clone(), time, delay_ms) };
+        let zone = |values: &[i64]| bounds(values).map(|(least, most)| Zone { least, most });
+        let zones: Arc<[Zone]> = values.chunks(ZONE_ROWS).filter_map(zone).collect();
+        let rows = values.len();
+        RowTimes::of_zones(time, delay_ms, TimeZones { column, zones, first: 0, rows })
+    }
+
+    fn of_zones(time: Millis, delay_ms: i64, zones: TimeZones) -> RowTimes {
+        let (rows, mut all) = (time.rows(), None::<(i64, i64)>);
+        let count = rows.div_ceil(ZONE_ROWS);
+        for (number, zone) in zones.of_column().zones[..count].iter().enumerate() {
+            // Of a zone that ends behind the last row only that part counts.
+            let of_zone = number * ZONE_ROWS..rows.min((number + 1) * ZONE_ROWS);
+            let ends_column = zones.first * ZONE_ROWS + rows == zones.rows;
+            let is_whole = of_zone.len() == ZONE_ROWS || ends_column;
+            let (least, most) = match time.plain().filter(|_| !is_whole).and_then(|values| bounds(&values[of_zone])) {
+                Some(bounds) => bounds,
+                None => (zone.least, zone.most),
+            };
+            all = Some(all.map_or((least, most), |(low, high)| (low.min(least), high.max(most))));
+        }
+        let (min_time, most) = all.unwrap_or((i64::MAX, i64::MIN));
+        let max_watermark = if all.is_some() { delayed(most, delay_ms) } else { i64::MIN };
+        RowTimes { watermark: time.clone(), time, delay_ms, min_time, max_watermark, zones: Some(zones) }
+    }
+
+    /// Bounds of the times from a row on, if they are known.
+    pub(crate) fn zones(&self, first: usize) -> Option<TimeZones> {
+        let zones = self.zones.as_ref().filter(|_| first.is_multiple_of(ZONE_ROWS))?;
+        Some(TimeZones { first: zones.first + first / ZONE_ROWS, ..zones.clone() })
+    }
+
     fn new(time: Millis, watermark: Millis, delay_ms: i64) -> RowTimes {
         let bounds = time.bounds();
         let is_same = time.bytes.ptr_eq(&watermark.bytes);
@@ -190,13 +254,16 @@ impl RowTimes {
         let min_time = bounds.map_or(i64::MAX, |(least, _)| least);
         // The subtraction is monotone, so the largest value has the largest watermark.
         let max_watermark = max_watermark.map_or(i64::MIN, |(_, most)| delayed(most, delay_ms));
-        RowTimes { time, watermark, delay_ms, min_time, max_watermark }
+        RowTimes { time, watermark, delay_ms, min_time, max_watermark, zones: None }
     }
 
     /// Those of some of the rows.
     pub(crate) fn slice(&self, offset: usize, length: usize) -> RowTimes {
         if offset == 0 && length == self.time.rows() {
             return self.clone();
+        }
+        if let Some(zones) = self.zones(offset) {
+            return RowTimes::of_zones(self.time.slice(offset, length), self.delay_ms, zones);
         }
         RowTimes::new(self.time.slice(offset, length), self.watermark.slice(offset, length), self.delay_ms)
     }
@@ -277,6 +344,28 @@ mod tests {
         assert_eq!((times.min_time, times.max_watermark), (10, 35));
         let part = times.slice(1, 2);
         assert_eq!((part.min_time, part.max_watermark), (30, 25));
+    }
+
+    #[test]
+    fn zones_are_those_of_the_rows_that_are_left() {
+        let values: Vec<i64> = (0..3000).map(|i| (i * 7919) % 100_003).collect();
+        let column: ArrayRef = Arc::new(TimestampMillisecondArray::from(values.clone()));
+        let times = RowTimes::of_column(4, Millis::of(&column, None).unwrap(), 5);
+        for (first, rows) in
+            [(0, 3000), (0, 1024), (0, 1), (0, 2999), (1024, 1976), (1024, 1500), (2048, 952), (7, 900)]
+        {
+            let part = times.slice(first, rows);
+            let (least, most) = bounds(&values[first..first + rows]).unwrap();
+            assert_eq!((part.min_time, part.max_watermark), (least, most - 5), "{rows} rows from {first}");
+            let zones = part.zones(0);
+            assert_eq!(zones.is_some(), first % ZONE_ROWS == 0);
+            for (zone, values) in
+                zones.iter().flat_map(|z| z.of_column().zones.iter().zip(values[first..].chunks(1024)))
+            {
+                assert_eq!(bounds(values), Some((zone.least, zone.most)));
+            }
+            assert!(part.zones(3).is_none());
+        }
     }
 
     #[test]

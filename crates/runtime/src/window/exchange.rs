@@ -82,7 +82,7 @@ impl WindowStation {
         };
         let kernel = fold.kernel();
         let (columns, watermarks) = (&piece.columns, [i64::MIN]);
-        update(&fold.lowered, &*kernel, columns, piece.rows, &watermarks, hooks, functions, &mut fail)?;
+        update(&fold.lowered, &*kernel, (columns, None), piece.rows, &watermarks, hooks, functions, &mut fail)?;
         self.windows.strategy.note_task(piece.rows);
         let awaited = tables.end();
         self.host.stats.pipelines[*pipeline].task_time.record(started.elapsed());

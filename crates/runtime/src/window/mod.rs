@@ -161,8 +161,8 @@ impl WindowStation {
                 // shared, and so is the program.
                 let hooks = unsafe { tables.hooks() };
                 let Tools { functions, errors, stats } = tools;
-                let (columns, watermarks) = (&rows.columns, &rows.watermarks);
-                let outcome = code.run(columns, rows.rows, |kernel| {
+                let (columns, watermarks) = ((&*rows.columns, rows.zones()), &rows.watermarks);
+                let outcome = code.run(columns.0, rows.rows, |kernel| {
                     update(&code.lowered, kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
                         errors.take(e)
                     })

@@ -256,7 +256,7 @@ fn groups_are_checked() {
     let columns: Vec<ArrayRef> = columns.fields[..4].iter().map(|f| random_column(&mut random, f, 3)).collect();
     assert!(assign_groups(&condition, &kernel(&condition), &columns, 3, tables.hooks(), functions).is_err());
     let hooks = tables.hooks();
-    let no_place = update(&keys, &kernel(&keys), &columns, 3, &[0], hooks, functions, &mut |_| Flow::Stop);
+    let no_place = update(&keys, &kernel(&keys), (&columns, None), 3, &[0], hooks, functions, &mut |_| Flow::Stop);
     assert!(no_place.unwrap_err().message.contains("without a place"));
 }
 

@@ -293,7 +293,7 @@ fn tables(lowered: &Lowered, times: &[i64], watermarks: &[i64]) -> (Vec<String>,
     let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
     let mut tables = MemoryTables::new(lowered.layout().unwrap().clone());
     let (hooks, functions) = (tables.hooks(), &mut FunctionContext::default());
-    let outcome = update(lowered, &kernel, &columns, times.len(), watermarks, hooks, functions, &mut |error| {
+    let outcome = update(lowered, &kernel, (&columns, None), times.len(), watermarks, hooks, functions, &mut |error| {
         panic!("{error:?}");
         #[expect(unreachable_code, reason = "the closure has a result")]
         Flow::Stop
