@@ -190,8 +190,9 @@ pub(crate) struct RowTimes {
     delay_ms: i64,
     min_time: i64,
     pub(crate) max_watermark: i64,
-    /// Of the times, if they are a column without NULL, which the watermarks follow.
-    zones: Option<TimeZones>,
+    /// Of the times, if they are a column without NULL, which the watermarks follow. Boxed, because most streams behind the
+    /// first have none.
+    zones: Option<Box<TimeZones>>,
 }
 
 /// Bounds of a column of times in each [`ZONE_ROWS`] rows.
@@ -238,13 +239,13 @@ impl RowTimes {
         }
         let (min_time, most) = all.unwrap_or((i64::MAX, i64::MIN));
         let max_watermark = if all.is_some() { delayed(most, delay_ms) } else { i64::MIN };
-        RowTimes { watermark: time.clone(), time, delay_ms, min_time, max_watermark, zones: Some(zones) }
+        RowTimes { watermark: time.clone(), time, delay_ms, min_time, max_watermark, zones: Some(Box::new(zones)) }
     }
 
     /// Bounds of the times from a row on, if they are known.
     pub(crate) fn zones(&self, first: usize) -> Option<TimeZones> {
         let zones = self.zones.as_ref().filter(|_| first.is_multiple_of(ZONE_ROWS))?;
-        Some(TimeZones { first: zones.first + first / ZONE_ROWS, ..zones.clone() })
+        Some(TimeZones { first: zones.first + first / ZONE_ROWS, ..TimeZones::clone(zones) })
     }
 
     fn new(time: Millis, watermark: Millis, delay_ms: i64) -> RowTimes {
