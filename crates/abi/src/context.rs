@@ -73,7 +73,8 @@ pub struct ExecContext {
     pub columns: *const ColumnView,
     /// Output columns, in the order of the program's emitted columns.
     pub outputs: *const OutputColumn,
-    /// For every output row the number of its input row, for columns that are passed through.
+    /// For every output row the number of its input row, for columns that are passed through. Not used by programs without
+    /// filters.
     pub out_selection: *mut u32,
     /// Output rows written so far; the next row goes here.
     pub out_rows: u64,

@@ -14,7 +14,7 @@ mod vectors;
 use crate::buffers::OutputBuffers;
 use crate::kernel::Kernel;
 use crate::lower::{Lowered, OutputSource};
-use crate::program::{Program, Statement, Terminal};
+use crate::program::Terminal;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
 pub use context::{FIRST_STEP, STEP_BYTES, makes_values};
@@ -177,7 +177,12 @@ fn emit_keeping(
     let mut outputs = OutputBuffers::new(&lowered.program, emits, rows);
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.write_to(&mut outputs);
-    let (stopped, mut passed) = run.execute_and_pass(kernel, on_error);
+    let mut bad = Vec::new();
+    let mut note = |error: RowError| {
+        bad.push(error.row as u32);
+        on_error(error)
+    };
+    let (stopped, mut passed) = run.execute_and_pass(kernel, &mut note);
     let (emitted_rows, late_rows) = (run.context.out_rows as usize, run.context.late_rows);
     drop(run);
     let mut types: Vec<_> = vec![None; emits.len()];
@@ -188,7 +193,13 @@ fn emit_keeping(
     }
     // SAFETY: the kernel has written as many rows as it has counted, with strings in the arena of `functions` or in `prepared`.
     let (selection, computed) = unsafe { outputs.into_arrays(&types, emitted_rows) };
-    let selection = UInt32Array::from(selection);
+    // Where none is dropped, all but the bad ones were emitted, up to where the run was stopped.
+    let all_but_bad = || (0..rows as u32).filter(|row| bad.binary_search(row).is_err()).take(emitted_rows).collect();
+    let selection = match selection {
+        Some(selection) => UInt32Array::from(selection),
+        None if emitted_rows == rows => UInt32Array::from(Vec::<u32>::new()),
+        None => all_but_bad(),
+    };
     let mut result = Vec::with_capacity(lowered.outputs.len());
     for (output, source) in lowered.outputs.iter().enumerate() {
         result.push(match *source {
@@ -252,7 +263,7 @@ pub fn assign_groups(
     functions: &mut FunctionContext,
 ) -> Result<Vec<u64>, Diagnostic> {
     let layout = lowered.layout().ok_or_else(updates_nothing)?;
-    if !reports_groups(layout) || !is_total(&lowered.program) {
+    if !reports_groups(layout) || !lowered.program.is_total() {
         return Err(Diagnostic::bug("a program that does not give every row a group was asked for groups"));
     }
     let watermarks = [i64::MIN];
@@ -277,11 +288,6 @@ fn updates_nothing() -> Diagnostic {
 
 fn reports_groups(layout: &EntryLayout) -> bool {
     layout.accumulators.iter().any(|(accumulator, _)| *accumulator == Accumulator::Group)
-}
-
-/// Whether every row reaches the program's terminal, unless it is bad.
-fn is_total(program: &Program) -> bool {
-    !program.body.iter().any(|statement| matches!(statement, Statement::Filter { .. }))
 }
 
 /// `column` at the rows `indices`.

@@ -32,7 +32,7 @@ pub trait Kernel: Send + Sync {
     /// - `context.columns` holds one valid column of at least `end` rows for each input of the program, of its type;
     ///   columns whose input is not nullable have no NULL in `start..end`;
     /// - `context.outputs` has one column for each emitted column, with room for `end - start` more rows, and
-    ///   `context.out_selection` likewise;
+    ///   `context.out_selection` likewise if the program has filters;
     /// - `context.watermarks` has `end` elements when `watermark_stride` is 1, else one;
     /// - `context.functions` is a valid `FunctionContext`, and for programs that update tables `find_slice`,
     ///   `insert_key`, `keep_string` and `update_object` belong to tables of the program's entry layout, and `groups` has `end` elements if the layout has an `Accumulator::Group`;

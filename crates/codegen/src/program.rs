@@ -266,7 +266,8 @@ pub enum Comparison {
 /// The effect of a row that no filter dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Terminal {
-    /// Appends a row to the outputs, and its number to `out_selection`. With no columns only the selection is written.
+    /// Appends a row to the outputs, and, in a program with filters, its number to `out_selection`. With no columns only the
+    /// selection is written.
     Emit(Vec<Emit>),
     /// Updates a table.
     Update(Update),
@@ -374,6 +375,11 @@ impl Program {
     /// Whether it is for tables that several tasks update at once.
     pub fn is_shared(&self) -> bool {
         matches!(&self.terminal, Terminal::Update(update) if update.access == Access::Shared)
+    }
+
+    /// Whether every row reaches the terminal, unless it is bad.
+    pub fn is_total(&self) -> bool {
+        !self.body.iter().any(|statement| matches!(statement, Statement::Filter { .. }))
     }
 
     /// Type of a value.

@@ -3,6 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
 use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array};
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
@@ -94,13 +95,26 @@ impl Parts {
     }
 }
 
-/// Bytes of the rows of columns: of a slice only its own, of strings also what they refer to. Packed records, which stand
+/// Bytes of the rows of columns, about: of a slice only its own, of strings also what they refer to. Packed records, which stand
 /// for each of their columns, count once.
+///
+/// Strings are not looked at one by one where their buffers tell enough: a column that is only passed on would be read for
+/// that alone.
 pub(crate) fn bytes_of(columns: &[ArrayRef]) -> usize {
+    /// Strings of more than this many times the bytes of their views are looked at: their buffers may be those of other rows.
+    const TELLING: usize = 16;
     fn viewed<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
         let own = size_of_val(&**views.views()) + views.nulls().map_or(0, |_| views.len().div_ceil(8));
         if views.data_buffers().is_empty() {
             return own;
+        }
+        // The share of the rows in all that the buffers are for, unless one allocation has more than views.
+        let all = views.views().inner();
+        let is_of_views = views.data_buffers().iter().all(|buffer| buffer.data_ptr() != all.data_ptr());
+        let data: usize = views.data_buffers().iter().map(Buffer::len).sum();
+        let share = (data as u128 * size_of_val(&**views.views()) as u128 / all.capacity().max(1) as u128) as usize;
+        if is_of_views && share.min(data) <= TELLING * own {
+            return own + share.min(data);
         }
         let lengths = views.views().iter().map(|&view| view as u32 as usize);
         own + lengths.filter(|&length| length > Str::INLINE).sum::<usize>()

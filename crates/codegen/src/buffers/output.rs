@@ -13,7 +13,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct OutputBuffers {
     columns: Vec<OutputBuffer>,
-    selection: Vec<u32>,
+    /// Numbers of the rows; `None` of a program that drops none.
+    selection: Option<Vec<u32>>,
     /// Most rows that can be written.
     room: usize,
 }
@@ -42,7 +43,8 @@ impl OutputBuffers {
                 }
             })
             .collect();
-        OutputBuffers { columns, selection: Vec::with_capacity(rows), room: rows }
+        let selection = (!program.is_total()).then(|| Vec::with_capacity(rows));
+        OutputBuffers { columns, selection, room: rows }
     }
 
     /// For `ExecContext::outputs`; valid until the buffers are used in another way.
@@ -56,20 +58,25 @@ impl OutputBuffers {
             .collect()
     }
 
-    /// For `ExecContext::out_selection`; valid until the buffers are used in another way.
+    /// For `ExecContext::out_selection`; valid until the buffers are used in another way. Null where it is not used.
     pub fn selection_ptr(&mut self) -> *mut u32 {
-        self.selection.as_mut_ptr()
+        self.selection.as_mut().map_or(std::ptr::null_mut(), |selection| selection.as_mut_ptr())
     }
 
-    /// The input rows of the output rows, and these as arrays of the types given; a column without a type gives none.
+    /// The input rows of the output rows, unless the program drops none, and these as arrays of the types given; a column without
+    /// a type gives none.
     ///
     /// # Safety
     /// A kernel has written `rows` rows of every column, and their numbers. The strings among them are still alive.
-    pub unsafe fn into_arrays(self, types: &[Option<&DataType>], rows: usize) -> (Vec<u32>, Vec<Option<ArrayRef>>) {
+    pub unsafe fn into_arrays(
+        self,
+        types: &[Option<&DataType>],
+        rows: usize,
+    ) -> (Option<Vec<u32>>, Vec<Option<ArrayRef>>) {
         assert!(rows <= self.room, "a kernel has written beyond the outputs");
         let mut selection = self.selection;
         // SAFETY: so many were written, says the caller, and there is room for them.
-        unsafe { selection.set_len(rows) };
+        selection.iter_mut().for_each(|selection| unsafe { selection.set_len(rows) });
         let array = |(mut column, ty): (OutputBuffer, &Option<&DataType>)| {
             // The last element may be written in part.
             let size = column.phys.size();

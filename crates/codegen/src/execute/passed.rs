@@ -29,7 +29,7 @@ pub(super) struct PassedColumns {
 impl PassedColumns {
     /// For a run over the columns that `inputs` views, of so many rows.
     pub(super) fn new(lowered: &Lowered, inputs: &InputColumns, rows: usize) -> PassedColumns {
-        let drops = !super::is_total(&lowered.program);
+        let drops = !lowered.program.is_total();
         let copied = |source: &OutputSource| match *source {
             OutputSource::Input(input) if drops => Copied::new(lowered.program.inputs[input].phys, inputs, input),
             OutputSource::Input(_) | OutputSource::Emitted(_) => None,

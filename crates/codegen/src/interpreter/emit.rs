@@ -28,11 +28,12 @@ impl Machine<'_> {
                 });
             }
         }
-        let mut row = start;
-        let first = self.first_row;
+        let (mut row, first, is_total) = (start, self.first_row, self.program.is_total());
         selection.each(|lane| {
-            // SAFETY: the selection has room for each row.
-            unsafe { *self.context.out_selection.add(row) = (first + lane as u64) as u32 };
+            if !is_total {
+                // SAFETY: the selection has room for each row.
+                unsafe { *self.context.out_selection.add(row) = (first + lane as u64) as u32 };
+            }
             row += 1;
         });
         self.context.out_rows = row as u64;

@@ -1,6 +1,6 @@
 //! A specialised program with the generic one behind it.
 
-use super::{Choices, Constant};
+use super::{Choices, Constant, specialise};
 use crate::kernel::{Kernel, Tier};
 use crate::program::{Input, Program};
 use arrow_buffer::bit_util::get_bit_raw;
@@ -16,6 +16,8 @@ pub struct Specialised {
     generic: Arc<dyn Kernel>,
     choices: Choices,
     inputs: Vec<Input>,
+    /// Whether the special program has no filter left: then it says of no row that it was emitted.
+    is_total: bool,
     deoptimisations: AtomicU64,
     /// Bits of inputs whose assumption broke; the last bit stands for all from the 63rd on.
     broken_inputs: AtomicU64,
@@ -25,7 +27,9 @@ impl Specialised {
     /// `special` was made from `specialise(program, &choices)`, `generic` from `program`.
     pub fn new(program: &Program, choices: Choices, special: Arc<dyn Kernel>, generic: Arc<dyn Kernel>) -> Specialised {
         let inputs = program.inputs.clone();
+        let is_total = !program.is_total() && specialise(program, &choices).is_total();
         Specialised {
+            is_total,
             special,
             generic,
             choices,
@@ -50,6 +54,18 @@ impl Specialised {
         let bits = self.broken_inputs.load(Relaxed);
         let assumed = self.choices.not_null.iter().chain(self.choices.constants.keys());
         assumed.copied().filter(|input| bits & bit(*input) != 0).collect()
+    }
+
+    /// Writes the numbers of the rows that the special program has emitted since there were `before`, from row `start` on, where it
+    /// has dropped none and the generic one would have written them.
+    ///
+    /// # Safety
+    /// The context is that of a run of the programs.
+    unsafe fn select(&self, context: &mut ExecContext, before: u64, start: u64) {
+        for row in (before..context.out_rows).filter(|_| self.is_total) {
+            // SAFETY: there is room for each row.
+            unsafe { *context.out_selection.add(row as usize) = (start + (row - before)) as u32 };
+        }
     }
 
     /// The first row from `start` to before `end` that breaks an assumption about a column, or `end`.
@@ -84,7 +100,9 @@ impl Kernel for Specialised {
         unsafe {
             let broken = self.holds_until(context.columns, start, end);
             if broken > start {
+                let before = context.out_rows;
                 let status = self.special.run(context, start, broken);
+                self.select(context, before, start);
                 if broken == end || status.kind() != StatusKind::Done {
                     return status;
                 }

@@ -4,6 +4,7 @@
 //! - `nexmark`: Apache Flink's own results on the same files, under the same configurations;
 //! - `properties`: random streams out of order, against brute-force models;
 //! - `flink`: Apache Flink's answers to many small queries and expressions;
+//! - `group_joins`: joins of aggregations that are one aggregation;
 //! - `examples`: the examples of `docs/functions.md`;
 //! - `jobs`: statements that run in the background;
 //! - `local_time`: windows over TIMESTAMP_LTZ about the changes of clocks, against a model;
@@ -26,6 +27,7 @@ mod dependencies;
 mod errors;
 mod examples;
 mod flink;
+mod group_joins;
 mod jobs;
 mod local_time;
 mod memory;

@@ -1,4 +1,4 @@
-//! Emitting rows: values, validity bytes and the row's number, each into its own array.
+//! Emitting rows: values, validity bytes and, where rows are dropped, the row's number, each into its own array.
 
 use super::Emitter;
 use super::ir::{Emitted, Ptr};
@@ -24,6 +24,9 @@ impl<'c> Emitter<'c, '_> {
                 let byte = ir.b.build_int_z_extend(self.int(valid), ir.i8, "valid.byte")?;
                 ir.store_output(2 * number + 2, ir.element(ir.i8, valids, out, "valid.place")?, byte.into())?;
             }
+        }
+        if self.program.is_total() {
+            return ir.increase(out_rows, ir.word(1));
         }
         let offset = offset_of!(ExecContext, out_selection);
         let selection = ir.hoist(|ir| ir.load_field(self.context, offset, "out_selection"))?;

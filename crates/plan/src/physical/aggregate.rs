@@ -81,7 +81,7 @@ impl Planner {
                 let over = |e: &Expr| e.clone().substitute(&below);
                 let update = |u: &ComponentUpdate| ComponentUpdate {
                     argument: u.argument.as_ref().map(over),
-                    guard: u.guard.as_ref().map(over),
+                    guard: u.guard.as_ref().map(over).and_then(guard_of_branch),
                 };
                 let start = start.filter(|_| is_attached).map(|s| s.cast_to(DataType::Timestamp(3)));
                 let end = PipelineEnd::Aggregate {
@@ -218,6 +218,25 @@ fn windows_of_keys<'a>(
         && keys_are_partition
         && are_below;
     fits.then_some(Direct { input, assigner: *assigner, time, timeline: *timeline, keys, aggregates })
+}
+
+/// A guard without what always holds in a branch; one that never holds is FALSE.
+fn guard_of_branch(guard: Expr) -> Option<Expr> {
+    let is = |e: &Expr, value: bool| e.kind == ExprKind::Literal(Value::Boolean(value));
+    match guard.kind {
+        _ if is(&guard, true) => None,
+        ExprKind::And(conditions) => {
+            if conditions.iter().any(|e| is(e, false)) {
+                return Some(Expr::boolean(false));
+            }
+            let mut left: Vec<Expr> = conditions.into_iter().filter(|e| !is(e, true)).collect();
+            match left.len() {
+                0 | 1 => left.pop(),
+                _ => Some(Expr::all(left)),
+            }
+        }
+        kind => Some(Expr { kind, ..guard }),
+    }
 }
 
 /// When every branch ends in the same expansion into overlapping windows, and nothing but the aggregation uses the

@@ -11,6 +11,7 @@
 //! | windowed aggregation | an [`Aggregation`] over shared slices; sessions and count windows a [`KeyedOperator`] |
 //! | HOP, CUMULATE | a flat map, unless an aggregation above takes the windows over |
 //! | lookup join | a [`LookupTable`] and a flat map |
+//! | window join of aggregations by the same keys | one aggregation (`group_join`) |
 //! | other joins, ranks, OVER | a [`KeyedOperator`] |
 //! | ORDER BY, LIMIT in a subquery | a [`Sort`] |
 //! | UNNEST | a flat map |
@@ -19,6 +20,7 @@ mod aggregate;
 mod branch;
 mod expressions;
 mod fan_out;
+mod group_join;
 mod join;
 mod keyed;
 mod late_rows;
@@ -148,7 +150,10 @@ impl Planner {
             Rel::Rank { .. } => self.keyed_once(rel, Planner::rank),
             Rel::Over { .. } => self.keyed_once(rel, Planner::over),
             Rel::Join { strategy: crate::logical::JoinStrategy::Lookup, .. } => self.lookup_join(rel),
-            Rel::Join { .. } => self.keyed_once(rel, Planner::join),
+            Rel::Join { .. } => match group_join::group_join(rel) {
+                Some(one) => self.branches(&one),
+                None => self.keyed_once(rel, Planner::join),
+            },
             Rel::Sort { .. } => self.keyed_once(rel, Planner::sort),
             Rel::Limit { .. } => Err(Diagnostic::new(code::UNSUPPORTED, "LIMIT within a subquery is not supported")
                 .advise("put LIMIT at the end of the whole SELECT")),
