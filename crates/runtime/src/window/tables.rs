@@ -333,8 +333,12 @@ impl OpenTables {
             Taken::Frozen(table) => return table.partial(self),
             Taken::Own(mut table) => {
                 let is_large = is_short || table.bytes() as u64 > self.budget.limit() / REUSED_SHARE;
+                // What there is of an array shows when it is sealed, what there is of entries before.
+                let of_entries = (!self.layout.allows_arrays()).then(|| table.hint());
                 let partial = table.drain();
-                self.note_own(&table, &partial);
+                if !table.is_appending() && !partial.is_empty() {
+                    self.note_own(of_entries.unwrap_or_else(|| partial.hint()));
+                }
                 if !is_large {
                     // With enough of them there already, this one is dropped.
                     let _ = self.free.put(table);

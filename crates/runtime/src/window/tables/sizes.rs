@@ -1,7 +1,7 @@
 //! What new tables begin with: what those had that were sealed last, in this run or in the one before.
 
 use super::{OpenTables, TablesByNumber, Taken};
-use millstream_state::{Partial, SharedTable, Table, TableHint};
+use millstream_state::{SharedTable, Table, TableHint};
 use std::sync::Arc;
 
 /// The hash part of a new table begins with at most 1/`HASHED_SHARE` of the budget: windows may be many, and not all alike.
@@ -21,11 +21,9 @@ impl OpenTables {
         }
     }
 
-    /// What a table of an owner has become is what new ones begin with.
-    pub(super) fn note_own(&self, table: &Table, partial: &Partial) {
-        if !table.is_appending() && !partial.is_empty() {
-            self.facts.tables.lock().own = partial.hint();
-        }
+    /// What a table of an owner had is what new ones begin with.
+    pub(super) fn note_own(&self, hint: TableHint) {
+        self.facts.tables.lock().own = hint;
     }
 
     /// Notes what an open table has grown to, while nothing is known of any that was sealed.

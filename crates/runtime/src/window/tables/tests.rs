@@ -103,3 +103,25 @@ fn new_tables_begin_as_large_as_those_that_were_completed() {
     assert!(begun(&budget) >= grown.bytes() / 2);
     assert!(begun(&MemoryBudget::new(1 << 20)) < 1024, "it would be much of the budget");
 }
+
+#[test]
+fn regions_of_entries_are_known_to_new_tables_too() {
+    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::MaxStr]));
+    let (budget, facts) = (MemoryBudget::new(1 << 30), Arc::<SliceFacts>::default());
+    let tables = OpenTables::new(
+        (layout, OutputTypes { keys: vec![], outputs: vec![] }),
+        Owners { own: 1, nodes: 0, workers: 1 },
+        (true, false),
+        &budget,
+        Arc::clone(&facts),
+    );
+    let table = tables.find(0, Generation::default(), 0, || false);
+    for key in 0..1000i64 {
+        let slot = millstream_abi::Slot::of(key.to_le_bytes());
+        // SAFETY: nobody else uses the table; hashes are not those of empty entries, and each key comes once.
+        unsafe { (*table).insert(key as u64 + 100, 0, &[slot]) };
+    }
+    let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
+    tables.take(ids, 9).into_values().flatten().for_each(|table| drop(tables.seal(table)));
+    assert_eq!(facts.tables.lock().own.range, Some(KeyRange { first: 0, len: 1024 }));
+}
