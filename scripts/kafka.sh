@@ -130,7 +130,7 @@ start() {
     fi
     for _ in $(seq 1200); do
         grep -q 'Kafka Server started' "$dir/server.log" && { echo "kafka $version on 127.0.0.1:$port, process $pid"; return; }
-        is_running || { tail -20 "$dir/out.log" "$dir/server.log" >&2; exit 1; }
+        is_running || { tail -n 20 "$dir/out.log" "$dir/server.log" >&2; exit 1; }
         sleep 0.05
     done
     echo "error: kafka has not started in a minute; see $dir/server.log" >&2

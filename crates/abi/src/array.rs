@@ -87,7 +87,7 @@ impl EntryLayout {
         if !self.allows_arrays() {
             return None;
         }
-        let align = self.accumulators.iter().map(|(accumulator, _)| accumulator.size()).fold(8, usize::max);
+        let align = self.accumulators.iter().map(|(accumulator, _)| accumulator.align()).fold(8, usize::max);
         let first = self.accumulators.first().map_or(self.stride, |&(_, offset)| offset);
         let end = self.accumulators.last().map_or(self.stride, |&(accumulator, offset)| offset + accumulator.size());
         let start = first - first % align;
@@ -117,7 +117,8 @@ mod tests {
         assert_eq!(array(long, &[Count], None), Some((16, 16, 24)));
         assert_eq!(array(long, &[SumI64, Count], Some(1)), Some((16, 16, 24)));
         assert_eq!(array((Phys::I32, true), &[Count, SumI128], Some(0)), Some((16, 32, 24)));
-        assert_eq!(array(long, &[SumF64], None), Some((16, 32, 32)));
+        assert_eq!(array(long, &[SumF64], None), Some((16, 32, 40)));
+        assert_eq!(array(long, &[Count, SumF64], Some(0)), Some((16, 32, 16)));
         assert_eq!(array((Phys::I8, false), &[], None), Some((16, 8, 16)));
         assert_eq!(array((Phys::Bool, false), &[Count], Some(0)), None);
         assert_eq!(array(long, &[MaxStr], None), None);

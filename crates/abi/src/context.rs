@@ -61,7 +61,8 @@ pub type KeepString = unsafe extern "C" fn(context: *mut ExecContext, string: *m
 
 /// Updates the object at `accumulator` (a pointer within an entry of the current table, null for a fresh object), which is
 /// component `component` of the layout, with a value of row `row` of the buffer. `value` is null for a NULL, which only
-/// lists that keep NULLs get. Strings are copied.
+/// lists that keep NULLs get. Strings are copied. Of a sum of doubles, `accumulator` is that of what is near, and stays as it is;
+/// the value is one that is far ([`exact`](crate::exact)).
 pub type UpdateObject =
     unsafe extern "C" fn(context: *mut ExecContext, accumulator: *mut u8, component: u32, value: *const Slot, row: u64);
 
@@ -95,7 +96,7 @@ pub struct ExecContext {
     pub insert_key: Option<InsertKey>,
     /// Copies bytes of a string that a MIN or MAX accumulator keeps into the current table's arena.
     pub keep_string: Option<KeepString>,
-    /// Called for each update of an object.
+    /// Called for each update of an object, and of a sum of doubles by a number that is far.
     pub update_object: Option<UpdateObject>,
     /// For programs that report groups: the group of each row, by number of the row in the buffer.
     pub groups: *mut u64,

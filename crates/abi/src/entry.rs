@@ -9,7 +9,7 @@
 //!
 //! `hash` = 0 marks an empty entry, `hash` = 1 one of a shared table that is being written. The null mask is there only
 //! when a key is nullable: bit *i* set means key *i* is NULL, and then the key's bytes are zero. Every field is aligned to
-//! its size, 16-byte fields to 16.
+//! its size, 16-byte fields to 16, sums of doubles to 8.
 //!
 //! A table has two parts:
 //!
@@ -40,9 +40,8 @@ pub enum Accumulator {
     SumI64,
     /// `i128`: wrapping sum of unscaled decimals.
     SumI128,
-    /// Two `f64` (high, low): an error-free running sum (Knuth's two-sum), so that the result does not depend on the
-    /// order of rows or merges but for the last bits of the low word: the final rounding removes them unless the sum lies nearly
-    /// in the middle between two doubles.
+    /// [`exact::Fixed`](crate::exact::Fixed): exact sum of the numbers that are near; who has the table keeps the sum of the others,
+    /// by key. So the result is the double nearest to the sum, in whatever order rows and merges come.
     SumF64,
     /// `i64`: minimum of integers (sign-extended); starts as `i64::MAX`.
     MinI64,
@@ -88,6 +87,8 @@ pub enum ObjectKind {
     Cardinality,
     /// A sketch of the distribution of numbers (DDSketch); the argument is F64.
     Quantiles,
+    /// An exact sum of doubles, whatever their exponents; the argument is F64.
+    Exact,
     /// The state of an aggregate function of the program; the argument is a string of bytes.
     Fold {
         /// Of the function in this process.
@@ -109,6 +110,7 @@ impl ObjectKind {
             ObjectKind::Last => "LAST",
             ObjectKind::Cardinality => "CARDINALITY",
             ObjectKind::Quantiles => "QUANTILES",
+            ObjectKind::Exact => "EXACT",
             // Which function it is stands in the argument.
             ObjectKind::Fold { .. } => "FOLD",
         }
@@ -206,7 +208,7 @@ impl Accumulator {
         }
     }
 
-    /// Type of the component as a column of a trigger's output (SumF64 gives `high + low`); of an object, whose columns
+    /// Type of the component as a column of a trigger's output (SumF64 gives the nearest double); of an object, whose columns
     /// are made by a [`Finish`], that of the values in it.
     pub const fn output(self) -> Phys {
         match self.argument() {
@@ -221,9 +223,9 @@ impl Accumulator {
         matches!(self, Accumulator::Object(List { .. } | First | Last, _))
     }
 
-    /// Whether a merge can be undone exactly. Sums of floats cannot: what an infinity or NaN has swallowed is gone.
+    /// Whether a merge can be undone exactly.
     pub const fn is_invertible(self) -> bool {
-        matches!(self, Accumulator::Count | Accumulator::SumI64 | Accumulator::SumI128)
+        matches!(self, Accumulator::Count | Accumulator::SumI64 | Accumulator::SumI128 | Accumulator::SumF64)
     }
 
     /// Whether several workers can update it at once by atomic instructions: all plain ones but strings, and those of 128
@@ -240,14 +242,22 @@ impl Accumulator {
     /// Bytes in the entry.
     pub const fn size(self) -> usize {
         match self {
-            Accumulator::SumF64 => 16,
+            Accumulator::SumF64 => size_of::<crate::exact::Fixed>(),
             Accumulator::Object(..) => 8,
             _ => self.output().size(),
         }
     }
 
-    /// Bytes of a fresh accumulator; the first [`Accumulator::size`] of the 16 count.
-    pub fn initial(self) -> [u8; 16] {
+    /// Alignment in the entry.
+    pub const fn align(self) -> usize {
+        match self {
+            Accumulator::SumF64 => 8,
+            other => other.size(),
+        }
+    }
+
+    /// Bytes of a fresh accumulator; the first [`Accumulator::size`] of the 24 count.
+    pub fn initial(self) -> [u8; 24] {
         let bits: u128 = match self {
             Accumulator::Count
             | Accumulator::SumI64
@@ -263,7 +273,9 @@ impl Accumulator {
             Accumulator::MaxF64 => f64::NEG_INFINITY.to_bits() as u128,
             Accumulator::MinStr | Accumulator::MaxStr => Str::NONE.bits(),
         };
-        bits.to_le_bytes()
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&bits.to_le_bytes());
+        bytes
     }
 }
 
@@ -299,6 +311,8 @@ pub struct EntryLayout {
     pub stride: usize,
     /// Number of an accumulator [`Accumulator::Count`] that every update increases, if there is one.
     pub counter: Option<usize>,
+    /// Whether an entry's partition follows from its key, which is an integer, and not from the hash.
+    pub by_key: bool,
 }
 
 impl EntryLayout {
@@ -310,17 +324,42 @@ impl EntryLayout {
         assert!(keys.len() <= EntryLayout::MAX_KEYS, "at most 64 key columns");
         let mut end: usize = 8;
         let mut align = 8;
-        let mut place = |size: usize| {
-            align = align.max(size);
-            let offset = end.next_multiple_of(size);
+        let mut place = |size: usize, aligned: usize| {
+            align = align.max(aligned);
+            let offset = end.next_multiple_of(aligned);
             end = offset + size;
             offset
         };
-        let null_mask = keys.iter().any(|&(_, nullable)| nullable).then(|| place(8));
-        let keys =
-            keys.iter().map(|&(phys, nullable)| KeySlot { offset: place(phys.size()), phys, nullable }).collect();
-        let accumulators = accumulators.iter().map(|&a| (a, place(a.size()))).collect();
-        EntryLayout { keys, null_mask, accumulators, stride: end.next_multiple_of(align), counter: None }
+        let null_mask = keys.iter().any(|&(_, nullable)| nullable).then(|| place(8, 8));
+        let keys = keys.iter().map(|&(phys, nullable)| {
+            let size = phys.size();
+            KeySlot { offset: place(size, size), phys, nullable }
+        });
+        let keys: Vec<KeySlot> = keys.collect();
+        let accumulators: Vec<_> = accumulators.iter().map(|&a| (a, place(a.size(), a.align()))).collect();
+        let stride = end.next_multiple_of(align);
+        let layout = EntryLayout { keys, null_mask, accumulators, stride, counter: None, by_key: false };
+        EntryLayout { by_key: layout.allows_arrays(), ..layout }
+    }
+
+    /// Whether entries have sums of doubles, some of which may be kept elsewhere.
+    pub fn has_exact_sums(&self) -> bool {
+        self.accumulators.iter().any(|(accumulator, _)| *accumulator == Accumulator::SumF64)
+    }
+
+    /// The layout of what is kept elsewhere of the sums of doubles: the same keys, in the same partitions, with an object
+    /// for each such sum, in their order.
+    pub fn far(&self) -> EntryLayout {
+        let keys: Vec<(Phys, bool)> = self.keys.iter().map(|key| (key.phys, key.nullable)).collect();
+        let sums = self.accumulators.iter().filter(|(accumulator, _)| *accumulator == Accumulator::SumF64);
+        let objects = vec![Accumulator::Object(ObjectKind::Exact, Phys::F64); sums.count()];
+        EntryLayout { by_key: self.by_key, ..EntryLayout::new(&keys, &objects) }
+    }
+
+    /// Which object of [`EntryLayout::far`] belongs to a sum.
+    pub fn far_number(&self, component: usize) -> usize {
+        let before = self.accumulators[..component].iter();
+        before.filter(|(accumulator, _)| *accumulator == Accumulator::SumF64).count()
     }
 
     /// The same, of which every update increases the accumulator with this number, a [`Accumulator::Count`].

@@ -8,6 +8,7 @@ mod array;
 mod combination;
 mod context;
 mod entry;
+pub mod exact;
 mod hash;
 mod phys;
 mod runtime_function;

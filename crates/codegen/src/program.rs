@@ -339,7 +339,7 @@ pub enum Access {
 /// | --- | --- |
 /// | Count | `a += 1` |
 /// | SumI64, SumI128 | `a += x`, wrapping |
-/// | SumF64, `a` = (high, low) | `s = high + x; b = s - high; e = (high - (s - b)) + (x - b); high = s; low += e`, each operation rounded to f64, none contracted or reassociated. Once high is infinite or NaN, low is NaN: the sum is then high alone |
+/// | SumF64, `a` of three words | if `x` is near ([`millstream_abi::exact::fixed`]): `a = exact::add(a, fixed(x))`. Else as Object, with the address of `a`, which stays as it is |
 /// | MinI64, MinI128 | `if x < a { a = x }`, signed |
 /// | MaxI64, MaxI128 | `if x > a { a = x }`, signed |
 /// | MinF64, MaxF64 | as MinI64, MaxI64 over `order(x)`, `order(a)`: `order(v)` is the i64 `bits ^ ((bits >> 63 arithmetic) >> 1 logical)`, which orders -∞ < … < -0.0 < 0.0 < … < ∞ < NaN. Lowering has made every NaN argument the one of `f64::NAN` |
@@ -348,9 +348,8 @@ pub enum Access {
 /// | Object | call `update_object` with the address of `a`, the component's index and the row's number; and `x` in a slot, the bytes behind it zero, or null when `valid` is there and FALSE. The callback does not move entries |
 ///
 /// With [`Access::Shared`] the same happens by atomic instructions of relaxed ordering, so that no update is lost; what a
-/// task sees of the others' is only defined when all have ended. An addition is one atomic addition; that of SumI128 adds the
-/// low words, then the high words with the carry of the former. SumF64 replaces `high` by compare-and-swap and adds the `e`
-/// of that exchange to `low`, also by compare-and-swap. Minima and maxima load `a` first and write by compare-and-swap only
+/// task sees of the others' is only defined when all have ended. An addition is one atomic addition; those of SumI128 and SumF64 add the
+/// low words, then each higher one with the carry of the one before. Minima and maxima load `a` first and write by compare-and-swap only
 /// while `x` is better, so that an entry that many tasks meet is mostly read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Component {

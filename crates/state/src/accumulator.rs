@@ -2,28 +2,9 @@
 
 use crate::entry::{read, write};
 use crate::object::{self, key_of_number, number_of_key};
+use millstream_abi::exact::{self, Fixed};
 use millstream_abi::{Accumulator, EntryLayout, Str};
 use std::cmp::Ordering;
-
-/// Error-free sum: the rounded sum of two numbers and its rounding error (Knuth).
-pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let b_part = sum - a;
-    let a_part = sum - b_part;
-    (sum, (a - a_part) + (b - b_part))
-}
-
-/// The value of a `SumF64`: the low word corrects the high one. An infinite or NaN high word stands for itself, because
-/// the error of an infinite sum is NaN.
-pub(crate) fn sum_of(high: f64, low: f64) -> f64 {
-    if high.is_nan() {
-        f64::NAN
-    } else if high.is_infinite() {
-        high
-    } else {
-        high + low
-    }
-}
 
 /// Minimum of doubles where NaN is above all numbers and -0.0 below 0.0.
 fn min_f64(a: f64, b: f64) -> f64 {
@@ -123,10 +104,7 @@ pub(crate) unsafe fn merge_entries(
         Accumulator::MaxI128 => combine!(i128, Ord::max),
         Accumulator::MinF64 => combine!(f64, min_f64),
         Accumulator::MaxF64 => combine!(f64, max_f64),
-        Accumulator::SumF64 => combine!([f64; 2], |a, b| {
-            let (high, error) = two_sum(a[0], b[0]);
-            [high, a[1] + b[1] + error]
-        }),
+        Accumulator::SumF64 => combine!(Fixed, exact::add),
         // SAFETY: strings are alive, as promised by the caller.
         Accumulator::MinStr => combine!(Str, |a, b| unsafe { choose(a, b, Ordering::Less) }),
         // SAFETY: as above.
@@ -164,6 +142,9 @@ pub(crate) unsafe fn subtract_entries(
         match component {
             Accumulator::Count | Accumulator::SumI64 => combine(offset, into, from, entries, i64::wrapping_sub),
             Accumulator::SumI128 => combine(offset, into, from, entries, i128::wrapping_sub),
+            Accumulator::SumF64 => {
+                combine(offset, into, from, entries, |a: Fixed, b: Fixed| exact::add(a, exact::negated(b)));
+            }
             _ => {}
         }
     }
@@ -191,14 +172,5 @@ mod tests {
         assert_eq!(max_f64(-0.0, 0.0).to_bits(), 0.0f64.to_bits());
         assert!(max_f64(f64::INFINITY, f64::NAN).is_nan());
         assert_eq!(max_f64(f64::NEG_INFINITY, -5.0), -5.0);
-    }
-
-    #[test]
-    fn sums_do_not_lose_small_terms_and_survive_infinity() {
-        let (high, low) = two_sum(1e16, 1.0);
-        let (high, error) = two_sum(high, -1e16);
-        assert_eq!(sum_of(high, low + error), 1.0);
-        let (high, low) = two_sum(f64::INFINITY, 1.0);
-        assert_eq!(sum_of(high, low), f64::INFINITY);
     }
 }

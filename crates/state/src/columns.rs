@@ -2,19 +2,20 @@
 //!
 //! Columns are the keys, the outputs, then those of the window, as `plan`'s `Aggregation::output_schema` describes them.
 
-use crate::accumulator::sum_of;
 use crate::arrow_column::{byte_strings, floats, integers, primitive};
 use crate::dense::key_of_entry;
 use crate::entry::{null_mask, read};
+use crate::far::{FarRows, Row, nearest_of_both};
 use crate::finish;
 use crate::merge::Merged;
-use crate::object::object_at;
+use crate::object::{Exact, object_at};
 use crate::output::{Output, OutputTypes};
 use crate::rows::Chunk;
 use arrow_array::types::{Decimal128Type, Float32Type};
 use arrow_array::{ArrayRef, BooleanArray, NullArray, TimestampMillisecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType as Arrow;
+use millstream_abi::exact::{Fixed, nearest};
 use millstream_abi::{Accumulator, EntryLayout, KeySlot, Phys, Str};
 use millstream_types::DataType;
 use std::ops::Range;
@@ -29,7 +30,15 @@ impl Merged {
         // SAFETY: the rows are entries of the layout, alive and unchanged as long as `self` is borrowed.
         let mut columns = unsafe { keys_of(layout, &chunks, &types.keys) };
         // SAFETY: as above.
-        columns.extend(unsafe { outputs_of(layout, &chunks, &types.outputs) });
+        columns.extend(unsafe {
+            match self.far() {
+                None => outputs_of(layout, &chunks, &types.outputs, None),
+                // SAFETY: rows are entries of the layout, or keys of an array of it.
+                Some(far) => {
+                    outputs_of(layout, &chunks, &types.outputs, Some(&|row, sum| FarRows::find(far, row, sum)))
+                }
+            }
+        });
         for &time in window {
             columns.push(Arc::new(TimestampMillisecondArray::from_value(time, rows)));
         }
@@ -50,9 +59,34 @@ pub(crate) unsafe fn key_columns(layout: &EntryLayout, rows: &[*const u8], types
 ///
 /// # Safety
 /// `rows` are entries of `layout` whose strings are alive and whose objects are not changed meanwhile.
-pub(crate) unsafe fn output_columns(layout: &EntryLayout, rows: &[*const u8], outputs: &[Output]) -> Vec<ArrayRef> {
+pub(crate) unsafe fn output_columns<'a>(
+    layout: &EntryLayout,
+    rows: &[*const u8],
+    outputs: &[Output],
+    far: Option<FindFar<'a, '_>>,
+) -> Vec<ArrayRef> {
     // SAFETY: promised by the caller.
-    unsafe { outputs_of(layout, &[Chunk::Entries(rows)], outputs) }
+    unsafe { outputs_of(layout, &[Chunk::Entries(rows)], outputs, far) }
+}
+
+/// Finds what is far of a row's sum by the number of that among the sums.
+pub(crate) type FindFar<'a, 'f> = &'f dyn Fn(Row, usize) -> Option<&'a Exact>;
+
+/// Sums of doubles of rows.
+fn sums_of(rows: &[Chunk<'_>], offset: usize, number: usize, far: Option<FindFar<'_, '_>>) -> Vec<f64> {
+    let Some(find) = far else { return gather(rows, offset, nearest) };
+    // SAFETY: the caller takes the offset from the layout of the rows.
+    let sum = |entry: *const u8, row: Row| nearest_of_both(unsafe { read::<Fixed>(entry, offset) }, find(row, number));
+    let mut sums = Vec::with_capacity(len_of(rows));
+    for chunk in rows {
+        match *chunk {
+            Chunk::Entries(entries) => sums.extend(entries.iter().map(|&entry| sum(entry, Row::Entry(entry)))),
+            Chunk::Block(block) => sums.extend(
+                block.numbers().map(|i| sum(block.at.wrapping_add(i * block.stride), Row::Key(block.first + i as i64))),
+            ),
+        }
+    }
+    sums
 }
 
 /// # Safety
@@ -108,7 +142,12 @@ fn len_of(rows: &[Chunk<'_>]) -> usize {
 
 /// # Safety
 /// As for [`output_columns`].
-unsafe fn outputs_of(layout: &EntryLayout, rows: &[Chunk<'_>], outputs: &[Output]) -> Vec<ArrayRef> {
+unsafe fn outputs_of(
+    layout: &EntryLayout,
+    rows: &[Chunk<'_>],
+    outputs: &[Output],
+    far: Option<FindFar<'_, '_>>,
+) -> Vec<ArrayRef> {
     let column = |output: &Output| match layout.accumulators[output.component] {
         (Accumulator::Object(_, phys), offset) => {
             let entries = rows.iter().filter_map(|chunk| match chunk {
@@ -121,7 +160,8 @@ unsafe fn outputs_of(layout: &EntryLayout, rows: &[Chunk<'_>], outputs: &[Output
             finish::column(&objects, phys, &output.finish, &output.data_type)
         }
         (Accumulator::SumF64, offset) => {
-            floats(gather(rows, offset, |[high, low]: [f64; 2]| sum_of(high, low)), None, &output.data_type.to_arrow())
+            let sums = sums_of(rows, offset, layout.far_number(output.component), far);
+            floats(sums, None, &output.data_type.to_arrow())
         }
         (component, offset) => {
             let is_there = |s: Str| s != Str::NONE;

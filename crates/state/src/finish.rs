@@ -1,8 +1,7 @@
 //! What a column shows of objects (`Finish`).
 
-use crate::accumulator::{sum_of, two_sum};
 use crate::arrow_column::{byte_strings, floats, integers, primitive};
-use crate::object::{List, Object, Values, key_of_number, number_of_key, positive_zero};
+use crate::object::{Exact, List, Object, Values, key_of_number, number_of_key, positive_zero};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, ListArray, MapArray, NullArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -151,16 +150,14 @@ fn mode(sorted: &Values, into: &mut Values) -> bool {
     longest.is_some()
 }
 
-/// The sum in ascending order, so that that of doubles does not depend on anything else; integers wrap. `false`, and nothing
+/// The sum, that of doubles rounded once; integers wrap. `false`, and nothing
 /// pushed, when decimals do not fit 128 bits.
 fn sum(values: &Values, phys: Phys, into: &mut Values) -> bool {
     match (values, into) {
         (Values::Words(words), Values::Words(into)) if phys == Phys::F64 => {
-            let (high, low) = words.iter().fold((0.0, 0.0), |(high, low), &word| {
-                let (sum, error) = two_sum(high, number_of_key(word));
-                (sum, low + error)
-            });
-            into.push(key_of_number(sum_of(high, low)));
+            let mut sum = Exact::new();
+            words.iter().for_each(|&word| sum.push(number_of_key(word)));
+            into.push(key_of_number(sum.nearest()));
         }
         (Values::Words(words), Values::Words(into)) => into.push(words.iter().fold(0, |a, &b| a.wrapping_add(b))),
         (Values::Wides(wides), Values::Wides(into)) => {

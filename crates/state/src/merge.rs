@@ -11,6 +11,7 @@ use crate::array::{Grid, Region, common_range};
 use crate::dense::key_of_entry;
 use crate::encoding::EntryFields;
 use crate::entry;
+use crate::far::FarRows;
 use crate::memory::{EntryMemory, OwnedEntries};
 use crate::partial::Partial;
 use crate::rows::{Array, Chunk, Rows, by_partition};
@@ -27,6 +28,7 @@ pub struct Merged {
     layout: Arc<EntryLayout>,
     /// In memory that an owner or someone else has; sorted (`sort.rs`).
     rows: Rows,
+    far: Option<Box<FarRows>>,
     _owner: Owner,
     /// Own the other entries, and the strings.
     _partials: Vec<Arc<Partial>>,
@@ -53,7 +55,7 @@ unsafe impl Sync for Merged {}
 impl Merged {
     /// No rows.
     pub(crate) fn empty(layout: Arc<EntryLayout>) -> Merged {
-        Merged { layout, rows: Rows::default(), _owner: Owner::Nobody, _partials: Vec::new() }
+        Merged { layout, rows: Rows::default(), far: None, _owner: Owner::Nobody, _partials: Vec::new() }
     }
 
     /// Rows that others own, in their order.
@@ -62,7 +64,7 @@ impl Merged {
     /// They are entries of the layout (or of one that begins with it), sorted (`sort.rs`); neither they nor their
     /// strings are changed or dropped while the value is used.
     pub(crate) unsafe fn of_rows(layout: Arc<EntryLayout>, rows: Vec<*const u8>) -> Merged {
-        Merged { layout, rows: rows.into(), _owner: Owner::Nobody, _partials: Vec::new() }
+        Merged { layout, rows: rows.into(), far: None, _owner: Owner::Nobody, _partials: Vec::new() }
     }
 
     /// Entries that others own, and what is there of an array of some partitions, which others own as well.
@@ -77,7 +79,7 @@ impl Merged {
     ) -> Merged {
         // SAFETY: promised by the caller.
         let rows = unsafe { rows_about(&layout, entries, array, partitions) };
-        Merged { layout, rows, _owner: Owner::Nobody, _partials: Vec::new() }
+        Merged { layout, rows, far: None, _owner: Owner::Nobody, _partials: Vec::new() }
     }
 
     /// The entries of a table, and what is there of a grid of some partitions.
@@ -117,6 +119,23 @@ impl Merged {
         Merged { _owner: Owner::Table(table), ..rows }
     }
 
+    /// The same with what is far of the sums of partials, which are those that the rows are made of.
+    pub(crate) fn with_far<'a>(
+        self,
+        partials: impl Iterator<Item = &'a Arc<Partial>>,
+        partitions: &Range<usize>,
+    ) -> Merged {
+        match self.layout.has_exact_sums() {
+            true => Merged { far: FarRows::of(partials, partitions), ..self },
+            false => self,
+        }
+    }
+
+    /// What is far of the rows' sums.
+    pub(crate) fn far(&self) -> Option<&FarRows> {
+        self.far.as_deref()
+    }
+
     /// Number of keys.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -143,8 +162,7 @@ impl Merged {
     }
 
     /// The rows, where all are entries.
-    #[cfg(test)]
-    pub(crate) fn rows(&self) -> &[*const u8] {
+    pub(crate) fn entries(&self) -> &[*const u8] {
         self.rows.entries().expect("there are no arrays")
     }
 
@@ -191,7 +209,7 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
             let entries: Vec<*const u8> = only.entries_of(&partitions).collect();
             let rows = match only.region() {
                 // SAFETY: the entries of a partial, and its array.
-                Some(region) => unsafe { rows_about(&layout, &entries, region, partitions) },
+                Some(region) => unsafe { rows_about(&layout, &entries, region, partitions.clone()) },
                 None => entries.into(),
             };
             (rows, Owner::Nobody)
@@ -206,7 +224,9 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
             (rows.into(), Owner::Copies(copies))
         }
     };
-    Merged { layout, rows, _owner: owner, _partials: sharing }
+    let merged = Merged { layout, rows, far: None, _owner: owner, _partials: Vec::new() };
+    let merged = merged.with_far(sharing.iter(), &partitions);
+    Merged { _partials: sharing, ..merged }
 }
 
 /// Merges partials of which some have arrays.

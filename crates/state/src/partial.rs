@@ -32,6 +32,8 @@ pub struct Partial {
     is_distinct: bool,
     entries: Entries,
     array: Option<Sealed>,
+    /// What is far of its sums of doubles: of the same keys, which each of these may have.
+    far: Vec<Arc<Partial>>,
     /// The same without an array, for whoever cannot do with one.
     spread: OnceLock<Box<Partial>>,
     /// Held as long as the partial is.
@@ -96,7 +98,7 @@ impl Partial {
         arena: Arena,
         object_bytes: usize,
     ) -> Partial {
-        let (by_key, stride) = (layout.allows_arrays(), layout.stride);
+        let (by_key, stride) = (layout.by_key, layout.stride);
         let mut starts = [0; PARTITIONS + 1];
         let (mut places, mut partitions) = (Vec::new(), Vec::new());
         for entry in from {
@@ -131,13 +133,23 @@ impl Partial {
     }
 
     fn of_entries(entries: Entries, starts: [usize; PARTITIONS + 1], is_distinct: bool) -> Partial {
-        Partial { starts, is_distinct, entries, array: None, spread: OnceLock::new(), charge: None }
+        Partial { starts, is_distinct, entries, array: None, far: Vec::new(), spread: OnceLock::new(), charge: None }
     }
 
     /// The same with a region, which has no key of an entry but NULL.
     pub(crate) fn with_region(self, region: Option<Region>) -> Partial {
         let sealed = region.map(|region| Sealed { extent: region.extent(), region });
         Partial { array: sealed.filter(|sealed| sealed.extent.range.is_some()), ..self }
+    }
+
+    /// The same with what is far of its sums.
+    pub(crate) fn with_far(self, far: Vec<Arc<Partial>>) -> Partial {
+        Partial { far, ..self }
+    }
+
+    /// What is far of its sums.
+    pub(crate) fn far(&self) -> &[Arc<Partial>] {
+        &self.far
     }
 
     /// The same, of which it is not known that each key has one entry.
@@ -195,6 +207,11 @@ impl Partial {
         Partial { charge, ..self }
     }
 
+    /// The same, whose memory counts as that of another one which it is a part of.
+    fn uncounted(self) -> Partial {
+        Partial { charge: None, ..self }
+    }
+
     /// The same, whose memory counts.
     fn counted(self, budget: &Arc<MemoryBudget>) -> Partial {
         Partial { charge: Some(Charge::new(budget, MemoryClass::Partials, self.bytes())), ..self }
@@ -238,7 +255,8 @@ impl Partial {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         let Entries { entries, arena, object_bytes } = &self.entries;
-        entries.bytes() + arena.bytes() + object_bytes + self.region().map_or(0, Region::bytes)
+        let far: usize = self.far.iter().map(|far| far.bytes()).sum();
+        entries.bytes() + arena.bytes() + object_bytes + self.region().map_or(0, Region::bytes) + far
     }
 
     /// Number of entries in a range of partitions, as [`Partial::len`].
@@ -309,7 +327,8 @@ impl Partial {
             return self;
         }
         self.spread();
-        *self.spread.take().expect("it was just made")
+        let spread = *self.spread.take().expect("it was just made");
+        spread.with_far(std::mem::take(&mut self.far))
     }
 
     /// A partial with copies of sorted entries of numbers, each of another key.
@@ -324,7 +343,7 @@ impl Partial {
         for &row in rows {
             // SAFETY: promised by the caller; there is a place for each.
             unsafe {
-                starts[partition_of_entry(layout, layout.allows_arrays(), row) + 1] += 1;
+                starts[partition_of_entry(layout, layout.by_key, row) + 1] += 1;
                 entries.push(row);
             }
         }

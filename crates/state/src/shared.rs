@@ -28,6 +28,7 @@ use crate::arena::Arena;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense;
 use crate::entry;
+use crate::far::Far;
 use crate::partial::Partial;
 use crate::parts::Parts;
 use crate::table::{self, FIRST_CAPACITY, SPARSE, TableHint};
@@ -57,9 +58,11 @@ pub struct SharedTable {
 struct Worker {
     header: UnsafeCell<TableHeader>,
     arena: UnsafeCell<Arena>,
+    /// What is far of its sums of doubles.
+    far: UnsafeCell<Far>,
     /// Entries that it has made.
     inserted: AtomicUsize,
-    /// Bytes of the arena.
+    /// Bytes of the arena, and of what is far.
     arena_bytes: AtomicUsize,
 }
 
@@ -104,6 +107,7 @@ impl SharedTable {
         let worker = |_| Worker {
             header: UnsafeCell::new(first.header),
             arena: UnsafeCell::default(),
+            far: UnsafeCell::default(),
             inserted: AtomicUsize::new(0),
             arena_bytes: AtomicUsize::new(0),
         };
@@ -229,6 +233,23 @@ impl SharedTable {
         }
     }
 
+    /// Adds a value that is far to a sum, component `component` of an entry, which is at `accumulator`.
+    ///
+    /// # Safety
+    /// As for [`SharedTable::header_of`]; the accumulator is that of a sum of doubles in an entry of the table, and the slot
+    /// holds a double.
+    pub unsafe fn add_far(&self, worker: usize, accumulator: *mut u8, component: usize, value: Slot) {
+        let entry = accumulator.wrapping_sub(self.layout.accumulators[component].1);
+        let worker = &self.workers[worker];
+        // SAFETY: promised by the caller: nobody else uses what is the worker's, and keys of an entry that is found do not
+        // change.
+        unsafe {
+            let far = &mut *worker.far.get();
+            far.add(&self.layout, entry, component, value);
+            worker.arena_bytes.store((*worker.arena.get()).bytes() + far.bytes(), Ordering::Relaxed);
+        }
+    }
+
     /// Writes a claimed entry and lets the others see it.
     ///
     /// # Safety
@@ -242,7 +263,7 @@ impl SharedTable {
             claimed.add(after_hash).copy_from_nonoverlapping(template, self.layout.stride - after_hash);
             let arena = &mut *worker.arena.get();
             entry::write_keys(&self.layout, claimed, null_mask, keys, arena);
-            worker.arena_bytes.store(arena.bytes(), Ordering::Relaxed);
+            worker.arena_bytes.store(arena.bytes() + (*worker.far.get()).bytes(), Ordering::Relaxed);
             shared_map::publish(word_of(claimed), hash);
         }
         // Only the worker writes it.
@@ -272,9 +293,10 @@ impl SharedTable {
     /// The immutable form: the entries of all levels in order, without the empty ones. The table is empty then
     /// and has the memory of its newest level still, for the next slice, unless most of it was not used.
     pub fn drain(&mut self) -> Partial {
-        let mut arena = Arena::default();
+        let (mut arena, mut far) = (Arena::default(), Vec::new());
         for worker in &mut self.workers {
             arena.absorb(std::mem::take(worker.arena.get_mut()));
+            far.extend(worker.far.get_mut().drain());
             *worker.inserted.get_mut() = 0;
             *worker.arena_bytes.get_mut() = 0;
         }
@@ -307,7 +329,7 @@ impl SharedTable {
                 _ => newest,
             }
         });
-        let partial = partial.expect("a map restarts at once");
+        let partial = partial.expect("a map restarts at once").with_far(far);
         self.settle();
         partial.charged(self.charge.get_mut().ok().and_then(|charge| charge.as_ref()))
     }

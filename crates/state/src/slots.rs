@@ -5,17 +5,23 @@ use crate::arena::Arena;
 use crate::columns::output_columns;
 use crate::encoding::EntryFields;
 use crate::entry;
+use crate::far::{Far, Row};
 use crate::memory::EntryMemory;
-use crate::object;
+use crate::object::{self, Exact};
 use crate::output::OutputTypes;
+use crate::pairs;
 use crate::table::{HASH_OF_NOTHING, Table};
 use arrow_array::ArrayRef;
 use millstream_abi::{EntryLayout, Phys, Str};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Slots of new memory.
 const FIRST_CAPACITY: usize = 16;
+
+/// Stands before slots with exact sums, where others have the number of those that are free.
+const EXACT: u64 = u64::MAX;
 
 /// Entries by slot number. Numbers are dense: those of removed slots are given out again, so that memory is that of the
 /// most slots that there were at once.
@@ -35,6 +41,8 @@ pub struct Slots {
     /// Offsets of MIN and MAX of strings.
     strings: Vec<usize>,
     arena: Arena,
+    /// What is far of sums of doubles: by slot and the number of the sum among those. Few slots have any.
+    far: BTreeMap<(i64, usize), Exact>,
 }
 
 // SAFETY: entries own what they point to, together with the arena; objects are counted by atomic numbers.
@@ -57,6 +65,7 @@ impl Slots {
             template: entry::template(&layout),
             strings: entry::string_extremes(&layout).collect(),
             arena: Arena::default(),
+            far: BTreeMap::new(),
             layout,
         }
     }
@@ -109,23 +118,55 @@ impl Slots {
             // SAFETY: two entries of the layout; strings of `table` that the slot takes over are copied before it goes.
             unsafe { self.merge_foreign(into, from) };
         }
+        for (from, number, sum) in table.far_sums() {
+            // SAFETY: an entry with the same key.
+            let slot: i64 = unsafe { entry::read(from, key) };
+            self.add_far((slot, number), sum);
+        }
         self.compact();
     }
 
     /// Merges the accumulators of slot `from`, which stays unchanged, into those of `into`.
     pub fn merge_into(&mut self, into: i64, from: i64) {
+        let slots = (into, from);
         let (into, from) = (self.entry(into), self.entry(from));
         assert!(into != from, "a slot is not merged with itself");
         // SAFETY: two entries of the layout; the strings of both are in the arena.
         unsafe { accumulator::merge_all(&self.layout, into, from) };
+        for (number, sum) in self.far_of(slots.1) {
+            self.add_far((slots.0, number), &sum);
+        }
+    }
+
+    /// Adds to what is far of a sum.
+    fn add_far(&mut self, place: (i64, usize), sum: &Exact) {
+        let far = self.far.entry(place).or_insert_with(Exact::new);
+        far.merge(sum);
+        if far.is_nothing() {
+            self.far.remove(&place);
+        }
+    }
+
+    /// What is far of the sums of a slot.
+    fn far_of(&self, slot: i64) -> Vec<(usize, Exact)> {
+        if self.far.is_empty() {
+            return Vec::new();
+        }
+        self.far.range((slot, 0)..=(slot, usize::MAX)).map(|(&(_, number), sum)| (number, sum.clone())).collect()
     }
 
     /// Undoes a merge of slot `from` into `into`; for accumulators that are all invertible.
     pub fn subtract(&mut self, into: i64, from: i64) {
+        let slots = (into, from);
         let (into, from) = (self.entry(into), self.entry(from));
         assert!(into != from, "a slot is not taken from itself");
         // SAFETY: two entries of the layout.
         unsafe { accumulator::subtract_all(&self.layout, into, from) };
+        for (number, sum) in self.far_of(slots.1) {
+            let mut negated = Exact::new();
+            negated.subtract(&sum);
+            self.add_far((slots.0, number), &negated);
+        }
     }
 
     /// Gives slot `into` the accumulators of `from`, in place of its own.
@@ -141,6 +182,15 @@ impl Slots {
             object::retain(&self.layout, target);
             entry::write(target, self.layout.keys[0].offset, into);
         }
+        self.forget_far(into);
+        let copied = self.far_of(from);
+        self.far.extend(copied.into_iter().map(|(number, sum)| ((into, number), sum)));
+    }
+
+    fn forget_far(&mut self, slot: i64) {
+        for (number, _) in self.far_of(slot) {
+            self.far.remove(&(slot, number));
+        }
     }
 
     /// Frees a slot and what it holds.
@@ -151,18 +201,33 @@ impl Slots {
             object::release(&self.layout, removed);
             entry::write(removed, 0, 0u64);
         }
+        self.forget_far(slot);
         self.free.push(slot);
     }
 
     /// What the outputs of `types` show of slots, in the order of `slots`; its keys are left out.
     pub fn columns(&self, slots: &[i64], types: &OutputTypes) -> Vec<ArrayRef> {
         let rows: Vec<*const u8> = slots.iter().map(|&slot| self.entry(slot).cast_const()).collect();
+        let find = |row: Row, number: usize| match row {
+            // SAFETY: an entry of the layout, whose key is its slot.
+            Row::Entry(entry) => self.far.get(&(unsafe { entry::read(entry, self.layout.keys[0].offset) }, number)),
+            Row::Key(slot) => self.far.get(&(slot, number)),
+        };
         // SAFETY: entries of the layout that are not changed while `self` is borrowed.
-        unsafe { output_columns(&self.layout, &rows, &types.outputs) }
+        unsafe { output_columns(&self.layout, &rows, &types.outputs, (!self.far.is_empty()).then_some(&find)) }
     }
 
     /// Writes all slots.
     pub fn save(&self, out: &mut ByteWriter) {
+        if self.layout.has_exact_sums() {
+            out.u64(EXACT);
+            out.length(self.far.len());
+            for (&(slot, number), sum) in &self.far {
+                out.i64(slot);
+                out.u32(number as u32);
+                sum.save(out);
+            }
+        }
         out.i64s(&self.free);
         let occupied: Vec<*const u8> = self.occupied().map(<*mut u8>::cast_const).collect();
         // SAFETY: entries of the layout, whose strings are in the arena.
@@ -177,6 +242,51 @@ impl Slots {
     /// # Panics
     /// As for [`Slots::new`].
     pub fn restore(layout: Arc<EntryLayout>, types: &OutputTypes, from: &mut ByteReader<'_>) -> Result<Slots, Damaged> {
+        if !layout.has_exact_sums() {
+            return Slots::restore_entries(layout, types, from);
+        }
+        if from.clone().u64()? != EXACT {
+            let of_pairs = Arc::new(pairs::layout_of(&layout));
+            return Ok(Slots::restore_entries(of_pairs, types, from)?.without_pairs(layout));
+        }
+        let (_, count) = (from.u64()?, from.count(size_of::<Exact>())?);
+        let mut far = BTreeMap::new();
+        for _ in 0..count {
+            let place = (from.i64()?, from.u32()? as usize);
+            far.insert(place, Exact::restore(from)?);
+        }
+        let mut slots = Slots::restore_entries(layout, types, from)?;
+        slots.far = far;
+        let are_right = slots.far.keys().all(|&(slot, _)| slots.is_allocated(slot));
+        Damaged::unless(are_right, "a sum is of a slot that is free")?;
+        Ok(slots)
+    }
+
+    /// The same slots of a layout with exact sums in the places of pairs.
+    fn without_pairs(mut self, layout: Arc<EntryLayout>) -> Slots {
+        let mut slots = Slots::new(Arc::clone(&layout));
+        slots.memory = EntryMemory::zeroed(self.capacity * layout.stride);
+        (slots.capacity, slots.used) = (self.capacity, self.used);
+        slots.free = std::mem::take(&mut self.free);
+        slots.arena = std::mem::take(&mut self.arena);
+        let mut far = Far::default();
+        for slot in (0..self.used as i64).filter(|&slot| self.is_allocated(slot)) {
+            // SAFETY: an entry of each layout; that of ours is still zero. Strings are in the arena.
+            unsafe { pairs::convert((&layout, &self.layout), self.place(slot), slots.place(slot), &mut far) };
+        }
+        for (entry, number, sum) in far.sums() {
+            // SAFETY: an entry with the key of the slots.
+            slots.add_far((unsafe { entry::read(entry, layout.keys[0].offset) }, number), sum);
+        }
+        slots
+    }
+
+    /// Entries and which slots are free.
+    fn restore_entries(
+        layout: Arc<EntryLayout>,
+        types: &OutputTypes,
+        from: &mut ByteReader<'_>,
+    ) -> Result<Slots, Damaged> {
         let mut slots = Slots::new(Arc::clone(&layout));
         slots.free = from.i64s()?;
         let fields = EntryFields::typed(&layout, &types.keys, &types.outputs);
@@ -225,7 +335,8 @@ impl Slots {
 
     /// Bytes of memory, without those of objects.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes() + self.free.capacity() * size_of::<i64>() + self.arena.bytes()
+        let far = self.far.len() * size_of::<((i64, usize), Exact)>();
+        self.memory.bytes() + self.free.capacity() * size_of::<i64>() + self.arena.bytes() + far
     }
 
     /// Bytes of the objects; linear in the number of slots, if they have any.

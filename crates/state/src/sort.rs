@@ -83,7 +83,7 @@ pub(crate) unsafe fn order(layout: &EntryLayout, entry: *const u8) -> (usize, u6
             Some(_) => (key_of_entry(layout, entry).unwrap_or(0) as u64) ^ (1 << 63),
             None => hash(entry),
         };
-        (partition_of_entry(layout, layout.allows_arrays(), entry), word)
+        (partition_of_entry(layout, layout.by_key, entry), word)
     }
 }
 
@@ -96,7 +96,7 @@ unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Sorted]) {
     let key = |e: &Sorted| (unsafe { key_of_entry(layout, e.entry) }.unwrap_or(0) as u64) ^ (1 << 63);
     let (least, most) = entries.iter().fold((u64::MAX, 0), |(least, most), e| (least.min(key(e)), most.max(key(e))));
     let is_narrow = most.wrapping_sub(least) < KEYS_OF_A_WORD;
-    let by_key = layout.allows_arrays();
+    let by_key = layout.by_key;
     let is_whole = matches!(&*layout.keys, [key] if !key.nullable);
     let partition = |e: &Sorted| match by_key {
         true => partition_of_key((key(e) ^ (1 << 63)) as i64),

@@ -29,7 +29,8 @@ use crate::array::{ArrayShape, Region};
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense;
 use crate::entry;
-use crate::object::{self, Ordinal};
+use crate::far::Far;
+use crate::object::{self, Exact, Ordinal};
 use crate::partial::Partial;
 use crate::parts::Parts;
 use append::EntryLog;
@@ -98,6 +99,8 @@ pub struct Table {
     has_objects: bool,
     /// Bytes of the objects that the table has made.
     object_bytes: usize,
+    /// What is far of its sums of doubles.
+    far: Far,
     /// Of its memory, if that is counted.
     charge: Option<Charge>,
 }
@@ -140,6 +143,7 @@ impl Table {
             layout,
             arena: Arena::default(),
             object_bytes: 0,
+            far: Far::default(),
             charge: None,
         };
         table.expect(hint);
@@ -231,7 +235,7 @@ impl Table {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         let log = self.log.as_ref().map_or(0, |log| log.bytes());
-        self.parts.bytes() + log + self.arena.bytes() + self.object_bytes
+        self.parts.bytes() + log + self.arena.bytes() + self.object_bytes + self.far.bytes()
     }
 
     /// Whether it owns more bytes than these, of which it uses a good part.
@@ -276,14 +280,14 @@ impl Table {
     }
 
     /// Updates the object at `accumulator`, component `component` of an entry, with the value of the row at `ordinal`;
-    /// `None` is NULL. Strings are copied.
+    /// `None` is NULL. Strings are copied. Of a sum of doubles the value is one that is far.
     ///
     /// # Safety
     /// `accumulator` points to the component in an entry of this table; the slot holds a value of the component's
     /// argument type, and its string is alive.
     ///
     /// # Panics
-    /// When the component is not an object.
+    /// When the component is neither an object nor a sum of doubles.
     pub unsafe fn update_object(
         &mut self,
         accumulator: *mut u8,
@@ -291,12 +295,30 @@ impl Table {
         value: Option<Slot>,
         ordinal: Ordinal,
     ) {
-        let Accumulator::Object(kind, phys) = self.layout.accumulators[component].0 else {
-            unreachable!("component {component} is no object")
-        };
-        // SAFETY: promised by the caller.
-        let grown = unsafe { object::update(accumulator, kind, phys, value.as_ref(), ordinal) };
-        self.object_bytes = self.object_bytes.saturating_add_signed(grown);
+        match (self.layout.accumulators[component], value) {
+            ((Accumulator::Object(kind, phys), _), _) => {
+                // SAFETY: promised by the caller.
+                let grown = unsafe { object::update(accumulator, kind, phys, value.as_ref(), ordinal) };
+                self.object_bytes = self.object_bytes.saturating_add_signed(grown);
+            }
+            ((Accumulator::SumF64, offset), Some(value)) => {
+                // SAFETY: promised by the caller.
+                unsafe { self.add_far(accumulator.wrapping_sub(offset), component, value) };
+            }
+            (other, _) => unreachable!("component {component} is {other:?}"),
+        }
+    }
+
+    /// Adds a value that is far to a sum of an entry.
+    ///
+    /// # Safety
+    /// It is an entry of this table, and the slot holds a double.
+    unsafe fn add_far(&mut self, entry: *const u8, component: usize, value: Slot) {
+        let layout = Arc::clone(&self.layout);
+        let of_array = self.parts.array().and_then(|array| array.key_at(entry).map(|key| array.shape().only_key(key)));
+        let of = of_array.as_ref().map_or(entry, |only_key| only_key.start());
+        // SAFETY: hash and keys of the entry; the rest is promised by the caller.
+        unsafe { self.far.add(&layout, of, component, value) };
     }
 
     /// Frees strings that MIN and MAX have replaced, when they are more than half of the arena. Call it when no one
@@ -352,8 +374,31 @@ impl Table {
                 partial.with_region(array)
             }
         };
+        let partial = partial.with_far(self.far.drain().into_iter().collect());
         self.settle();
         partial.charged(self.charge.as_ref())
+    }
+
+    /// Sums of which something is far: entries with their keys, and which of the sums it is.
+    pub(crate) fn far_sums(&self) -> impl Iterator<Item = (*const u8, usize, &Exact)> {
+        self.far.sums()
+    }
+
+    /// Inserts the keys of an entry, of which strings are copied, with fresh accumulators.
+    ///
+    /// # Safety
+    /// `from` has hash and keys of a layout with the same ones, which are not in the table; their strings are alive.
+    /// The table can have no array.
+    pub(crate) unsafe fn insert_keys_of(&mut self, from: *const u8) -> *mut u8 {
+        let end = self.layout.keys.iter().map(|key| key.offset + key.phys.size()).fold(size_of::<u64>(), usize::max);
+        // SAFETY: promised by the caller; null mask and keys are in front of the accumulators, at the same places.
+        unsafe {
+            let fresh = self.claim_for(from);
+            fresh.copy_from_nonoverlapping(self.template.as_ptr(), self.layout.stride);
+            fresh.copy_from_nonoverlapping(from, end);
+            self.keep_keys(fresh);
+            fresh
+        }
     }
 
     /// Merges an entry of the same layout: copies it when its key is new, else combines the accumulators. Strings are

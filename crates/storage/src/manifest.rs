@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":8,"checkpoint":42,…}
+//! {"format":9,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The oldest version that is read as well: jobs have no names in its manifests. Kept checkpoints of all versions that are read are in
 /// `tests/checkpoints`.

@@ -4,6 +4,7 @@
 //! Every ordering is relaxed: accumulators are read when all tasks that update them have ended.
 
 use crate::semantics::float_order;
+use millstream_abi::exact::Fixed;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// `a += x`
@@ -26,19 +27,19 @@ pub(super) unsafe fn add_wide(field: *mut u8, x: i128) {
     high.fetch_add(((x >> 64) as u64).wrapping_add(carry as u64), Relaxed);
 }
 
-/// The two-sum.
+/// The same of three words.
 ///
 /// # Safety
-/// `field` is the address of two `f64`, aligned, that everybody adds to in this way.
-pub(super) unsafe fn add_float(field: *mut u8, x: f64) {
-    // SAFETY: promised by the caller.
-    let (high, low) = unsafe { (AtomicU64::from_ptr(field.cast()), AtomicU64::from_ptr(field.add(8).cast())) };
-    let add = |word: &AtomicU64, x: f64| {
-        let sum = |old: u64| Some((f64::from_bits(old) + x).to_bits());
-        f64::from_bits(word.fetch_update(Relaxed, Relaxed, sum).unwrap_or_else(|old| old))
-    };
-    let (_, error) = super::update::two_sum(add(high, x), 0.0, x);
-    add(low, error);
+/// `field` is the address of a `Fixed`, aligned to 8, that everybody adds to in this way.
+pub(super) unsafe fn add_words(field: *mut u8, x: Fixed) {
+    let mut carry = 0;
+    for (i, word) in x.into_iter().enumerate() {
+        // SAFETY: promised by the caller.
+        let place = unsafe { AtomicU64::from_ptr(field.add(8 * i).cast()) };
+        let (addend, is_zero) = word.overflowing_add(carry);
+        let (_, wraps) = place.fetch_add(addend, Relaxed).overflowing_add(addend);
+        carry = u64::from(is_zero | wraps);
+    }
 }
 
 /// `if is_better(x, a) { a = x }`
@@ -155,15 +156,23 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_floats_keep_what_is_rounded_away() {
+    fn sums_of_doubles_lose_nothing() {
+        use millstream_abi::exact::{fixed, nearest};
         let number = |n: i64| if n % 2 == 0 { 1e16 } else { -1e16 } + n as f64;
-        // SAFETY: the field is aligned, and all threads update it in one way.
-        let bits = field_after(0, |field, n| unsafe { add_float(field, number(n)) });
-        let (high, low) = (f64::from_bits(bits as u64), f64::from_bits((bits >> 64) as u64));
-        assert_eq!(high + low, (0..2000).map(|n| number(n) as i128).sum::<i128>() as f64);
-        // SAFETY: as above.
-        let bits = field_after(0, |field, n| unsafe { add_float(field, if n == 77 { f64::INFINITY } else { 1.0 }) });
-        assert_eq!((f64::from_bits(bits as u64), f64::from_bits((bits >> 64) as u64).is_nan()), (f64::INFINITY, true));
+        let words: [AtomicU64; 3] = Default::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let words = &words;
+                scope.spawn(move || {
+                    for n in (0..2000).filter(|n| n % 4 == thread) {
+                        // SAFETY: three aligned words, which all threads update in one way.
+                        unsafe { add_words(words.as_ptr().cast_mut().cast(), fixed(number(n)).unwrap()) };
+                    }
+                });
+            }
+        });
+        let sum = words.map(AtomicU64::into_inner);
+        assert_eq!(nearest(sum), (0..2000).map(|n| number(n) as i128).sum::<i128>() as f64);
     }
 
     #[test]

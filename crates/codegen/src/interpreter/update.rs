@@ -6,6 +6,7 @@ use super::lanes::{Lane, Selection};
 use super::shared;
 use crate::program::{Access, Component, Update, Value};
 use crate::semantics::float_order;
+use millstream_abi::exact::{self, Fixed};
 use millstream_abi::{
     Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str,
     hash_wide, hash_word,
@@ -15,15 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why there is a callback.
 const IS_THERE: &str = "only programs that update tables call this";
-
-/// Adds `x` to a running sum of two words, of which the low one collects the rounding errors (Knuth's two-sum).
-#[inline]
-pub fn two_sum(high: f64, low: f64, x: f64) -> (f64, f64) {
-    let sum = high + x;
-    let part = sum - high;
-    let error = (high - (sum - part)) + (x - part);
-    (sum, low + error)
-}
 
 /// Folds a key column that is not NULL into a hash.
 ///
@@ -114,6 +106,9 @@ impl Machine<'_> {
                         let field = entry.add(*offset);
                         match accumulator {
                             Accumulator::Object(..) => self.update_object(field, number as u32, component, lane),
+                            Accumulator::SumF64 => {
+                                self.add_double(field, number as u32, component, lane, update.access)
+                            }
                             Accumulator::Group => {
                                 let row = self.first_row as usize + lane;
                                 *self.context.groups.add(row) = field.cast::<u64>().read();
@@ -193,6 +188,22 @@ impl Machine<'_> {
         unsafe { update_object(self.context, field, number, slot.as_ref().map_or(ptr::null(), ptr::from_ref), row) };
     }
 
+    /// Adds the argument of a row to the sum of component `number`, or has it added where far ones are.
+    ///
+    /// # Safety
+    /// `field` is the address of an accumulator of the sum in the context's table.
+    unsafe fn add_double(&mut self, field: *mut u8, number: u32, component: &Component, lane: usize, access: Access) {
+        let argument = component.argument.expect("the verifier has checked the arguments of accumulators");
+        // SAFETY: promised by the caller.
+        unsafe {
+            match (exact::fixed(self.lanes::<f64>(argument)[lane]), access) {
+                (None, _) => self.update_object(field, number, component, lane),
+                (Some(near), Access::Own) => change(field, |sum: Fixed| exact::add(sum, near)),
+                (Some(near), Access::Shared) => shared::add_words(field, near),
+            }
+        }
+    }
+
     /// Folds a key column into the hashes of rows.
     pub(super) fn hash_fold(&mut self, value: Value, hash: Value, key: Value, selection: &Selection) {
         let phys = self.program.type_of(key);
@@ -223,15 +234,11 @@ impl Machine<'_> {
         // SAFETY: promised by the caller.
         unsafe {
             match accumulator {
-                Accumulator::Count | Accumulator::Group | Accumulator::Object(..) => {
+                Accumulator::Count | Accumulator::SumF64 | Accumulator::Group | Accumulator::Object(..) => {
                     unreachable!("the verifier has checked the arguments of accumulators")
                 }
                 Accumulator::SumI64 => change(field, |sum: i64| sum.wrapping_add(argument!(i64))),
                 Accumulator::SumI128 => change(field, |sum: i128| sum.wrapping_add(argument!(i128))),
-                Accumulator::SumF64 => change(field, |[high, low]: [f64; 2]| {
-                    let (high, low) = two_sum(high, low, argument!(f64));
-                    [high, low]
-                }),
                 Accumulator::MinI64 => change(field, |a: i64| a.min(argument!(i64))),
                 Accumulator::MaxI64 => change(field, |a: i64| a.max(argument!(i64))),
                 Accumulator::MinI128 => change(field, |a: i128| a.min(argument!(i128))),
@@ -274,7 +281,6 @@ impl Machine<'_> {
             match accumulator {
                 Accumulator::SumI64 => shared::add(field, argument!(i64)),
                 Accumulator::SumI128 => shared::add_wide(field, argument!(i128)),
-                Accumulator::SumF64 => shared::add_float(field, argument!(f64)),
                 Accumulator::MinI64 => shared::replace(field, argument!(i64), |x, a| x < a),
                 Accumulator::MaxI64 => shared::replace(field, argument!(i64), |x, a| x > a),
                 Accumulator::MinI128 => shared::replace_wide(field, argument!(i128), |x, a| x < a),

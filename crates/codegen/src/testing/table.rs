@@ -4,6 +4,7 @@ use crate::execute::TableHooks;
 use crate::interpreter::update::dense_key;
 use crate::interpreter::update::hash_key;
 use crate::program::Update;
+use millstream_abi::exact::{Fixed, nearest};
 use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +38,8 @@ struct MemoryTable {
     strings: Vec<Box<[u8]>>,
     /// The updates of each object, as text. An accumulator holds the number of its object from 1.
     objects: Vec<Vec<String>>,
+    /// Updates of sums of doubles by numbers that are far.
+    far: Vec<String>,
 }
 
 /// A copy of an entry.
@@ -105,7 +108,8 @@ impl MemoryTables {
         self.tables.entry(slice).or_insert_with(|| Box::new(MemoryTable::new(form, 4, 0, 0)))
     }
 
-    /// Every entry as text, sorted: slice, null mask, keys, accumulators; of an object its updates, each with the row.
+    /// Every entry as text, sorted: slice, null mask, keys, accumulators; of an object its updates, each with the row. With the
+    /// updates of sums by numbers that are far.
     pub fn entries(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for (slice, table) in &self.tables {
@@ -113,6 +117,7 @@ impl MemoryTables {
                 // SAFETY: it is occupied.
                 texts.push(format!("{slice}: {}", unsafe { self.text(table, copy.entry()) }));
             }
+            texts.extend(table.far.iter().map(|far| format!("{slice}: far {far}")));
         }
         texts.sort();
         texts
@@ -141,6 +146,7 @@ impl MemoryTables {
         let mut parts = Vec::new();
         let bits = |offset: usize, size: usize| {
             let mut bytes = [0u8; 16];
+            let size = size.min(16);
             // SAFETY: the layout places a field of this size there.
             unsafe { std::ptr::copy_nonoverlapping(entry.add(offset), bytes.as_mut_ptr(), size) };
             u128::from_le_bytes(bytes)
@@ -171,7 +177,11 @@ impl MemoryTables {
                     Some(number) => format!("[{}]", table.objects[number as usize].join(" ")),
                     None => "no object".into(),
                 },
-                Accumulator::SumF64 => format!("{} + {}", float(bits), float(bits >> 64)),
+                Accumulator::SumF64 => {
+                    // SAFETY: the layout places the sum there.
+                    let sum = unsafe { entry.add(*offset).cast::<Fixed>().read_unaligned() };
+                    format!("{} of {sum:x?}", super::float_text(nearest(sum)))
+                }
                 _ => format!("{bits:x}"),
             });
         }
@@ -219,7 +229,16 @@ impl MemoryTable {
             // SAFETY: there is an entry for each key.
             unsafe { write_initial(&form.layout, header.dense.add(index * form.array.map_or(0, |a| a.stride))) };
         }
-        MemoryTable { header, memory, dense_memory, hashed: 0, len: 0, strings: Vec::new(), objects: Vec::new() }
+        MemoryTable {
+            header,
+            memory,
+            dense_memory,
+            hashed: 0,
+            len: 0,
+            strings: Vec::new(),
+            objects: Vec::new(),
+            far: Vec::new(),
+        }
     }
 
     /// Copies of every entry that holds a key.
@@ -393,10 +412,17 @@ unsafe extern "C" fn update_object(
 ) {
     // SAFETY: promised by the caller.
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
-    let Accumulator::Object(_, phys) = tables.form.layout.accumulators[component as usize].0 else {
-        unreachable!("component {component} is not an object")
-    };
     let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");
+    let phys = match tables.form.layout.accumulators[component as usize].0 {
+        Accumulator::Object(_, phys) => phys,
+        Accumulator::SumF64 => {
+            // SAFETY: promised by the caller.
+            let value = unsafe { value.as_ref() }.map(|slot| f64::from_le_bytes(slot.bytes()));
+            let value = value.map_or("NULL".into(), super::float_text);
+            return table.far.push(format!("{component} {row}:{value}"));
+        }
+        other => unreachable!("component {component} is {other:?}"),
+    };
     // SAFETY: promised by the caller.
     let text = match unsafe { value.as_ref() } {
         None => "NULL".into(),

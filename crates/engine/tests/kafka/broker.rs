@@ -66,12 +66,12 @@ impl Record {
 
 impl Kafka {
     fn start() -> Kafka {
-        let ports = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        // The script uses the ports behind as well.
-        let is_free = |port: &u16| {
-            *port < u16::MAX - 5 && (1..=5).all(|behind| TcpListener::bind(("127.0.0.1", port + behind)).is_ok())
-        };
-        let port = std::iter::repeat_with(ports).find(is_free).unwrap();
+        // Below the ports that systems hand to outgoing connections: a connection of another test may take one of those while the
+        // broker starts. The script uses the ports behind as well.
+        let is_free = |port: u16| (0..=5).all(|behind| TcpListener::bind(("127.0.0.1", port + behind)).is_ok());
+        let from = std::process::id() as u16 % 2000;
+        let mut ports = (0..2000).map(|at| 10_000 + (from + at) % 2000 * 10);
+        let port = ports.find(|&port| is_free(port)).unwrap();
         let directory = std::env::temp_dir().join(format!("millstream-kafka-{}", std::process::id()));
         let kafka = Kafka { servers: format!("127.0.0.1:{port}"), directory, port };
         kafka.restart();

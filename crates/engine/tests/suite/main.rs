@@ -15,7 +15,7 @@
 //! - `shapes`: which queries resume from each other's state;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `sorting`: ORDER BY beyond memory, and in jobs;
-//! - `sums`: in how far sums of DOUBLE depend on the order of rows;
+//! - `sums`: sums of DOUBLE, which are exact;
 //! - `dependencies`: who may depend on whom, and the licences;
 //! - `structure`: which modules need each other in a circle, and how long files are.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]

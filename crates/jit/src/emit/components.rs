@@ -6,7 +6,6 @@ use super::ir::{Basic, Emitted, Int, Ptr};
 use super::update::TableState;
 use crate::runtime;
 use inkwell::IntPredicate;
-use inkwell::values::FloatValue;
 use millstream_abi::{Accumulator, Phys, Str};
 use millstream_codegen::program::{Component, Value};
 
@@ -37,7 +36,7 @@ impl<'c> Emitter<'c, '_> {
         match (accumulator, component.argument) {
             (Count, _) => self.count(place(offset)?, guard),
             (SumI64 | SumI128, Some(x)) => self.sum(place(offset)?, self.int(x), guard),
-            (SumF64, Some(x)) => self.two_sum(place(offset)?, place(offset + 8)?, self.float(x), guard),
+            (SumF64, Some(_)) => unreachable!("sums of doubles are updated with the number of their component"),
             (MinI64 | MaxI64 | MinI128 | MaxI128, Some(x)) => self.extreme(place(offset)?, self.int(x), guard, better),
             (MinF64 | MaxF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, better),
             (MinStr | MaxStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, better),
@@ -114,36 +113,6 @@ impl<'c> Emitter<'c, '_> {
             None => x,
         };
         ir.store(place, ir.b.build_int_add(old.into_int_value(), x, "sum.new")?.into())
-    }
-
-    /// Knuth's two-sum.
-    fn two_sum(
-        &self,
-        high_place: Ptr<'c>,
-        low_place: Ptr<'c>,
-        x: FloatValue<'c>,
-        guard: Option<Int<'c>>,
-    ) -> Emitted<()> {
-        let ir = &self.ir;
-        let b = &ir.b;
-        let high = ir.load(ir.f64, high_place, "sum.high")?.into_float_value();
-        let low = ir.load(ir.f64, low_place, "sum.low")?.into_float_value();
-        let sum = b.build_float_add(high, x, "sum.new")?;
-        let error = self.rounding_error(high, x)?;
-        let new_low = b.build_float_add(low, error, "sum.low_new")?;
-        self.replace(high_place, high.into(), sum.into(), guard)?;
-        self.replace(low_place, low.into(), new_low.into(), guard)
-    }
-
-    /// What is lost when `high + x` is rounded.
-    pub(super) fn rounding_error(&self, high: FloatValue<'c>, x: FloatValue<'c>) -> Emitted<FloatValue<'c>> {
-        let b = &self.ir.b;
-        let sum = b.build_float_add(high, x, "sum.rounded")?;
-        let back = b.build_float_sub(sum, high, "sum.back")?;
-        let kept = b.build_float_sub(sum, back, "sum.kept")?;
-        let lost_high = b.build_float_sub(high, kept, "sum.lost_high")?;
-        let lost_x = b.build_float_sub(x, back, "sum.lost_addend")?;
-        Ok(b.build_float_add(lost_high, lost_x, "sum.error")?)
     }
 
     fn extreme(&self, place: Ptr<'c>, x: Int<'c>, guard: Option<Int<'c>>, better: IntPredicate) -> Emitted<()> {

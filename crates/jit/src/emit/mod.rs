@@ -20,6 +20,7 @@
 mod calls;
 mod columns;
 mod components;
+mod doubles;
 mod find_entry;
 mod ir;
 mod ops;

@@ -5,7 +5,6 @@ use super::Emitter;
 use super::components::better;
 use super::ir::{Basic, Emitted, Int, Ptr};
 use inkwell::types::IntType;
-use inkwell::values::FloatValue;
 use inkwell::{AtomicOrdering, AtomicRMWBinOp, IntPredicate};
 use millstream_abi::Accumulator;
 use millstream_codegen::program::Component;
@@ -38,10 +37,9 @@ impl<'c> Emitter<'c, '_> {
             (Count, _) => self.atomic_add(place, ir.word(1)).map(drop)?,
             (SumI64, Some(x)) => self.atomic_add(place, self.int(x)).map(drop)?,
             (SumI128, Some(x)) => self.atomic_add_wide(place, self.int(x))?,
-            (SumF64, Some(x)) => self.atomic_two_sum(place, self.float(x))?,
             (MinI64 | MaxI64 | MinI128 | MaxI128, Some(x)) => self.atomic_extreme(place, self.int(x), better)?,
             (MinF64 | MaxF64, Some(x)) => self.atomic_float_extreme(place, self.value(x), better)?,
-            (MinStr | MaxStr | Group | Object(..), _) | (_, None) => {
+            (SumF64 | MinStr | MaxStr | Group | Object(..), _) | (_, None) => {
                 unreachable!("the verifier has checked that the layout allows sharing")
             }
         }
@@ -56,33 +54,24 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn atomic_add_wide(&self, place: Ptr<'c>, x: Int<'c>) -> Emitted<()> {
-        let ir = &self.ir;
-        let (low, high) = ir.halves(x)?;
-        let old = self.atomic_add(place, low)?;
-        let sum = ir.b.build_int_add(old, low, "sum.low")?;
-        let carry = ir.compare(IntPredicate::ULT, sum, low, "sum.carries")?;
-        let carry = ir.b.build_int_z_extend(carry, ir.i64, "sum.carry")?;
-        let high = ir.b.build_int_add(high, carry, "addend.high")?;
-        self.atomic_add(ir.at(place, 8, "accumulator.high")?, high).map(drop)
+        let (low, high) = self.ir.halves(x)?;
+        self.atomic_add_words(place, [low, high])
     }
 
-    /// Knuth's two-sum: the rounding error is that of the exchange that has succeeded.
-    fn atomic_two_sum(&self, place: Ptr<'c>, x: FloatValue<'c>) -> Emitted<()> {
+    /// Adds the low words, then each higher one with the carry of the one before.
+    pub(super) fn atomic_add_words<const WORDS: usize>(&self, place: Ptr<'c>, words: [Int<'c>; WORDS]) -> Emitted<()> {
         let ir = &self.ir;
-        let old = self.atomic_float_add(place, x)?;
-        let error = self.rounding_error(old, x)?;
-        self.atomic_float_add(ir.at(place, 8, "accumulator.low")?, error).map(drop)
-    }
-
-    /// Adds to a double, and gives its old value.
-    fn atomic_float_add(&self, place: Ptr<'c>, x: FloatValue<'c>) -> Emitted<FloatValue<'c>> {
-        let ir = &self.ir;
-        let old = self.exchange(ir.i64, place, |old| {
-            let old = ir.b.build_bit_cast(old, ir.f64, "sum.old")?.into_float_value();
-            let sum = ir.b.build_float_add(old, x, "sum.new")?;
-            Ok((None, ir.b.build_bit_cast(sum, ir.i64, "sum.bits")?.into_int_value()))
-        })?;
-        Ok(ir.b.build_bit_cast(old, ir.f64, "sum.before")?.into_float_value())
+        let wraps = |sum: Int<'c>, addend: Int<'c>| ir.compare(IntPredicate::ULT, sum, addend, "sum.wraps");
+        let mut carry = ir.i64.const_zero();
+        for (i, word) in words.into_iter().enumerate() {
+            let addend = ir.b.build_int_add(word, carry, "addend")?;
+            let has_wrapped = wraps(addend, carry)?;
+            let old = self.atomic_add(ir.at(place, 8 * i, "accumulator.word")?, addend)?;
+            let sum = ir.b.build_int_add(old, addend, "sum")?;
+            let carries = ir.b.build_or(has_wrapped, wraps(sum, addend)?, "sum.carries")?;
+            carry = ir.b.build_int_z_extend(carries, ir.i64, "sum.carry")?;
+        }
+        Ok(())
     }
 
     fn atomic_extreme(&self, place: Ptr<'c>, x: Int<'c>, better: IntPredicate) -> Emitted<()> {

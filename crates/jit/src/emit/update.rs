@@ -237,8 +237,10 @@ impl<'c> SingleEntry<'c> {
             if matches!(accumulator, Accumulator::MinStr | Accumulator::MaxStr | Accumulator::Object(..)) {
                 continue;
             }
-            let ty = ir.memory_type(accumulator.output());
-            let words = if accumulator == Accumulator::SumF64 { 2 } else { 1 };
+            let (ty, words): (BasicTypeEnum<'c>, usize) = match accumulator {
+                Accumulator::SumF64 => (ir.i64.into(), 3),
+                other => (ir.memory_type(other.output()), 1),
+            };
             for word in 0..words {
                 let initial: Basic = ty.const_zero();
                 let slot = ir.variable(initial, &format!("accumulator{number}.{word}"))?;
@@ -328,6 +330,10 @@ impl<'c> Emitter<'c, '_> {
                 (Accumulator::Object(_, phys), Some(argument)) => {
                     let field = ir.at(entry, offset, "accumulator")?;
                     self.update_object(table, field, number, (argument, phys), component)?;
+                }
+                (Accumulator::SumF64, Some(argument)) => {
+                    let (place, of) = ((entry, offset), (number, argument));
+                    self.add_double(table, place, of, component, update.access)?;
                 }
                 _ if update.access == Access::Shared => self.update_shared(entry, accumulator, offset, component)?,
                 _ => self.update_component(table, entry, accumulator, offset, component)?,

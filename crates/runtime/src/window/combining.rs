@@ -187,7 +187,8 @@ mod tests {
         let set = |combination| Adaptivity { combination: Some(combination), ..Adaptivity::default() };
         for (wanted, component, expected) in [
             (Subtract, Accumulator::SumI64, Subtract),
-            (Subtract, Accumulator::SumF64, TwoStacks),
+            (Subtract, Accumulator::SumF64, Subtract),
+            (Subtract, Accumulator::MaxF64, TwoStacks),
             (TwoStacks, Accumulator::Count, TwoStacks),
             (Recompute, Accumulator::Count, Recompute),
         ] {

@@ -224,9 +224,14 @@ unsafe extern "C" fn update_object(
     unsafe {
         let host = &mut *(*context).host.cast::<TaskTables<'_>>();
         let place = host.places.get(row as usize).copied().unwrap_or(NO_PLACE);
-        // Tables with objects are not shared.
-        if let Found::Own(table) = host.current {
-            (*table).update_object(accumulator, component as usize, value.as_ref().copied(), place);
+        let value = value.as_ref().copied();
+        match (host.current, value) {
+            (Found::Own(table), _) => (*table).update_object(accumulator, component as usize, value, place),
+            // Tables with objects are not shared, but sums of doubles may be.
+            (Found::Shared(table), Some(value)) => {
+                (*table).add_far(host.owner, accumulator, component as usize, value);
+            }
+            _ => {}
         }
     }
 }

@@ -18,6 +18,7 @@ mod tests;
 
 use crate::accumulator::{self, Strided};
 use crate::entry::{self, read, write};
+use crate::memory::EntryMemory;
 use crate::partition::{BLOCK_BITS, GROUP_BITS, block_in_group};
 pub(crate) use encoding::ArrayBlock;
 pub(crate) use grid::Grid;
@@ -247,6 +248,14 @@ impl ArrayShape {
             // Each byte, 0 or 1, becomes a bit of the highest one.
             mask | (eight.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i)
         })
+    }
+
+    /// An entry of the layout with hash and key, and nothing else.
+    pub(crate) fn only_key(&self, key: i64) -> EntryMemory {
+        let memory = EntryMemory::zeroed(self.layout.stride);
+        // SAFETY: an entry of zeros, which is ours.
+        unsafe { write_key(&self.layout, memory.start(), key) };
+        memory
     }
 
     /// Writes the entry of a key with hash and key.

@@ -68,6 +68,12 @@ impl Region {
         self.range.index(key).map(|_| self.entry(key))
     }
 
+    /// The key of an address, if an entry of the region is there.
+    pub(crate) fn key_at(&self, entry: *const u8) -> Option<i64> {
+        let index = entry.addr().checked_sub(self.start().addr())? / self.shape.array.stride;
+        ((index as u64) < self.range.len).then(|| self.range.first.wrapping_add_unsigned(index as u64))
+    }
+
     /// Whether no key is there.
     pub(crate) fn is_empty(&self) -> bool {
         let keys = 0..self.range.len as usize;

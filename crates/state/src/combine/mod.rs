@@ -252,14 +252,17 @@ impl Combiner {
                 partials => merge(partials, self.partitions.clone()),
             };
         }
-        match &mut self.method {
+        let merged = match &mut self.method {
             // SAFETY: the running window is not changed while this one is used.
             Method::Subtract(running) => unsafe { running.merged() },
             // SAFETY: strings are those of slices and late partials; neither they nor the stacks are changed while the
             // window is used.
             Method::TwoStacks(stacks) => unsafe { stacks.merged(late()) },
             Method::Recompute => unreachable!("recomputed above"),
-        }
+        };
+        // What is far is rare, and merged again for each window.
+        let slices = self.slices.range(..self.entered).flat_map(|slice| &slice.partials);
+        merged.with_far(slices.chain(late()), &self.partitions)
     }
 }
 

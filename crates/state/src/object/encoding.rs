@@ -2,7 +2,7 @@
 //! bytes. Lists are written without the parts that they share with others.
 
 use super::sketch::{Cardinality, Quantiles};
-use super::{Distinct, Folded, List, Object, Ordinal, Single, Values};
+use super::{Distinct, Exact, Folded, List, Object, Ordinal, Single, Values};
 use millstream_abi::{ObjectKind, Phys};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 
@@ -41,6 +41,7 @@ impl Object {
             Object::Cardinality(sketch) => sketch.save(out),
             Object::Quantiles(sketch) => sketch.save(out),
             Object::Folded(folded) => folded.save(out),
+            Object::Exact(sum) => sum.save(out),
         }
     }
 
@@ -68,6 +69,7 @@ impl Object {
             }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::restore(from)?),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::restore(from)?),
+            ObjectKind::Exact => Object::Exact(Box::new(Exact::restore(from)?)),
             ObjectKind::Fold { number, rows } => Object::Folded(Folded::restore(number, rows, from)?),
         })
     }

@@ -7,6 +7,7 @@
 
 mod distinct;
 mod encoding;
+mod exact;
 mod fold;
 mod list;
 mod sketch;
@@ -14,6 +15,7 @@ mod values;
 
 use crate::entry::{read, write};
 use distinct::Distinct;
+pub(crate) use exact::Exact;
 use fold::Folded;
 pub use fold::{Fold, FoldState, register_fold, set_run};
 pub(crate) use list::List;
@@ -53,6 +55,7 @@ pub(crate) enum Object {
     Cardinality(Cardinality),
     Quantiles(Quantiles),
     Folded(Folded),
+    Exact(Box<Exact>),
 }
 
 /// The value with the smallest ordinal, or the largest.
@@ -81,6 +84,7 @@ impl Object {
             }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::new()),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::new()),
+            ObjectKind::Exact => Object::Exact(Box::new(Exact::new())),
             ObjectKind::Fold { number, rows } => Object::Folded(Folded::new(number, rows)),
         };
         // SAFETY: forwarded.
@@ -108,6 +112,7 @@ impl Object {
                 (Object::Cardinality(sketch), Some(value)) => sketch.insert(phys, value),
                 (Object::Quantiles(sketch), Some(value)) => sketch.insert(f64::from_le_bytes(value.bytes())),
                 (Object::Folded(folded), Some(value)) => folded.push(phys, value),
+                (Object::Exact(sum), Some(value)) => sum.push(f64::from_le_bytes(value.bytes())),
             }
         }
     }
@@ -126,6 +131,7 @@ impl Object {
             (Object::Cardinality(sketch), Object::Cardinality(other)) => sketch.merge(other),
             (Object::Quantiles(sketch), Object::Quantiles(other)) => sketch.merge(other),
             (Object::Folded(folded), Object::Folded(other)) => folded.merge(other),
+            (Object::Exact(sum), Object::Exact(other)) => sum.merge(other),
             _ => unreachable!("one component has objects of one kind"),
         }
     }
@@ -147,6 +153,7 @@ impl Object {
             Object::Cardinality(sketch) => sketch.bytes(),
             Object::Quantiles(sketch) => sketch.bytes(),
             Object::Folded(folded) => folded.bytes(),
+            Object::Exact(_) => size_of::<Exact>(),
         };
         size_of::<Object>() + inner
     }
@@ -338,7 +345,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&witness), 2);
         let merged = crate::merge(&partials, 0..PARTITIONS);
         // SAFETY: as above.
-        assert_eq!(words(unsafe { object_at(merged.rows()[0], offset) }.unwrap()), [0, 1, 2, 3, 4]);
+        assert_eq!(words(unsafe { object_at(merged.entries()[0], offset) }.unwrap()), [0, 1, 2, 3, 4]);
         assert_eq!(words(&witness), [0, 1, 2]);
         drop(merged);
         assert_eq!(Arc::strong_count(&witness), 2, "the merged row has given up its share");

@@ -1,11 +1,15 @@
 //! Partials as bytes: each partition is a sequence of blocks of bounded size, each of which can be read alone.
 //!
 //! ```text
-//! ┌───────────┬──────────────────┬───────────────────────────────────────┐
-//! │ partition │ what it consists │ entries (encoding), in order, none    │
-//! │           │ of               │ of them empty; or an array (encoding) │
-//! └───────────┴──────────────────┴───────────────────────────────────────┘
+//! ┌───────────┬──────────────────┬──────────────────────┬───────────────────────────────────────┐
+//! │ partition │ what it consists │ what is far of their │ entries (encoding), in order, none    │
+//! │           │ of               │ sums: a block, or    │ of them empty; or an array (encoding) │
+//! │           │                  │ nothing              │                                       │
+//! └───────────┴──────────────────┴──────────────────────┴───────────────────────────────────────┘
 //! ```
+//!
+//! The third is there when entries have exact sums of doubles, which the second says. Format 8 had pairs of doubles instead
+//! (`pairs.rs`).
 
 use super::{Entries, Partial};
 use crate::arena::Arena;
@@ -14,10 +18,14 @@ use crate::budget::MemoryBudget;
 use crate::dense::{dense_key_of_entry, key_of_entry};
 use crate::encoding::EntryFields;
 use crate::entry::{compare_keys, hash};
+use crate::far::Far;
 use crate::memory::{EntryMemory, OwnedEntries};
+use crate::merge::merge;
 use crate::output::OutputTypes;
+use crate::pairs;
 use crate::partition::{PARTITIONS, partition_of, partition_of_key};
 use crate::rows::{Part, parts};
+use crate::sort::compare;
 use millstream_abi::{EntryLayout, KeyRange};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::cmp::Ordering;
@@ -36,6 +44,9 @@ enum Content {
     /// Runs of an array.
     Array,
 }
+
+/// Added to the number of a content whose sums of doubles are exact.
+const EXACT: u8 = 16;
 
 impl Content {
     fn of(byte: u8) -> Option<Content> {
@@ -75,7 +86,8 @@ impl Partial {
                 out.u8(partition as u8);
                 let next = match part {
                     Part::Entries(entries) => {
-                        Some(self.write_entries(entries.start + (at - start)..entries.end, block_bytes, &mut out))
+                        let left = entries.start + (at - start)..entries.end;
+                        Some(self.write_entries(partition, left, block_bytes, &mut out))
                     }
                     Part::Keys(range) => self.write_keys((range, partition), at - start, block_bytes, &mut out),
                 };
@@ -103,8 +115,39 @@ impl Partial {
         all.collect()
     }
 
-    /// Writes entries, as many as fit; how many.
-    fn write_entries(&self, range: std::ops::Range<usize>, block_bytes: usize, out: &mut ByteWriter) -> usize {
+    /// Writes what a block consists of, and what is far of the sums of its keys.
+    ///
+    /// # Safety
+    /// `is_of` is asked for entries of the layout of that.
+    fn begin(&self, content: Content, partition: usize, is_of: impl Fn(*const u8) -> bool, out: &mut ByteWriter) {
+        if !self.layout().has_exact_sums() {
+            return out.u8(content as u8);
+        }
+        out.u8(content as u8 + EXACT);
+        let far = match self.far() {
+            [] => return out.bytes(&[]),
+            far => merge(far, partition..partition + 1),
+        };
+        let entries: Vec<*const u8> = far.entries().iter().copied().filter(|&entry| is_of(entry)).collect();
+        if entries.is_empty() {
+            return out.bytes(&[]);
+        }
+        let mut block = ByteWriter::new();
+        block.u8(partition as u8);
+        block.u8(Content::Distinct as u8);
+        // SAFETY: entries of the layout, alive as long as the merge.
+        unsafe { EntryFields::new(far.layout()).write_all(&entries, &mut block) };
+        out.bytes(&block.into_bytes());
+    }
+
+    /// Writes entries of a partition, as many as fit; how many.
+    fn write_entries(
+        &self,
+        partition: usize,
+        range: std::ops::Range<usize>,
+        block_bytes: usize,
+        out: &mut ByteWriter,
+    ) -> usize {
         let fields = EntryFields::new(self.layout());
         let entries = &self.entries.entries;
         let count = match fields.are_numbers() {
@@ -112,7 +155,19 @@ impl Partial {
             // SAFETY: entries of the partial.
             false => unsafe { fields.fitting(entries.range(range.clone()).map(<*mut u8>::cast_const), block_bytes) },
         };
-        out.u8(if self.is_distinct { Content::Distinct } else { Content::Entries } as u8);
+        let content = if self.is_distinct { Content::Distinct } else { Content::Entries };
+        // Of a key with several entries, the block has what is far that has the first of them.
+        let before = (range.start > self.starts[partition]).then(|| self.entry(range.start - 1));
+        let last = self.entry(range.start + count - 1);
+        // SAFETY: entries with the keys of the layout.
+        let order = |entry, other| unsafe { compare(self.layout(), entry, other) };
+        let is_of = |entry| {
+            // SAFETY: as above.
+            let key = unsafe { key_of_entry(self.layout(), entry) };
+            let is_of_array = self.region().zip(key).is_some_and(|(region, key)| region.range().index(key).is_some());
+            !is_of_array && before.is_none_or(|before| order(before, entry).is_lt()) && order(entry, last).is_le()
+        };
+        self.begin(content, partition, is_of, out);
         // SAFETY: `count` entries of the layout, whose strings the partial has.
         unsafe { fields.write(entries.place(range.start), count, out) };
         count
@@ -131,12 +186,20 @@ impl Partial {
         if chosen.is_empty() {
             return None;
         }
+        let is_of = |entry| {
+            // SAFETY: an entry with the keys of the layout.
+            let key = unsafe { key_of_entry(self.layout(), entry) };
+            key.is_some_and(|key| {
+                let behind = chosen.partition_point(|block| block.first <= key);
+                behind.checked_sub(1).is_some_and(|i| key - chosen[i].first < chosen[i].len as i64)
+            })
+        };
         if region.takes_less_as_runs(partition, self.there_of(&(partition..partition + 1))) {
-            out.u8(Content::Array as u8);
+            self.begin(Content::Array, partition, is_of, out);
             region.write_runs(&chosen, out);
         } else {
             let (memory, count) = region.with_keys(chosen.iter().copied());
-            out.u8(Content::Distinct as u8);
+            self.begin(Content::Distinct, partition, is_of, out);
             // SAFETY: `count` entries of the layout, which are numbers.
             unsafe { EntryFields::new(self.layout()).write(memory.start(), count, out) };
         }
@@ -154,10 +217,24 @@ impl Partial {
         budget: &Arc<MemoryBudget>,
         blocks: &[impl AsRef<[u8]>],
     ) -> Result<Partial, Damaged> {
+        let has_pairs = layout.has_exact_sums() && blocks.first().is_some_and(|block| has_pairs(block.as_ref()));
+        if has_pairs {
+            let of_pairs = Arc::new(pairs::layout_of(layout));
+            let restored = Partial::restore(&of_pairs, types, budget, blocks)?;
+            return Ok(Partial::of_pairs(restored, layout).counted(budget));
+        }
         let fields = EntryFields::typed(layout, &types.keys, &types.outputs);
         let shape = ArrayShape::of(layout);
         let blocks = blocks.iter().map(|block| Block::of(&fields, layout, block.as_ref()));
         let blocks: Vec<Block<'_>> = blocks.collect::<Result<_, _>>()?;
+        let far: Vec<&[u8]> = blocks.iter().map(|block| block.far).filter(|far| !far.is_empty()).collect();
+        let far = match far.is_empty() {
+            true => vec![],
+            false => {
+                let of_keys = OutputTypes { keys: types.keys.clone(), outputs: vec![] };
+                vec![Arc::new(Partial::restore(&Arc::new(layout.far()), &of_keys, budget, &far)?.uncounted())]
+            }
+        };
         let are_in_order = blocks.is_sorted_by_key(|block| block.partition);
         Damaged::unless(are_in_order, "blocks of a partial are not in the order of their partitions")?;
         let region = shape.as_ref().and_then(|shape| region_of(shape, &blocks));
@@ -166,7 +243,26 @@ impl Partial {
             Some(region) => Partial::restore_with(layout, &fields, region, blocks),
             None => Partial::restore_entries(layout, &fields, blocks),
         }
-        .map(|partial| partial.counted(budget))
+        .map(|partial| partial.with_far(far).counted(budget))
+    }
+
+    /// The same with exact sums.
+    fn of_pairs(old: Partial, layout: &Arc<EntryLayout>) -> Partial {
+        let Partial { entries: Entries { entries, arena, object_bytes }, starts, is_distinct, .. } =
+            old.without_array();
+        let count = starts[PARTITIONS];
+        let memory = EntryMemory::zeroed(count * layout.stride);
+        let places: Vec<*mut u8> = (0..count).map(|i| memory.start().wrapping_add(i * layout.stride)).collect();
+        let mut far = Far::default();
+        for (from, &place) in entries.range(0..count).zip(&places) {
+            // SAFETY: an entry of the layout with pairs, whose strings are in the arena, and zeroed memory.
+            unsafe { pairs::convert((layout, entries.layout()), from, place, &mut far) };
+        }
+        let places = places.into_iter().map(<*mut u8>::cast_const);
+        // SAFETY: entries of the layout, which nobody else has; their strings are in the arena.
+        let partial = unsafe { Partial::of_moved(Arc::clone(layout), places, arena, object_bytes) };
+        let partial = partial.with_far(far.drain().into_iter().collect());
+        if is_distinct { partial } else { partial.repeating() }
     }
 
     /// The entries of blocks, those of arrays as well.
@@ -236,6 +332,11 @@ impl Partial {
     }
 }
 
+/// Whether sums of doubles of a block are pairs.
+fn has_pairs(block: &[u8]) -> bool {
+    block.get(1).is_some_and(|&content| content < EXACT)
+}
+
 /// A region for the arrays of blocks, if they are most of the keys of its range.
 fn region_of(shape: &Arc<ArrayShape>, blocks: &[Block<'_>]) -> Option<Region> {
     let (mut keys, mut range) = (0, None::<KeyRange>);
@@ -260,12 +361,18 @@ struct Block<'a> {
     count: usize,
     rest: ByteReader<'a>,
     array: Option<ArrayBlock<'a>>,
+    /// A block of what is far, if there is any.
+    far: &'a [u8],
 }
 
 impl<'a> Block<'a> {
     fn of(fields: &EntryFields<'_>, layout: &EntryLayout, block: &'a [u8]) -> Result<Block<'a>, Damaged> {
         let mut rest = ByteReader::new(block);
-        let (partition, content) = (rest.u8()? as usize, Content::of(rest.u8()?));
+        let (partition, content) = (rest.u8()? as usize, rest.u8()?);
+        let (content, far) = match layout.has_exact_sums() {
+            true => (content.checked_sub(EXACT).and_then(Content::of), rest.bytes()?),
+            false => (Content::of(content), &[][..]),
+        };
         let array = match content {
             Some(Content::Array) => Some(ArrayBlock::of(layout, partition, &mut rest)?),
             _ => None,
@@ -275,7 +382,7 @@ impl<'a> Block<'a> {
             None => fields.count(&mut rest)?,
         };
         match content.filter(|_| partition < PARTITIONS && count > 0) {
-            Some(content) => Ok(Block { partition, is_distinct: content != Content::Entries, count, rest, array }),
+            Some(content) => Ok(Block { partition, is_distinct: content != Content::Entries, count, rest, array, far }),
             None => Err(Damaged("a block of a partial begins with something else".into())),
         }
     }
@@ -308,7 +415,7 @@ impl<'a> Block<'a> {
 fn check_order(partial: &Partial) -> Result<(), Damaged> {
     let (layout, is_distinct) = (&**partial.layout(), partial.is_distinct());
     // Most entries are told apart by one word.
-    let is_in_order = match (layout.dense_key(), layout.allows_arrays()) {
+    let is_in_order = match (layout.dense_key(), layout.by_key) {
         (Some(key), by_key) => {
             // SAFETY: entries of the partial; one whose key is NULL has a zero in its place.
             let key = |entry| unsafe { dense_key_of_entry(layout, key, entry) }.unwrap_or(0);

@@ -55,7 +55,10 @@ impl Partial {
         // SAFETY: the copies are ours; their strings live in the partials.
         unsafe { entry::move_strings(&copies, &entry::strings(&layout), &mut arena) };
         drop(merged);
-        Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true).with_region(region).counted(budget)
+        let far: Vec<Arc<Partial>> = partials.iter().flat_map(|partial| partial.far()).cloned().collect();
+        let far = (!far.is_empty()).then(|| Arc::new(Partial::compacted(&far, budget).uncounted()));
+        let compact = Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true).with_region(region);
+        compact.with_far(far.into_iter().collect()).counted(budget)
     }
 
     /// The arrays of partials as one, but for keys that are far from the others.

@@ -117,7 +117,7 @@ fn fill(table: &SharedTable, seed: u64) -> Totals {
 fn merged(layout: &EntryLayout, partials: &[Arc<Partial>]) -> Totals {
     let merged = merge(partials, 0..PARTITIONS);
     let totals: Totals = merged
-        .rows()
+        .entries()
         .iter()
         .map(|&row| {
             // SAFETY: an entry of the layout.

@@ -4,8 +4,8 @@
 use arrow_array::ArrayRef;
 use millstream_abi::*;
 use millstream_state::{
-    BlockMerge, Combiner, MemoryBudget, MergeFault, Merged, Output, OutputTypes, PARTITIONS, Partial, Table, TableHint,
-    merge,
+    BlockMerge, Combiner, MemoryBudget, MergeFault, Merged, Ordinal, Output, OutputTypes, PARTITIONS, Partial, Table,
+    TableHint, merge,
 };
 use millstream_types::DataType;
 use proptest::prelude::*;
@@ -20,11 +20,29 @@ struct Group {
     count: i64,
     sum: i64,
     max: i64,
+    /// The sum of those that are far as doubles.
+    far: i64,
+}
+
+/// As doubles, some numbers are so large that they are kept apart, and nothing is seen of the others in a sum.
+const FAR: f64 = (1u128 << 100) as f64;
+
+fn is_far(number: i64) -> bool {
+    number % 97 == 0 && number != 0
+}
+
+fn double(number: i64) -> f64 {
+    number as f64 * if is_far(number) { FAR } else { 1.0 }
 }
 
 impl Group {
     fn with(self, other: Group) -> Group {
-        Group { count: self.count + other.count, sum: self.sum + other.sum, max: self.max.max(other.max) }
+        Group {
+            count: self.count + other.count,
+            sum: self.sum + other.sum,
+            max: self.max.max(other.max),
+            far: self.far + other.far,
+        }
     }
 }
 
@@ -37,6 +55,7 @@ enum Kind {
     Sums,
     Maxima,
     Doubles,
+    Means,
 }
 
 impl Kind {
@@ -47,6 +66,7 @@ impl Kind {
             Kind::Sums => (&[SumI64, SumI128], None),
             Kind::Maxima => (&[MaxI64, MaxI128, Count], Some(2)),
             Kind::Doubles => (&[SumF64, MaxF64], None),
+            Kind::Means => (&[Count, SumF64, SumF64], Some(0)),
         };
         Arc::new(EntryLayout::new(&[(phys, true)], accumulators).counted_by(counter))
     }
@@ -58,6 +78,7 @@ impl Kind {
             Kind::Sums => vec![DataType::BigInt, wide()],
             Kind::Maxima => vec![DataType::BigInt, wide(), DataType::Int],
             Kind::Doubles => vec![DataType::Double, DataType::Float],
+            Kind::Means => vec![DataType::BigInt, DataType::Double, DataType::Double],
         };
         let output = |(component, data_type)| Output { component, finish: Finish::Value, data_type };
         let key = match phys {
@@ -120,9 +141,27 @@ impl Filled {
                     change!(2, i64, |count, _| count + 1);
                 }
                 Kind::Doubles => {
-                    change!(0, [f64; 2], |[high, low], x| [high + x as f64, low]);
                     change!(1, f64, |max, x| max.max(x as f64));
+                    self.add_double(0, place(0), double(number));
                 }
+                Kind::Means => {
+                    change!(0, i64, |count, _| count + 1);
+                    self.add_double(1, place(1), 0.5);
+                    self.add_double(2, place(2), double(number));
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The place is that of a sum in an entry of the table.
+    unsafe fn add_double(&mut self, component: usize, place: *mut u8, x: f64) {
+        let ordinal = Ordinal { watermark: 0, input: 0, split: 0, position: 0, pipeline: 0 };
+        // SAFETY: promised by the caller.
+        unsafe {
+            match exact::fixed(x) {
+                Some(near) => place.cast::<exact::Fixed>().write(exact::add(place.cast::<exact::Fixed>().read(), near)),
+                None => self.table.update_object(place, component, Some(Slot::of(x.to_le_bytes())), ordinal),
             }
         }
     }
@@ -192,7 +231,8 @@ fn rows(phys: Phys) -> impl Strategy<Value = Rows> {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let kind = prop_oneof![Just(Kind::Counted), Just(Kind::Sums), Just(Kind::Maxima), Just(Kind::Doubles)];
+    let kind =
+        prop_oneof![Just(Kind::Counted), Just(Kind::Sums), Just(Kind::Maxima), Just(Kind::Doubles), Just(Kind::Means)];
     let phys = prop_oneof![Just(Phys::I8), Just(Phys::I16), Just(Phys::I32), Just(Phys::I64)];
     let hint = proptest::option::of((-3000i64..3000, 1u64..5000));
     (kind, phys, hint, 1usize..20_000).prop_flat_map(|(kind, phys, hint, block_bytes)| {
@@ -215,7 +255,8 @@ impl Case {
     fn model<'a>(&self, rows: impl Iterator<Item = &'a Rows>) -> Model {
         let mut model = Model::new();
         for &(key, number) in rows.flatten() {
-            let one = Group { count: 1, sum: number, max: number };
+            let far = if is_far(number) { number } else { 0 };
+            let one = Group { count: 1, sum: number, max: number, far };
             model.entry(key).and_modify(|group| *group = group.with(one)).or_insert(one);
         }
         model
@@ -233,6 +274,14 @@ impl Case {
             }
         }
         all
+    }
+
+    /// The sum of a group's doubles: what is far hides what is near.
+    fn sum(&self, group: &Group) -> f64 {
+        match group.far {
+            0 => group.sum as f64,
+            far => far as f64 * FAR,
+        }
     }
 
     /// Columns of a model, in the order in which a hash table alone would have them.
@@ -259,8 +308,13 @@ impl Case {
                         place(2).cast::<i64>().write(group.count);
                     }
                     Kind::Doubles => {
-                        place(0).cast::<f64>().write(group.sum as f64);
+                        filled.add_double(0, place(0), self.sum(group));
                         place(1).cast::<f64>().write(group.max as f64);
+                    }
+                    Kind::Means => {
+                        place(0).cast::<i64>().write(group.count);
+                        filled.add_double(1, place(1), group.count as f64 / 2.0);
+                        filled.add_double(2, place(2), self.sum(group));
                     }
                 }
             }

@@ -157,10 +157,8 @@ unsafe fn update(table: &mut Table, layout: &EntryLayout, entry: *mut u8, row: &
                 Accumulator::Count => change!(i64, |c| c + 1),
                 Accumulator::SumI64 => change!(i64, |s| s.wrapping_add(row.number)),
                 Accumulator::SumI128 => change!(i128, |s| s.wrapping_add(row.wide)),
-                Accumulator::SumF64 => change!([f64; 2], |[high, low]| {
-                    let sum = high + row.double;
-                    let b = sum - high;
-                    [sum, low + ((high - (sum - b)) + (row.double - b))]
+                Accumulator::SumF64 => change!(exact::Fixed, |sum| {
+                    exact::add(sum, exact::fixed(row.double).expect("the model has no other"))
                 }),
                 Accumulator::MinI64 => change!(i64, |m| m.min(row.number)),
                 Accumulator::MaxI64 => change!(i64, |m| m.max(row.number)),
