@@ -99,6 +99,12 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
+    /// Whether it is all values of a group, or all distinct ones. While a table is filled they are in its [`ValueLog`], and the accumulator is a
+    /// number.
+    pub const fn is_list(self) -> bool {
+        matches!(self, ObjectKind::List { .. } | ObjectKind::Bag | ObjectKind::Distinct)
+    }
+
     /// As in [`Accumulator::name`].
     const fn name(self) -> &'static str {
         match self {
@@ -206,6 +212,16 @@ impl Accumulator {
             Accumulator::MinStr | Accumulator::MaxStr => Some(Phys::Str),
             Accumulator::Object(_, argument) => Some(argument),
         }
+    }
+
+    /// Whether it is a list.
+    pub const fn is_list(self) -> bool {
+        matches!(self, Accumulator::Object(kind, _) if kind.is_list())
+    }
+
+    /// Whether code appends its values to a [`ValueLog`] itself.
+    pub const fn is_logged_inline(self) -> bool {
+        matches!(self, Accumulator::Object(ObjectKind::Bag | ObjectKind::Distinct, Phys::I64 | Phys::F64))
     }
 
     /// Type of the component as a column of a trigger's output (SumF64 gives the nearest double); of an object, whose columns
@@ -362,6 +378,11 @@ impl EntryLayout {
         before.filter(|(accumulator, _)| *accumulator == Accumulator::SumF64).count()
     }
 
+    /// Which of the lists, and so of the logs of a table, a component is.
+    pub fn list_number(&self, component: usize) -> usize {
+        self.accumulators[..component].iter().filter(|(accumulator, _)| accumulator.is_list()).count()
+    }
+
     /// The same, of which every update increases the accumulator with this number, a [`Accumulator::Count`].
     pub fn counted_by(self, counter: Option<usize>) -> EntryLayout {
         debug_assert!(counter.is_none_or(|number| self.accumulators[number].0 == Accumulator::Count), "it counts");
@@ -399,6 +420,26 @@ pub struct TableHeader {
     pub dense_first: i64,
     /// Number of entries of the dense region; 0 when there is none.
     pub dense_len: u64,
+    /// A log for each accumulator that is a list, in their order.
+    pub logs: *mut ValueLog,
+}
+
+/// The values of the lists of a table, as they came: pairs of a number, which the group's accumulator has, and a value.
+///
+/// A value of an accumulator with a number that is not 0 is appended where there is room. Otherwise `update_object` is called, which gives
+/// out numbers and makes room. Only values of one word are appended, and only those without a place in the input
+/// ([`Accumulator::is_logged_inline`]).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ValueLog {
+    /// Where the number of pair `used` goes, and those behind it.
+    pub numbers: *mut u32,
+    /// The same for values: the bits of an I64 or F64.
+    pub values: *mut u64,
+    /// Pairs in this part of the log.
+    pub used: u64,
+    /// Pairs that it has room for.
+    pub room: u64,
 }
 
 impl TableHeader {
@@ -440,7 +481,8 @@ mod tests {
     #[test]
     fn dense_regions_may_lie_anywhere() {
         let (entries, dense) = (std::ptr::null_mut(), std::ptr::without_provenance_mut(1 << 20));
-        let header = TableHeader { entries, mask: 0, dense, dense_first: i64::MIN + 10, dense_len: 4 };
+        let logs = std::ptr::null_mut();
+        let header = TableHeader { entries, mask: 0, dense, dense_first: i64::MIN + 10, dense_len: 4, logs };
         let entry = |key| header.dense_entry(key, 32).map(|e| e.addr() - (1 << 20));
         assert_eq!((entry(i64::MIN + 10), entry(i64::MIN + 13)), (Some(0), Some(96)));
         assert_eq!((entry(i64::MIN + 9), entry(i64::MIN + 14), entry(i64::MAX), entry(0)), (None, None, None, None));

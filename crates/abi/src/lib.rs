@@ -20,7 +20,7 @@ pub use context::{
     ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, KeepString, OutputColumn, Status, StatusKind,
     UpdateObject, ZONE_ROWS, Zone,
 };
-pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader};
+pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader, ValueLog};
 pub use hash::{HASH_BUSY, HASH_EMPTY, HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};
 pub use phys::Phys;
 pub use runtime_function::{CallStatus, RuntimeFn, RuntimeFnPtr, Slot};

@@ -1,6 +1,8 @@
 //! Merge of accumulators: the counterpart of the updates that row programs do (`millstream_abi::Accumulator`).
 
+use crate::arena::Arena;
 use crate::entry::{read, write};
+use crate::list::{self, Element};
 use crate::object::{self, key_of_number, number_of_key};
 use millstream_abi::exact::{self, Fixed};
 use millstream_abi::{Accumulator, EntryLayout, Str};
@@ -92,6 +94,7 @@ pub(crate) unsafe fn merge_entries(
     match component {
         // Tables with groups are never merged.
         Accumulator::Group => {}
+        // But for lists.
         Accumulator::Object(..) => (0..entries.count).for_each(|i| {
             // SAFETY: promised by the caller.
             unsafe { object::merge(offset, into.add(i * entries.stride), from.add(i * entries.stride)) }
@@ -112,14 +115,21 @@ pub(crate) unsafe fn merge_entries(
     }
 }
 
-/// Merges all components of entry `from` into those of `into`.
+/// Merges all components of entry `from` into those of `into`. What lists become is put into the arena.
 ///
 /// # Safety
-/// As for [`merge_entries`]; both are entries of `layout`.
-pub(crate) unsafe fn merge_all(layout: &EntryLayout, into: *mut u8, from: *const u8) {
+/// As for [`merge_entries`]; both are entries of `layout`, whose lists are sealed. Those of both, and the arena, stay alive as long as
+/// `into` is read.
+pub(crate) unsafe fn merge_all(layout: &EntryLayout, into: *mut u8, from: *const u8, arena: &mut Arena) {
     for &(component, offset) in &layout.accumulators {
         // SAFETY: promised by the caller.
-        unsafe { merge_entries(component, offset, into, from, Strided { stride: 0, count: 1 }) };
+        unsafe {
+            if let Some(element) = Element::of(component) {
+                list::merge((offset, element), into, from, arena);
+                continue;
+            }
+            merge_entries(component, offset, into, from, Strided { stride: 0, count: 1 });
+        }
     }
 }
 

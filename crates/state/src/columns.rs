@@ -7,6 +7,7 @@ use crate::dense::key_of_entry;
 use crate::entry::{null_mask, read};
 use crate::far::{FarRows, Row, nearest_of_both};
 use crate::finish;
+use crate::list::{Element, Run};
 use crate::merge::Merged;
 use crate::object::{Exact, object_at};
 use crate::output::{Output, OutputTypes};
@@ -155,7 +156,14 @@ unsafe fn outputs_of(
                 // Arrays hold numbers.
                 Chunk::Block(_) => None,
             });
-            // SAFETY: promised by the caller; there is an object at the offset.
+            if let Some(element) = Element::of(layout.accumulators[output.component].0) {
+                // SAFETY: promised by the caller; there is a sealed list at the offset.
+                return unsafe {
+                    let runs: Vec<Run> = entries.flatten().map(|&entry| read(entry, offset)).collect();
+                    finish::list_column(&runs, element, phys, &output.finish, &output.data_type)
+                };
+            }
+            // SAFETY: as above; there is an object at the offset.
             let objects: Vec<_> = entries.flatten().map(|&e| unsafe { object_at(e, offset) }).collect();
             finish::column(&objects, phys, &output.finish, &output.data_type)
         }

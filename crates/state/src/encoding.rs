@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! ┌───────────┬──────────────────────────┬─────────────────────────┬────────────────────────────┐
-//! │ how many  │ entries, stride by stride│ bytes of long strings   │ objects (object/encoding)  │
+//! │ how many  │ entries, stride by stride│ bytes of long strings   │ objects and lists          │
 //! └───────────┴──────────────────────────┴─────────────────────────┴────────────────────────────┘
 //! ```
 //!
 //! Entries are as in memory, so that numbers are copied at once, but for what are addresses there: a long string has the
-//! offset of its bytes, an object is 1 where there is one. Strings and objects are in the order of their entries and fields.
+//! offset of its bytes, an object or list is 1 where there is one. Strings and objects are in the order of their entries and fields.
 //!
 //! Invariant: what is read is safe to use, whatever the bytes are: strings are where they say and text is UTF-8, objects
 //! are whole. That they are the right ones is for checksums to say.
 
 use crate::arena::Arena;
 use crate::entry::{self, read, write};
+use crate::list::{self, Element, List};
 use crate::memory::EntryMemory;
 use crate::object::{Object, object_at};
 use crate::output::Output;
@@ -46,6 +47,8 @@ struct ObjectField {
     offset: usize,
     kind: ObjectKind,
     phys: Phys,
+    /// Of a list.
+    element: Option<Element>,
     is_text: bool,
 }
 
@@ -72,7 +75,10 @@ impl<'a> EntryFields<'a> {
                 Accumulator::MinStr | Accumulator::MaxStr => {
                     fields.strings.push(StringField { offset, may_be_none: true, is_text });
                 }
-                Accumulator::Object(kind, phys) => fields.objects.push(ObjectField { offset, kind, phys, is_text }),
+                Accumulator::Object(kind, phys) => {
+                    let element = Element::of(accumulator);
+                    fields.objects.push(ObjectField { offset, kind, phys, element, is_text });
+                }
                 _ => {}
             }
         }
@@ -93,7 +99,10 @@ impl<'a> EntryFields<'a> {
         // SAFETY: promised by the caller.
         unsafe {
             let strings = self.strings.iter().filter_map(|field| field.long(entry)).map(Str::len);
-            let objects = self.objects.iter().filter_map(|field| object_at(entry, field.offset)).map(Object::bytes);
+            let objects = self.objects.iter().map(|field| match field.element {
+                Some(element) => element.bytes(read(entry, field.offset)),
+                None => object_at(entry, field.offset).map_or(0, Object::bytes),
+            });
             self.layout.stride + strings.sum::<usize>() + objects.sum::<usize>()
         }
     }
@@ -139,9 +148,19 @@ impl<'a> EntryFields<'a> {
         for (at, entry) in entries.take_while(|_| !self.objects.is_empty()) {
             for field in &self.objects {
                 // SAFETY: promised by the caller.
-                if let Some(object) = unsafe { object_at(entry, field.offset) } {
-                    out.replace(at + field.offset, &1u64.to_le_bytes());
-                    object.save(out);
+                if unsafe { read::<u64>(entry, field.offset) } == 0 {
+                    continue;
+                }
+                out.replace(at + field.offset, &1u64.to_le_bytes());
+                match field.element {
+                    Some(element) => {
+                        let mut list = List::new(element);
+                        // SAFETY: as above; lists are sealed.
+                        unsafe { list.gather(read(entry, field.offset)) };
+                        list.save(out);
+                    }
+                    // SAFETY: as above.
+                    None => unsafe { object_at(entry, field.offset) }.into_iter().for_each(|object| object.save(out)),
                 }
             }
         }
@@ -203,6 +222,12 @@ impl<'a> EntryFields<'a> {
                 match saved[i * stride + field.offset..][..8] {
                     [0, 0, 0, 0, 0, 0, 0, 0] => {}
                     [1, 0, 0, 0, 0, 0, 0, 0] => {
+                        if let Some(element) = field.element {
+                            let run = list::restore(element, field.is_text, from, arena)?;
+                            // SAFETY: the place of a list that is not there yet.
+                            unsafe { write(entry(i), field.offset, run) };
+                            continue;
+                        }
                         let object = Object::restore(field.kind, field.phys, field.is_text, from)?;
                         bytes += object.bytes();
                         // SAFETY: the place of an object that is not there yet.

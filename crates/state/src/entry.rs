@@ -52,18 +52,6 @@ pub(crate) fn strings(layout: &EntryLayout) -> Vec<usize> {
     string_keys(layout).into_iter().chain(string_extremes(layout)).collect()
 }
 
-/// Moves the strings at `offsets` of entries to an arena that has no others, in place of theirs.
-///
-/// # Safety
-/// As for [`move_strings`]; nothing else holds strings of the arena.
-pub(crate) unsafe fn compact_strings(entries: &[*mut u8], offsets: &[usize], arena: &mut Arena) {
-    let mut compact = Arena::default();
-    // SAFETY: promised by the caller; the old arena is dropped after the call.
-    unsafe { move_strings(entries, offsets, &mut compact) };
-    compact.note_compact();
-    *arena = compact;
-}
-
 /// Copies the strings at `offsets` of entries into an arena.
 ///
 /// # Safety

@@ -1,7 +1,8 @@
-//! What a column shows of objects (`Finish`).
+//! What a column shows of objects and lists (`Finish`).
 
 use crate::arrow_column::{byte_strings, floats, integers, primitive};
-use crate::object::{Exact, List, Object, Values, key_of_number, number_of_key, positive_zero};
+use crate::list::{self, Element, List, Run};
+use crate::object::{Exact, Object, Values, key_of_number, number_of_key};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, ListArray, MapArray, NullArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -16,47 +17,34 @@ use std::sync::Arc;
 /// # Panics
 /// When the objects are not of the kind that the finish is for.
 pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, data_type: &DataType) -> ArrayRef {
-    let arrow = data_type.to_arrow();
+    let (arrow, rows) = (data_type.to_arrow(), objects.len());
     match finish {
-        Finish::Count | Finish::Estimate => counts(objects, &arrow, |object| match (finish, object) {
-            (Finish::Count, Object::List(list)) => list.len() as i64,
-            (Finish::Count, Object::Distinct(set)) => set.len() as i64,
-            (Finish::Estimate, Object::Cardinality(sketch)) => sketch.estimate(),
-            _ => wrong(object, finish),
-        }),
-        Finish::Percentile(fraction) | Finish::Quantile(fraction) => {
-            numbers(objects, &arrow, |object| match (finish, object) {
-                (Finish::Percentile(_), Object::List(list)) => percentile(list, *fraction),
-                (Finish::Quantile(_), Object::Quantiles(sketch)) => sketch.quantile(*fraction),
+        Finish::Estimate => {
+            let count = |object: &Object| match object {
+                Object::Cardinality(sketch) => sketch.estimate(),
                 _ => wrong(object, finish),
-            })
+            };
+            integers(objects.iter().map(|object| object.map_or(0, count)).collect(), None, &arrow)
         }
-        Finish::Array => arrays(objects, phys, &arrow, List::in_order),
-        Finish::DistinctArray => arrays(objects, phys, &arrow, first_of_each),
-        Finish::Multiset => multisets(objects, phys, &arrow),
-        Finish::State => single(objects, phys, &arrow, |object, into| match (object, into) {
-            (Object::Folded(folded), Values::Strings(bytes, ends)) => {
+        Finish::Quantile(fraction) => numbers(rows, &arrow, |row| match objects[row]? {
+            Object::Quantiles(sketch) => sketch.quantile(*fraction),
+            object => wrong(object, finish),
+        }),
+        _ => single(rows, phys, &arrow, |row, into| match (finish, objects[row], into) {
+            (_, None, _) => false,
+            (Finish::State, Some(Object::Folded(folded)), Values::Strings(bytes, ends)) => {
                 let mut kept = ByteWriter::new();
                 folded.save(&mut kept);
                 bytes.extend_from_slice(&kept.into_bytes());
                 ends.push(bytes.len());
                 true
             }
-            (object, _) => wrong(object, finish),
+            (Finish::Value, Some(Object::Single(kept)), into) => {
+                into.push_from(&kept.value, 0);
+                true
+            }
+            (_, Some(object), _) => wrong(object, finish),
         }),
-        Finish::Value | Finish::Mode | Finish::Sum | Finish::Join(_) | Finish::DistinctJoin(_) => {
-            single(objects, phys, &arrow, |object, into| match (finish, object) {
-                (Finish::Value, Object::Single(kept)) => {
-                    into.push_from(&kept.value, 0);
-                    true
-                }
-                (Finish::Mode, Object::List(list)) => mode(&ascending(list, phys), into),
-                (Finish::Sum, Object::Distinct(set)) => sum(&set.ascending(), phys, into),
-                (Finish::Join(separator), Object::List(list)) => join(list.in_order(), separator, into),
-                (Finish::DistinctJoin(separator), Object::List(list)) => join(first_of_each(list), separator, into),
-                _ => wrong(object, finish),
-            })
-        }
     }
 }
 
@@ -64,17 +52,78 @@ fn wrong(object: &Object, finish: &Finish) -> ! {
     unreachable!("{finish:?} does not show {object:?}")
 }
 
-/// A column of at most one value of each object: `push` says whether it has pushed one.
-fn single(
-    objects: &[Option<&Object>],
+/// A column of the type that shows lists; null has seen no value.
+///
+/// # Safety
+/// They are of such elements, and alive.
+///
+/// # Panics
+/// When the finish is not for lists.
+pub(crate) unsafe fn list_column(
+    runs: &[Run],
+    element: Element,
     phys: Phys,
-    arrow: &Arrow,
-    mut push: impl FnMut(&Object, &mut Values) -> bool,
+    finish: &Finish,
+    data_type: &DataType,
 ) -> ArrayRef {
+    let (arrow, rows) = (data_type.to_arrow(), runs.len());
+    let mut list = List::new(element);
+    let gather = |row: usize, list: &mut List| {
+        // SAFETY: promised by the caller.
+        unsafe { list.gather(runs[row]) };
+        !runs[row].is_null()
+    };
+    match finish {
+        Finish::Count => {
+            let count = |row: usize| {
+                // SAFETY: promised by the caller.
+                let (len, is_run) = unsafe { (list::len(runs[row]), list::is_run(runs[row])) };
+                if is_run || !element.is_distinct {
+                    return len as i64;
+                }
+                gather(row, &mut list);
+                list.sort();
+                list.values.len() as i64
+            };
+            integers((0..rows).map(count).collect(), None, &arrow)
+        }
+        Finish::Percentile(fraction) => numbers(rows, &arrow, |row| {
+            gather(row, &mut list);
+            percentile(&mut list, *fraction)
+        }),
+        Finish::Array => arrays(rows, (phys, element), &arrow, gather, List::in_order),
+        Finish::DistinctArray => arrays(rows, (phys, element), &arrow, gather, first_of_each),
+        Finish::Multiset => multisets(rows, phys, &arrow, |row| {
+            gather(row, &mut list).then(|| {
+                list.sort();
+                std::mem::replace(&mut list.values, Values::new(phys))
+            })
+        }),
+        _ => single(rows, phys, &arrow, |row, into| {
+            gather(row, &mut list)
+                && match finish {
+                    Finish::Sum => {
+                        list.sort();
+                        sum(&list.values, phys, into)
+                    }
+                    Finish::Mode => {
+                        list.sort();
+                        mode(&list.values, into)
+                    }
+                    Finish::Join(separator) => join(&list, list.in_order(), separator, into),
+                    Finish::DistinctJoin(separator) => join(&list, first_of_each(&list), separator, into),
+                    _ => unreachable!("{finish:?} does not show a list"),
+                }
+        }),
+    }
+}
+
+/// A column of at most one value of each row: `push` says whether it has pushed one.
+fn single(rows: usize, phys: Phys, arrow: &Arrow, mut push: impl FnMut(usize, &mut Values) -> bool) -> ArrayRef {
     let mut values = Values::new(phys);
-    let mut valid = Vec::with_capacity(objects.len());
-    for object in objects {
-        let pushed = object.is_some_and(|object| push(object, &mut values));
+    let mut valid = Vec::with_capacity(rows);
+    for row in 0..rows {
+        let pushed = push(row, &mut values);
         if !pushed {
             values.push_nothing();
         }
@@ -83,12 +132,8 @@ fn single(
     values_column(values, phys, Some(NullBuffer::from(valid)), arrow)
 }
 
-fn counts(objects: &[Option<&Object>], arrow: &Arrow, count: impl Fn(&Object) -> i64) -> ArrayRef {
-    integers(objects.iter().map(|object| object.map_or(0, &count)).collect(), None, arrow)
-}
-
-fn numbers(objects: &[Option<&Object>], arrow: &Arrow, number: impl Fn(&Object) -> Option<f64>) -> ArrayRef {
-    let numbers: Vec<Option<f64>> = objects.iter().map(|object| object.and_then(&number)).collect();
+fn numbers(rows: usize, arrow: &Arrow, number: impl FnMut(usize) -> Option<f64>) -> ArrayRef {
+    let numbers: Vec<Option<f64>> = (0..rows).map(number).collect();
     let nulls = NullBuffer::from_iter(numbers.iter().map(Option::is_some));
     floats(numbers.into_iter().map(|x| x.unwrap_or(0.0)).collect(), Some(nulls), arrow)
 }
@@ -106,31 +151,6 @@ fn values_column(values: Values, phys: Phys, nulls: Option<NullBuffer>, arrow: &
         // SAFETY: strings of a character column have come from one, and joined strings are put together from them.
         Values::Strings(..) => unsafe { byte_strings(values.len(), |i| values.string(i), nulls.as_ref(), arrow) },
     }
-}
-
-/// The values of a list in ascending order, without NULLs.
-fn ascending(list: &List, phys: Phys) -> Values {
-    match phys {
-        Phys::I128 => Values::Wides(sorted(list, Values::wide)),
-        Phys::Str => Values::of_strings(sorted(list, Values::string)),
-        _ => Values::Words(sorted(list, |values, i| positive_zero(phys, values.word(i)))),
-    }
-}
-
-fn sorted<'a, T: Ord>(list: &'a List, value: impl Fn(&'a Values, usize) -> T) -> Vec<T> {
-    let mut values = not_null(list, value);
-    values.sort_unstable();
-    values
-}
-
-/// The values of a list that are not NULL, in any order.
-fn not_null<'a, T>(list: &'a List, value: impl Fn(&'a Values, usize) -> T) -> Vec<T> {
-    let mut values = Vec::with_capacity(list.len() - list.null_count());
-    for leaf in list.leaves() {
-        let own = &leaf.values;
-        values.extend((0..own.len()).filter(|&i| !leaf.is_null(i)).map(|i| value(own, i)));
-    }
-    values
 }
 
 /// Runs of equal ones among sorted values: where each begins, and how many they are.
@@ -175,9 +195,11 @@ fn sum(values: &Values, phys: Phys, into: &mut Values) -> bool {
     true
 }
 
-/// The number with the rank `fraction · (count - 1)` among the sorted ones, interpolated between neighbours.
-fn percentile(list: &List, fraction: f64) -> Option<f64> {
-    let mut keys = not_null(list, Values::word);
+/// The number with the rank `fraction · (count - 1)` among the sorted ones, interpolated between neighbours. Puts the values of the bag
+/// in another order.
+fn percentile(list: &mut List, fraction: f64) -> Option<f64> {
+    list.keep_values();
+    let Values::Words(keys) = &mut list.values else { unreachable!("only numbers have percentiles") };
     let last = keys.len().checked_sub(1)?;
     let rank = fraction.clamp(0.0, 1.0) * last as f64;
     let below = (rank as usize).min(last);
@@ -197,13 +219,10 @@ fn percentile(list: &List, fraction: f64) -> Option<f64> {
     })
 }
 
-/// A value of a list: the leaf that it is in, and its place there.
-type ListPlace<'a> = (&'a List, usize);
-
-/// The places of the distinct values of a list, each where it first came, in order of the input.
-fn first_of_each(list: &List) -> Vec<ListPlace<'_>> {
+/// The distinct values of a list, each where it first came, in order of the input.
+fn first_of_each(list: &List) -> Vec<usize> {
     let places = list.in_order();
-    let same = |a: usize, b: usize| places[a].0.compare(places[a].1, places[b].0, places[b].1);
+    let same = |a: usize, b: usize| list.compare(places[a], places[b]);
     let mut by_value: Vec<usize> = (0..places.len()).collect();
     // Stable: the first of equal values stays the first.
     by_value.sort_by(|&a, &b| same(a, b));
@@ -212,15 +231,15 @@ fn first_of_each(list: &List) -> Vec<ListPlace<'_>> {
     firsts.into_iter().map(|i| places[i]).collect()
 }
 
-fn join(places: Vec<ListPlace<'_>>, separator: &str, into: &mut Values) -> bool {
+fn join(list: &List, places: Vec<usize>, separator: &str, into: &mut Values) -> bool {
     let Values::Strings(bytes, ends) = into else { unreachable!("only strings are joined") };
     let start = bytes.len();
     let mut count = 0;
-    for (leaf, i) in places.into_iter().filter(|(leaf, i)| !leaf.is_null(*i)) {
+    for i in places.into_iter().filter(|&i| !list.is_null(i)) {
         if count > 0 {
             bytes.extend_from_slice(separator.as_bytes());
         }
-        bytes.extend_from_slice(leaf.values.string(i));
+        bytes.extend_from_slice(list.values.string(i));
         count += 1;
     }
     if count > 0 {
@@ -232,50 +251,42 @@ fn join(places: Vec<ListPlace<'_>>, separator: &str, into: &mut Values) -> bool 
 }
 
 fn arrays(
-    objects: &[Option<&Object>],
-    phys: Phys,
+    rows: usize,
+    (phys, element): (Phys, Element),
     arrow: &Arrow,
-    places: for<'a> fn(&'a List) -> Vec<ListPlace<'a>>,
+    mut gather: impl FnMut(usize, &mut List) -> bool,
+    places: fn(&List) -> Vec<usize>,
 ) -> ArrayRef {
-    let Arrow::List(element) = arrow else { unreachable!("an ARRAY is stored as a list, not as {arrow}") };
-    let mut values = Values::new(phys);
-    let mut valid = Vec::new();
-    let mut lengths = Vec::with_capacity(objects.len());
-    for object in objects {
+    let Arrow::List(field) = arrow else { unreachable!("an ARRAY is stored as a list, not as {arrow}") };
+    let (mut list, mut values) = (List::new(element), Values::new(phys));
+    let (mut valid, mut is_there) = (Vec::new(), Vec::with_capacity(rows));
+    let mut lengths = Vec::with_capacity(rows);
+    for row in 0..rows {
         let before = values.len();
-        match object {
-            None => {}
-            Some(Object::List(list)) => {
-                for (leaf, i) in places(list) {
-                    values.push_from(&leaf.values, i);
-                    valid.push(!leaf.is_null(i));
-                }
-            }
-            Some(object) => unreachable!("{object:?} has no elements"),
+        is_there.push(gather(row, &mut list));
+        for i in places(&list) {
+            values.push_from(&list.values, i);
+            valid.push(!list.is_null(i));
         }
         lengths.push(values.len() - before);
     }
-    let nulls = NullBuffer::from_iter(objects.iter().map(Option::is_some));
-    let elements = values_column(values, phys, Some(NullBuffer::from(valid)), element.data_type());
+    let nulls = NullBuffer::from(is_there);
+    let elements = values_column(values, phys, Some(NullBuffer::from(valid)), field.data_type());
     let offsets = OffsetBuffer::from_lengths(lengths);
-    Arc::new(ListArray::new(Arc::clone(element), offsets, elements, Some(nulls).filter(|n| n.null_count() > 0)))
+    Arc::new(ListArray::new(Arc::clone(field), offsets, elements, Some(nulls).filter(|n| n.null_count() > 0)))
 }
 
-fn multisets(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef {
+/// Maps from the values of each row to their counts; `sorted` gives them in ascending order.
+fn multisets(rows: usize, phys: Phys, arrow: &Arrow, mut sorted: impl FnMut(usize) -> Option<Values>) -> ArrayRef {
     let Arrow::Map(entries, _) = arrow else { unreachable!("a MULTISET is stored as a map, not as {arrow}") };
     let Arrow::Struct(fields) = entries.data_type() else { unreachable!("a map has entries, not {entries}") };
     let mut keys = Values::new(phys);
     let mut counts: Vec<i64> = Vec::new();
-    let mut lengths = Vec::with_capacity(objects.len());
-    let mut valid = Vec::with_capacity(objects.len());
-    for object in objects {
+    let mut lengths = Vec::with_capacity(rows);
+    let mut valid = Vec::with_capacity(rows);
+    for row in 0..rows {
         let before = counts.len();
-        let sorted = object.map(|object| match object {
-            Object::List(list) => ascending(list, phys),
-            Object::Distinct(set) => set.ascending(),
-            object => unreachable!("{object:?} has no elements"),
-        });
-        if let Some(sorted) = sorted {
+        if let Some(sorted) = sorted(row) {
             for (first, count) in runs(&sorted) {
                 keys.push_from(&sorted, first);
                 counts.push(count);

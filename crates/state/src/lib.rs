@@ -19,7 +19,7 @@
 //! Partials, slots and groups can be written to bytes and read again, partials also block by block, and merged so
 //! ([`BlockMerge`]): what is read is checked, because wrong bytes would be wild pointers.
 //!
-//! Invariants: a [`Table`] has one writer, a [`SharedTable`] the protocol of its file; a partial never changes; strings of entries live in the arena of their table
+//! Invariants: a [`Table`] has one writer, a [`SharedTable`] the protocol of its file; a partial never changes; strings and lists of entries live in the arena of their table
 //! or partial, objects as long as an entry refers to them; hashes are those of `millstream_abi` everywhere.
 
 mod accumulator;
@@ -35,10 +35,12 @@ mod entry;
 mod far;
 mod finish;
 mod groups;
+mod list;
 mod memory;
 mod merge;
 mod object;
 mod output;
+mod owned;
 mod pairs;
 mod partial;
 mod partition;

@@ -6,13 +6,13 @@
 
 mod blocks;
 
-use crate::accumulator;
 use crate::array::{Grid, Region, common_range};
 use crate::dense::key_of_entry;
 use crate::encoding::EntryFields;
 use crate::entry;
 use crate::far::FarRows;
-use crate::memory::{EntryMemory, OwnedEntries};
+use crate::memory::EntryMemory;
+use crate::owned::OwnedEntries;
 use crate::partial::Partial;
 use crate::rows::{Array, Chunk, Rows, by_partition};
 use crate::sort::{sorted, sorted_entries};
@@ -278,7 +278,7 @@ pub(crate) unsafe fn merge_entries(
         // SAFETY: as above; a copy is ours to write.
         [first, others @ ..] => unsafe {
             let merged = copies.push(first.entry);
-            others.iter().for_each(|other| accumulator::merge_all(layout, merged, other.entry));
+            others.iter().for_each(|other| copies.merge(merged, other.entry));
             merged.cast_const()
         },
         [] => unreachable!("chunks are not empty"),

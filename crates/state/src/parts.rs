@@ -37,6 +37,7 @@ impl Parts {
             dense: dense_memory.start(),
             dense_first: first,
             dense_len: len,
+            logs: std::ptr::null_mut(),
         };
         Parts { header, stride, memory, dense: Dense::Entries(dense_memory) }
     }

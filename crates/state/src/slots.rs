@@ -6,6 +6,7 @@ use crate::columns::output_columns;
 use crate::encoding::EntryFields;
 use crate::entry;
 use crate::far::{Far, Row};
+use crate::list;
 use crate::memory::EntryMemory;
 use crate::object::{self, Exact};
 use crate::output::OutputTypes;
@@ -109,14 +110,15 @@ impl Slots {
     ///
     /// # Panics
     /// When a key is not an allocated slot.
-    pub fn absorb(&mut self, table: Table) {
+    pub fn absorb(&mut self, mut table: Table) {
+        table.seal_lists();
         debug_assert_eq!(*table.layout(), self.layout, "the table is that of the slots' program");
         let key = self.layout.keys[0].offset;
         for from in table.occupied() {
             // SAFETY: an entry of the same layout.
             let into = self.entry(unsafe { entry::read(from, key) });
             // SAFETY: two entries of the layout; strings of `table` that the slot takes over are copied before it goes.
-            unsafe { self.merge_foreign(into, from) };
+            unsafe { self.merge_foreign(into, from.cast_mut()) };
         }
         for (from, number, sum) in table.far_sums() {
             // SAFETY: an entry with the same key.
@@ -132,7 +134,7 @@ impl Slots {
         let (into, from) = (self.entry(into), self.entry(from));
         assert!(into != from, "a slot is not merged with itself");
         // SAFETY: two entries of the layout; the strings of both are in the arena.
-        unsafe { accumulator::merge_all(&self.layout, into, from) };
+        unsafe { accumulator::merge_all(&self.layout, into, from, &mut self.arena) };
         for (number, sum) in self.far_of(slots.1) {
             self.add_far((slots.0, number), &sum);
         }
@@ -378,13 +380,16 @@ impl Slots {
         self.capacity *= 2;
     }
 
-    /// Merges an entry whose strings live elsewhere.
+    /// Merges an entry whose strings and lists live elsewhere: of lists it gets copies.
     ///
     /// # Safety
-    /// Both are entries of the layout; `into` is one of ours; the strings of `from` are alive.
-    unsafe fn merge_foreign(&mut self, into: *mut u8, from: *const u8) {
+    /// Both are entries of the layout, ours to write; `into` is one of the slots; the strings and lists of `from` are alive.
+    unsafe fn merge_foreign(&mut self, into: *mut u8, from: *mut u8) {
         // SAFETY: promised by the caller.
-        unsafe { accumulator::merge_all(&self.layout, into, from) };
+        unsafe {
+            list::copy(&self.layout, from, &mut self.arena);
+            accumulator::merge_all(&self.layout, into, from, &mut self.arena);
+        }
         for &offset in &self.strings {
             // SAFETY: the entry has a string there: one of the arena, `NONE`, or now the one of `from`.
             unsafe {
@@ -397,13 +402,13 @@ impl Slots {
         }
     }
 
-    /// Frees strings that nothing holds any more when they are more than half of the arena: linear in the slots, so
+    /// Frees strings and lists that nothing holds any more when they are more than half of the arena: linear in the slots, so
     /// amortised by the bytes kept since.
     fn compact(&mut self) {
-        if !self.strings.is_empty() && self.arena.has_garbage() {
+        if self.arena.has_garbage() {
             let entries: Vec<*mut u8> = self.occupied().collect();
             // SAFETY: all occupied entries of the layout, whose strings live in the arena.
-            unsafe { entry::compact_strings(&entries, &self.strings, &mut self.arena) };
+            unsafe { list::compact(&self.layout, &entries, &self.strings, true, &mut self.arena) };
         }
     }
 }

@@ -23,6 +23,7 @@
 mod append;
 mod far;
 mod growth;
+mod lists;
 
 use crate::accumulator;
 use crate::arena::Arena;
@@ -31,11 +32,12 @@ use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense;
 use crate::entry;
 use crate::far::Far;
-use crate::object::{self, Ordinal};
+use crate::list::{self, Logs};
+use crate::object;
 use crate::partial::Partial;
 use crate::parts::Parts;
 use append::EntryLog;
-use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, KeyRange, Slot, Str, TableHeader};
+use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, KeyRange, Slot, Str, TableHeader};
 use std::sync::Arc;
 
 /// Entries of a new table: small, because thousands of open windows have a table for each worker.
@@ -88,6 +90,8 @@ pub struct Table {
     is_known: bool,
     /// All entries of an appending table.
     log: Option<Box<EntryLog>>,
+    /// The values of its lists, until it is sealed.
+    lists: Option<Box<Logs>>,
     /// Occupied entries, without those of arrays.
     len: usize,
     /// Those in the hash part.
@@ -137,6 +141,7 @@ impl Table {
             dense: form,
             is_known: hint.is_known,
             log: None,
+            lists: Logs::new(&layout),
             len: 0,
             hashed: 0,
             template: entry::template(&layout),
@@ -147,6 +152,7 @@ impl Table {
             far: Far::default(),
             charge: None,
         };
+        table.show_logs();
         table.expect(hint);
         table
     }
@@ -236,13 +242,15 @@ impl Table {
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
         let log = self.log.as_ref().map_or(0, |log| log.bytes());
-        self.parts.bytes() + log + self.arena.bytes() + self.object_bytes + self.far.bytes()
+        let lists = self.lists.as_ref().map_or(0, |lists| lists.bytes());
+        self.parts.bytes() + log + lists + self.arena.bytes() + self.object_bytes + self.far.bytes()
     }
 
     /// Whether it owns more bytes than these, of which it uses a good part.
     pub fn is_fuller_than(&self, bytes: usize) -> bool {
         let array = self.parts.array().map_or(0, Region::bytes);
-        let used = self.len * self.layout.stride + array + self.arena.used() + self.object_bytes;
+        let lists = self.lists.as_ref().map_or(0, |lists| lists.bytes());
+        let used = self.len * self.layout.stride + array + lists + self.arena.used() + self.object_bytes;
         self.bytes() > bytes && used * GOOD_PART > bytes
     }
 
@@ -280,36 +288,6 @@ impl Table {
         self.arena.keep(unsafe { string.as_bytes() })
     }
 
-    /// Updates the object at `accumulator`, component `component` of an entry, with the value of the row at `ordinal`;
-    /// `None` is NULL. Strings are copied. Of a sum of doubles the value is one that is far.
-    ///
-    /// # Safety
-    /// `accumulator` points to the component in an entry of this table; the slot holds a value of the component's
-    /// argument type, and its string is alive.
-    ///
-    /// # Panics
-    /// When the component is neither an object nor a sum of doubles.
-    pub unsafe fn update_object(
-        &mut self,
-        accumulator: *mut u8,
-        component: usize,
-        value: Option<Slot>,
-        ordinal: Ordinal,
-    ) {
-        match (self.layout.accumulators[component], value) {
-            ((Accumulator::Object(kind, phys), _), _) => {
-                // SAFETY: promised by the caller.
-                let grown = unsafe { object::update(accumulator, kind, phys, value.as_ref(), ordinal) };
-                self.object_bytes = self.object_bytes.saturating_add_signed(grown);
-            }
-            ((Accumulator::SumF64, offset), Some(value)) => {
-                // SAFETY: promised by the caller.
-                unsafe { self.add_far(accumulator.wrapping_sub(offset), component, value) };
-            }
-            (other, _) => unreachable!("component {component} is {other:?}"),
-        }
-    }
-
     /// Frees strings that MIN and MAX have replaced, when they are more than half of the arena. Call it when no one
     /// holds a pointer into the table; linear in the number of entries, so amortised by the bytes kept since.
     pub fn compact(&mut self) {
@@ -327,7 +305,8 @@ impl Table {
         if self.arena.has_garbage() {
             let entries: Vec<*mut u8> = self.occupied().map(<*const u8>::cast_mut).collect();
             // SAFETY: all occupied entries of the layout, whose strings live in the arena.
-            unsafe { entry::compact_strings(&entries, &entry::strings(&self.layout), &mut self.arena) };
+            // Values of lists are in their logs.
+            unsafe { list::compact(&self.layout, &entries, &entry::strings(&self.layout), false, &mut self.arena) };
         }
     }
 
@@ -344,6 +323,7 @@ impl Table {
     /// [`Table::seal`], after which the table is empty and has its memory still, for the next slice, unless most of it was
     /// not used. Call it when no one holds a pointer into the table.
     pub fn drain(&mut self) -> Partial {
+        self.seal_lists();
         let arena = std::mem::take(&mut self.arena);
         // SAFETY: the entries are of the layout, and their strings live in the arena that goes with them. They are empty
         // afterwards, so the table has no objects any more.
@@ -358,7 +338,7 @@ impl Table {
             None => {
                 let array = self.parts.take_array();
                 if self.is_sparse(partial.len()) {
-                    self.parts = Parts::new(self.layout.stride, capacity(partial.len() * 4), None);
+                    self.set_parts(Parts::new(self.layout.stride, capacity(partial.len() * 4), None));
                 }
                 partial.with_region(array)
             }
@@ -377,7 +357,7 @@ impl Table {
         // SAFETY: forwarded.
         if let Some(found) = unsafe { self.find(from) } {
             // SAFETY: both are entries of the layout, and the table is ours.
-            unsafe { accumulator::merge_all(&self.layout, found, from) };
+            unsafe { accumulator::merge_all(&self.layout, found, from, &mut self.arena) };
             return;
         }
         // SAFETY: both are entries of `stride` bytes, of different memory; the copy counts its objects.

@@ -31,7 +31,7 @@ pub(super) fn sink(
 /// Ends the pipeline in an aggregation.
 pub(super) fn aggregate(random: &mut Random, current: &Schema, plan: &mut QueryPlan) -> PipelineEnd {
     use Accumulator::{self as A, Object as object};
-    use ObjectKind::{Distinct, First, Last, List, Quantiles};
+    use ObjectKind::{Bag, Distinct, First, Last, List, Quantiles};
     let assigner = assigner(random);
     let mut made = Expressions::new(random, current);
     let keys: Vec<Expr> = (0..made.random().below(4)).map(|_| made.any(1)).collect();
@@ -57,6 +57,9 @@ pub(super) fn aggregate(random: &mut Random, current: &Schema, plan: &mut QueryP
                 (object(List { keeps_nulls: true }, Phys::Str), DataType::STRING),
                 (object(List { keeps_nulls: true }, Phys::I64), DataType::SmallInt),
                 (object(List { keeps_nulls: false }, Phys::I128), DataType::decimal(10, 2)),
+                (object(Bag, Phys::I64), DataType::BigInt),
+                (object(Bag, Phys::F64), DataType::Double),
+                (object(Bag, Phys::Str), DataType::STRING),
                 (object(Distinct, Phys::F64), DataType::Float),
                 (object(First, Phys::Bool), DataType::Boolean),
                 (object(Last, Phys::I64), DataType::Timestamp(3)),

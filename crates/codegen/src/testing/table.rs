@@ -5,8 +5,11 @@ use crate::interpreter::update::dense_key;
 use crate::interpreter::update::hash_key;
 use crate::program::Update;
 use millstream_abi::exact::{Fixed, nearest};
-use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader};
+use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader, ValueLog};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Values that a log has room for.
+const LOG_ROOM: usize = 3;
 
 /// Tables by slice.
 #[derive(Debug)]
@@ -38,6 +41,9 @@ struct MemoryTable {
     strings: Vec<Box<[u8]>>,
     /// The updates of each object, as text. An accumulator holds the number of its object from 1.
     objects: Vec<Vec<String>>,
+    /// For the lists of the layout, with room for a few values, and what is in them.
+    logs: Vec<ValueLog>,
+    logged: Vec<([u32; LOG_ROOM], [u64; LOG_ROOM])>,
     /// Updates of sums of doubles by numbers that are far.
     far: Vec<String>,
 }
@@ -174,7 +180,11 @@ impl MemoryTables {
                 Accumulator::MinStr | Accumulator::MaxStr => string(bits),
                 Accumulator::MinF64 | Accumulator::MaxF64 => float(bits),
                 Accumulator::Object(..) => match bits.checked_sub(1) {
-                    Some(number) => format!("[{}]", table.objects[number as usize].join(" ")),
+                    Some(number) => {
+                        let logged = table.logged().filter(|(of, _)| u128::from(*of) == bits).map(|(_, text)| text);
+                        let all: Vec<String> = table.objects[number as usize].iter().cloned().chain(logged).collect();
+                        format!("[{}]", all.join(" "))
+                    }
                     None => "no object".into(),
                 },
                 Accumulator::SumF64 => {
@@ -218,7 +228,17 @@ impl MemoryTable {
         let mut memory = words(entries * form.layout.stride);
         let dense_bytes = |array: ArrayLayout| array.bytes(dense_len as usize);
         let mut dense_memory = words(form.array.map_or(dense_len as usize * form.layout.stride, dense_bytes));
+        let lists = form.layout.accumulators.iter().filter(|(accumulator, _)| accumulator.is_list()).count();
+        let mut logged = vec![([0; LOG_ROOM], [0; LOG_ROOM]); lists];
+        let log = |(numbers, values): &mut ([u32; LOG_ROOM], [u64; LOG_ROOM])| ValueLog {
+            numbers: numbers.as_mut_ptr(),
+            values: values.as_mut_ptr(),
+            used: 0,
+            room: LOG_ROOM as u64,
+        };
+        let mut logs: Vec<ValueLog> = logged.iter_mut().map(log).collect();
         let header = TableHeader {
+            logs: logs.as_mut_ptr(),
             entries: memory.as_mut_ptr().cast(),
             mask: entries as u64 - 1,
             dense: dense_memory.as_mut_ptr().cast(),
@@ -237,8 +257,26 @@ impl MemoryTable {
             len: 0,
             strings: Vec::new(),
             objects: Vec::new(),
+            logs,
+            logged,
             far: Vec::new(),
         }
+    }
+
+    /// What is in the logs: number of the object, and the update as text.
+    fn logged(&self) -> impl Iterator<Item = (u32, String)> + use<'_> {
+        self.logs.iter().zip(&self.logged).flat_map(|(log, (numbers, values))| {
+            let pairs = numbers.iter().zip(values).take(log.used as usize);
+            pairs.map(|(&number, value)| (number, format!(":{value:x}")))
+        })
+    }
+
+    /// Moves what is in the logs to the objects.
+    fn flush(&mut self) {
+        for (number, text) in self.logged().collect::<Vec<_>>() {
+            self.objects[number as usize - 1].push(text);
+        }
+        self.logs.iter_mut().for_each(|log| log.used = 0);
     }
 
     /// Copies of every entry that holds a key.
@@ -308,7 +346,9 @@ impl MemoryTable {
                 }
             }
             (self.memory, self.dense_memory) = (larger.memory, larger.dense_memory);
+            let logs = self.header.logs;
             (self.header, self.hashed, self.len) = (larger.header, larger.hashed, larger.len);
+            self.header.logs = logs;
             return self.place(form, hash, key);
         }
         self.hashed += 1;
@@ -413,7 +453,9 @@ unsafe extern "C" fn update_object(
     // SAFETY: promised by the caller.
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
     let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");
-    let phys = match tables.form.layout.accumulators[component as usize].0 {
+    let layout = &tables.form.layout;
+    let accumulator_kind = layout.accumulators[component as usize].0;
+    let phys = match accumulator_kind {
         Accumulator::Object(_, phys) => phys,
         Accumulator::SumF64 => {
             // SAFETY: promised by the caller.
@@ -439,5 +481,18 @@ unsafe extern "C" fn update_object(
         table.objects.push(Vec::new());
         *number = table.objects.len() as u64;
     }
-    table.objects[*number as usize - 1].push(format!("{row}:{text}"));
+    if !accumulator_kind.is_logged_inline() {
+        return table.objects[*number as usize - 1].push(format!("{row}:{text}"));
+    }
+    let list = layout.list_number(component as usize);
+    if table.logs[list].used == LOG_ROOM as u64 {
+        table.flush();
+    }
+    let log = &mut table.logs[list];
+    // SAFETY: there is room; bags have no NULL.
+    unsafe {
+        log.numbers.add(log.used as usize).write(*number as u32);
+        log.values.add(log.used as usize).write(u64::from_le_bytes((*value).bytes()));
+    }
+    log.used += 1;
 }

@@ -23,6 +23,7 @@ mod components;
 mod doubles;
 mod find_entry;
 mod ir;
+mod logs;
 mod ops;
 mod records;
 mod selection;

@@ -327,6 +327,10 @@ impl<'c> Emitter<'c, '_> {
         let accumulators = update.layout.accumulators.iter().zip(&update.components);
         for (number, (&(accumulator, offset), component)) in accumulators.enumerate() {
             match (accumulator, component.argument) {
+                (Accumulator::Object(_, phys), Some(argument)) if accumulator.is_logged_inline() => {
+                    let (field, list) = (ir.at(entry, offset, "accumulator")?, update.layout.list_number(number));
+                    self.log_value(table, field, (number, list), (argument, phys), component)?;
+                }
                 (Accumulator::Object(_, phys), Some(argument)) => {
                     let field = ir.at(entry, offset, "accumulator")?;
                     self.update_object(table, field, number, (argument, phys), component)?;

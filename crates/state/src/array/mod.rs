@@ -17,6 +17,7 @@ mod region;
 mod tests;
 
 use crate::accumulator::{self, Strided};
+use crate::arena::Arena;
 use crate::entry::{self, read, write};
 use crate::memory::EntryMemory;
 use crate::partition::{BLOCK_BITS, GROUP_BITS, block_in_group};
@@ -182,7 +183,8 @@ impl ArrayShape {
     pub(crate) unsafe fn merge_entry(&self, into: *mut u8, from: *const u8, marked: impl FnOnce(u64) -> u64) {
         // SAFETY: promised by the caller.
         unsafe {
-            accumulator::merge_all(&self.layout, into, from);
+            // Numbers, and so no lists.
+            accumulator::merge_all(&self.layout, into, from, &mut Arena::default());
             if self.array.sets_mark {
                 write(into, self.array.mark, marked(read(into, self.array.mark)));
             }

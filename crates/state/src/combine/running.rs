@@ -1,6 +1,7 @@
 //! The running window of `Combination::Subtract`: slices are added when they enter and subtracted when they leave.
 
 use crate::accumulator;
+use crate::arena::Arena;
 use crate::array::{Grid, Region, is_worth};
 use crate::dense::key_of_entry;
 use crate::entry;
@@ -98,7 +99,8 @@ impl Running {
                 }
                 match self.table.find(from) {
                     Some(found) => {
-                        accumulator::merge_all(&self.layout, found, from);
+                        // Invertible, and so no lists.
+                        accumulator::merge_all(&self.layout, found, from, &mut Arena::default());
                         entry::write(found, self.partials, entry::read::<i64>(found, self.partials) + 1);
                     }
                     None => {

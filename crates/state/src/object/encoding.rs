@@ -1,8 +1,8 @@
 //! Objects as bytes. Which kind it is and of which type its values are, is in the layout of the entry, so it is not in the
-//! bytes. Lists are written without the parts that they share with others.
+//! bytes.
 
 use super::sketch::{Cardinality, Quantiles};
-use super::{Distinct, Exact, Folded, List, Object, Ordinal, Single, Values};
+use super::{Exact, Folded, Object, Ordinal, Single, Values};
 use millstream_abi::{ObjectKind, Phys};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 
@@ -32,8 +32,6 @@ impl Object {
     /// Writes it.
     pub(crate) fn save(&self, out: &mut ByteWriter) {
         match self {
-            Object::List(list) => list.save(out),
-            Object::Distinct(set) => set.ascending().save(out),
             Object::Single(kept) => {
                 kept.at.save(out);
                 kept.value.save(out);
@@ -53,13 +51,8 @@ impl Object {
         from: &mut ByteReader<'_>,
     ) -> Result<Object, Damaged> {
         Ok(match kind {
-            ObjectKind::List { .. } => Object::List(List::restore(phys, is_text, false, from)?),
-            ObjectKind::Bag => Object::List(List::restore(phys, is_text, true, from)?),
-            ObjectKind::Distinct => {
-                let values = Values::restore(phys, is_text, from)?;
-                let is_in_order = (1..values.len()).all(|i| values.compare(i - 1, &values, i).is_lt());
-                Damaged::unless(is_in_order, "distinct values are not in order")?;
-                Object::Distinct(Distinct::of(&values))
+            ObjectKind::List { .. } | ObjectKind::Bag | ObjectKind::Distinct => {
+                unreachable!("a list is no object")
             }
             ObjectKind::First | ObjectKind::Last => {
                 let (at, value) = (Ordinal::restore(from)?, Values::restore(phys, is_text, from)?);
@@ -77,7 +70,7 @@ impl Object {
 
 impl Values {
     /// Writes them.
-    pub(super) fn save(&self, out: &mut ByteWriter) {
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
         match self {
             Values::Words(words) => out.i64s(words),
             Values::Wides(wides) => {
@@ -93,7 +86,7 @@ impl Values {
     }
 
     /// Reads values of a type.
-    pub(super) fn restore(phys: Phys, is_text: bool, from: &mut ByteReader<'_>) -> Result<Values, Damaged> {
+    pub(crate) fn restore(phys: Phys, is_text: bool, from: &mut ByteReader<'_>) -> Result<Values, Damaged> {
         match Values::new(phys) {
             Values::Words(_) => Ok(Values::Words(from.i64s()?)),
             Values::Wides(_) => {
@@ -110,32 +103,5 @@ impl Values {
                 Ok(Values::Strings(bytes.to_vec(), ends))
             }
         }
-    }
-}
-
-impl List {
-    fn save(&self, out: &mut ByteWriter) {
-        let (mut values, mut nulls) = (self.no_values(), Vec::new());
-        let leaves = self.leaves();
-        for leaf in &leaves {
-            nulls.extend(leaf.nulls.iter().map(|null| values.len() + null));
-            (0..leaf.values.len()).for_each(|i| values.push_from(&leaf.values, i));
-        }
-        values.save(out);
-        out.length(nulls.len());
-        nulls.iter().for_each(|&null| out.length(null));
-        leaves.iter().flat_map(|leaf| &leaf.ordinals).for_each(|ordinal| ordinal.save(out));
-    }
-
-    fn restore(phys: Phys, is_text: bool, is_bag: bool, from: &mut ByteReader<'_>) -> Result<List, Damaged> {
-        let values = Values::restore(phys, is_text, from)?;
-        let nulls: Vec<usize> = from.i64s()?.into_iter().map(|null| null as usize).collect();
-        let are_values = nulls.is_sorted_by(|a, b| a < b) && nulls.last().is_none_or(|&null| null < values.len());
-        Damaged::unless(are_values, "NULLs of a list are not among its values")?;
-        let ordinals = match is_bag {
-            true => vec![],
-            false => (0..values.len()).map(|_| Ordinal::restore(from)).collect::<Result<_, _>>()?,
-        };
-        Ok(List::of_values(values, ordinals, nulls, is_bag))
     }
 }

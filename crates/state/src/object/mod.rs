@@ -1,30 +1,26 @@
-//! Objects: accumulators that keep values or sketches (`Accumulator::Object`).
+//! Objects: accumulators that keep single values or sketches (`Accumulator::Object`, but for lists, which are in `list`).
 //!
 //! An entry holds a pointer of 8 bytes, null while there is nothing. Every pointer that is not null in an occupied entry
 //! is one strong reference to an [`Object`]: who copies an entry retains its objects, who forgets one releases them.
 //! An object that others share is never changed: [`writable`] puts a copy in its place. So merging and overlapping
-//! windows may share the objects of sealed partials, and lists are not copied but strung together.
+//! windows may share the objects of sealed partials.
 
-mod distinct;
 mod encoding;
 mod exact;
 mod fold;
-mod list;
 mod sketch;
 mod values;
 
 use crate::entry::{read, write};
-use distinct::Distinct;
 pub(crate) use exact::Exact;
 use fold::Folded;
 pub use fold::{Fold, FoldState, register_fold, set_run};
-pub(crate) use list::List;
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys, Slot};
 use sketch::{Cardinality, Quantiles};
 use std::cmp::Ordering;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-pub(crate) use values::{Values, key_of_number, number_of_key, positive_zero};
+pub(crate) use values::{Values, key_of_number, number_of_key, positive_zero, string, word};
 
 /// Place of a row in the input of a query, in the order in which keyed operators consume rows. It depends on the input
 /// alone, neither on workers nor on when a watermark came. The same holds for results that depend on the order of rows.
@@ -48,9 +44,6 @@ pub struct Ordinal {
 /// What an entry points to.
 #[derive(Debug, Clone)]
 pub(crate) enum Object {
-    /// Also a bag.
-    List(List),
-    Distinct(Distinct),
     Single(Single),
     Cardinality(Cardinality),
     Quantiles(Quantiles),
@@ -73,9 +66,9 @@ impl Object {
     /// `value` is of the type `phys`, and its string is alive.
     unsafe fn of(kind: ObjectKind, phys: Phys, value: Option<&Slot>, ordinal: Ordinal) -> Option<Object> {
         let mut object = match kind {
-            ObjectKind::List { .. } => Object::List(List::new(phys, false)),
-            ObjectKind::Bag => Object::List(List::new(phys, true)),
-            ObjectKind::Distinct => Object::Distinct(Distinct::new(phys)),
+            ObjectKind::List { .. } | ObjectKind::Bag | ObjectKind::Distinct => {
+                unreachable!("a list is no object")
+            }
             ObjectKind::First | ObjectKind::Last => {
                 let (mut first, value) = (Values::new(phys), value?);
                 // SAFETY: promised by the caller.
@@ -92,7 +85,7 @@ impl Object {
         Some(object)
     }
 
-    /// Takes in a value; NULL only counts for lists.
+    /// Takes in a value; NULL is none.
     ///
     /// # Safety
     /// As for [`Object::of`].
@@ -100,9 +93,7 @@ impl Object {
         // SAFETY: forwarded in every arm.
         unsafe {
             match (self, value) {
-                (Object::List(list), _) => list.push(phys, value, ordinal),
                 (_, None) => {}
-                (Object::Distinct(set), Some(value)) => set.insert(phys, value),
                 // Of one row the first value is the first, and the last the last.
                 (Object::Single(kept), Some(value)) if (ordinal >= kept.at) == kept.is_last => {
                     kept.at = ordinal;
@@ -120,8 +111,6 @@ impl Object {
     /// Takes in another object of the same kind and type.
     fn merge(&mut self, other: &Arc<Object>) {
         match (self, &**other) {
-            (Object::List(list), Object::List(_)) => list.append(Arc::clone(other)),
-            (Object::Distinct(set), Object::Distinct(others)) => set.union(others),
             (Object::Single(kept), Object::Single(other)) => {
                 let replaces = if kept.is_last { Ordering::Greater } else { Ordering::Less };
                 if (&other.at, &other.value).cmp(&(&kept.at, &kept.value)) == replaces {
@@ -136,19 +125,9 @@ impl Object {
         }
     }
 
-    /// A copy that may be changed: of a list, one that shares the values of the original.
-    fn fork(this: &Arc<Object>) -> Object {
-        match &**this {
-            Object::List(list) => Object::List(list.fork(this)),
-            other => other.clone(),
-        }
-    }
-
     /// Bytes of memory, as if nothing were shared.
     pub(crate) fn bytes(&self) -> usize {
         let inner = match self {
-            Object::List(list) => list.bytes(),
-            Object::Distinct(set) => set.bytes(),
             Object::Single(kept) => kept.value.bytes(),
             Object::Cardinality(sketch) => sketch.bytes(),
             Object::Quantiles(sketch) => sketch.bytes(),
@@ -161,12 +140,13 @@ impl Object {
 
 /// Whether entries of the layout have objects.
 pub(crate) fn has_objects(layout: &EntryLayout) -> bool {
-    layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)))
+    offsets(layout).next().is_some()
 }
 
 /// Offsets of the objects in entries of the layout.
 fn offsets(layout: &EntryLayout) -> impl Iterator<Item = usize> + use<'_> {
-    let objects = layout.accumulators.iter().filter(|(a, _)| matches!(a, Accumulator::Object(..)));
+    let is_object = |a: Accumulator| matches!(a, Accumulator::Object(..)) && !a.is_list();
+    let objects = layout.accumulators.iter().filter(move |(a, _)| is_object(*a));
     objects.map(|&(_, offset)| offset)
 }
 
@@ -200,7 +180,7 @@ unsafe fn writable(entry: *mut u8, offset: usize) -> *mut Object {
     unsafe {
         let mut object = Arc::from_raw(read::<*const Object>(entry, offset));
         if Arc::get_mut(&mut object).is_none() {
-            object = Arc::new(Object::fork(&object));
+            object = Arc::new(Object::clone(&object));
         }
         let pointer = Arc::into_raw(object).cast_mut();
         write(entry, offset, pointer);
@@ -220,7 +200,7 @@ pub(crate) unsafe fn update(
     value: Option<&Slot>,
     ordinal: Ordinal,
 ) -> isize {
-    if value.is_none() && kind != (ObjectKind::List { keeps_nulls: true }) {
+    if value.is_none() {
         return 0;
     }
     // SAFETY: promised by the caller.
@@ -316,28 +296,28 @@ mod tests {
         Ordinal { watermark: 0, input: 0, split: 0, position, pipeline: 0 }
     }
 
-    fn table_of_numbers(numbers: std::ops::Range<i64>) -> Table {
-        let list = Accumulator::Object(ObjectKind::List { keeps_nulls: false }, Phys::I64);
-        let mut table = Table::new(Arc::new(EntryLayout::new(&[], &[list])));
+    fn table_of_last(number: i64) -> Table {
+        let last = Accumulator::Object(ObjectKind::Last, Phys::I64);
+        let mut table = Table::new(Arc::new(EntryLayout::new(&[], &[last])));
         let offset = table.layout().accumulators[0].1;
         // SAFETY: the table is empty; its only entry has the object at the offset.
         unsafe {
             let only = table.insert(7, 0, &[]);
-            for number in numbers {
-                table.update_object(only.add(offset), 0, Some(Slot::of(number.to_le_bytes())), place(number as u64));
-            }
+            table.update_object(only.add(offset), 0, Some(Slot::of(number.to_le_bytes())), place(number as u64));
         }
         table
     }
 
-    fn words(list: &Object) -> Vec<i64> {
-        let Object::List(list) = list else { unreachable!("the table has lists") };
-        list.in_order().into_iter().map(|(leaf, i)| leaf.values.word(i)).collect()
+    fn value(object: &Object) -> &[i64] {
+        let Object::Single(Single { value: Values::Words(words), .. }) = object else {
+            unreachable!("the table has last values")
+        };
+        words
     }
 
     #[test]
     fn merges_share_the_objects_of_partials_and_leave_them_as_they_are() {
-        let partials = [0..3, 3..5].map(|numbers| Arc::new(table_of_numbers(numbers).seal()));
+        let partials = [3, 5].map(|number| Arc::new(table_of_last(number).seal()));
         let offset = partials[0].layout().accumulators[0].1;
         let only = partials[0].entries_of(&(0..PARTITIONS)).next().unwrap();
         // SAFETY: the entry has the object at the offset.
@@ -345,23 +325,11 @@ mod tests {
         assert_eq!(Arc::strong_count(&witness), 2);
         let merged = crate::merge(&partials, 0..PARTITIONS);
         // SAFETY: as above.
-        assert_eq!(words(unsafe { object_at(merged.entries()[0], offset) }.unwrap()), [0, 1, 2, 3, 4]);
-        assert_eq!(words(&witness), [0, 1, 2]);
+        assert_eq!(value(unsafe { object_at(merged.entries()[0], offset) }.unwrap()), [5]);
+        assert_eq!(value(&witness), [3]);
         drop(merged);
         assert_eq!(Arc::strong_count(&witness), 2, "the merged row has given up its share");
         drop(partials);
         assert_eq!(Arc::strong_count(&witness), 1, "the partial has given up its own");
-    }
-
-    #[test]
-    fn long_chains_of_lists_stay_shallow() {
-        let mut list = Arc::new(Object::List(List::new(Phys::I64, false)));
-        for number in 0..10_000i64 {
-            let mut next = Object::fork(&list);
-            // SAFETY: a number of the list's type.
-            unsafe { next.update(Phys::I64, Some(&Slot::of(number.to_le_bytes())), place(number as u64)) };
-            list = Arc::new(next);
-        }
-        assert_eq!(words(&list), (0..10_000).collect::<Vec<_>>());
     }
 }

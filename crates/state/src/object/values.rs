@@ -68,11 +68,8 @@ impl Values {
         }
     }
 
-    /// Leaves only the value.
-    ///
-    /// # Safety
-    /// As for [`Values::push`].
-    pub(crate) unsafe fn replace(&mut self, phys: Phys, value: &Slot) {
+    /// Forgets the values.
+    pub(crate) fn clear(&mut self) {
         match self {
             Values::Words(words) => words.clear(),
             Values::Wides(wides) => wides.clear(),
@@ -81,6 +78,14 @@ impl Values {
                 ends.clear();
             }
         }
+    }
+
+    /// Leaves only the value.
+    ///
+    /// # Safety
+    /// As for [`Values::push`].
+    pub(crate) unsafe fn replace(&mut self, phys: Phys, value: &Slot) {
+        self.clear();
         // SAFETY: forwarded.
         unsafe { self.push(phys, value) };
     }
@@ -96,16 +101,6 @@ impl Values {
             }
             _ => unreachable!("the values of a component are of one type"),
         }
-    }
-
-    /// Word `i`; 0 if these are not words.
-    pub(crate) fn word(&self, i: usize) -> i64 {
-        if let Values::Words(words) = self { words[i] } else { 0 }
-    }
-
-    /// Decimal `i`; 0 if these are not decimals.
-    pub(crate) fn wide(&self, i: usize) -> i128 {
-        if let Values::Wides(wides) = self { wides[i] } else { 0 }
     }
 
     /// The bytes of string `i`; none if these are not strings.

@@ -19,9 +19,10 @@ use crate::dense::{dense_key_of_entry, key_of_entry};
 use crate::encoding::EntryFields;
 use crate::entry::{compare_keys, hash};
 use crate::far::Far;
-use crate::memory::{EntryMemory, OwnedEntries};
+use crate::memory::EntryMemory;
 use crate::merge::merge;
 use crate::output::OutputTypes;
+use crate::owned::OwnedEntries;
 use crate::pairs;
 use crate::partition::{PARTITIONS, partition_of, partition_of_key};
 use crate::rows::{Part, parts};
@@ -191,7 +192,7 @@ impl Partial {
             let key = unsafe { key_of_entry(self.layout(), entry) };
             key.is_some_and(|key| {
                 let behind = chosen.partition_point(|block| block.first <= key);
-                behind.checked_sub(1).is_some_and(|i| key - chosen[i].first < chosen[i].len as i64)
+                behind.checked_sub(1).is_some_and(|i| (key.wrapping_sub(chosen[i].first) as u64) < chosen[i].len as u64)
             })
         };
         if region.takes_less_as_runs(partition, self.there_of(&(partition..partition + 1))) {

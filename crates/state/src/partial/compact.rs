@@ -7,9 +7,11 @@ use crate::array::{Region, common_range};
 use crate::budget::MemoryBudget;
 use crate::dense::key_of_entry;
 use crate::entry;
-use crate::memory::{EntryMemory, OwnedEntries};
+use crate::list;
+use crate::memory::EntryMemory;
 use crate::merge::merge_entries;
 use crate::object;
+use crate::owned::OwnedEntries;
 use crate::partition::{PARTITIONS, starts};
 use std::sync::Arc;
 
@@ -53,7 +55,10 @@ impl Partial {
         let object_bytes = copies.iter().map(|&copy| unsafe { object::bytes(&layout, copy) }).sum();
         let mut arena = Arena::default();
         // SAFETY: the copies are ours; their strings live in the partials.
-        unsafe { entry::move_strings(&copies, &entry::strings(&layout), &mut arena) };
+        unsafe {
+            entry::move_strings(&copies, &entry::strings(&layout), &mut arena);
+            copies.iter().for_each(|&copy| list::copy(&layout, copy, &mut arena));
+        }
         drop(merged);
         let far: Vec<Arc<Partial>> = partials.iter().flat_map(|partial| partial.far()).cloned().collect();
         let far = (!far.is_empty()).then(|| Arc::new(Partial::compacted(&far, budget).uncounted()));

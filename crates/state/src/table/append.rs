@@ -93,14 +93,15 @@ impl Table {
         match self.log.take() {
             None => {
                 assert!(self.is_empty(), "entries are found where they are searched");
-                self.parts = Parts::new(self.layout.stride, 1, None);
+                self.set_parts(Parts::new(self.layout.stride, 1, None));
                 self.log = Some(Box::new(EntryLog::new(self.layout.stride)));
             }
             Some(log) => {
-                self.parts = Parts::new(self.layout.stride, FIRST_CAPACITY, None);
+                self.set_parts(Parts::new(self.layout.stride, FIRST_CAPACITY, None));
                 self.len = 0;
                 // SAFETY: the entries are this table's, so their strings are in its arena, and nobody else uses them.
                 log.entries().for_each(|entry| unsafe { self.merge_own(entry.cast_mut()) });
+                self.lists.iter_mut().for_each(|lists| lists.settle());
                 self.compact_strings();
             }
         }
@@ -120,7 +121,8 @@ impl Table {
             }
             match self.find(entry) {
                 Some(found) => {
-                    accumulator::merge_all(&self.layout, found, entry);
+                    self.lists.iter_mut().for_each(|lists| lists.merge(found, entry));
+                    accumulator::merge_all(&self.layout, found, entry, &mut self.arena);
                     object::release(&self.layout, entry);
                 }
                 None => match self.claim(entry::hash(entry), key) {

@@ -54,6 +54,7 @@ impl Table {
         let entries_of = region.filter(|_| matches!(self.dense, DenseForm::Entries));
         let parts = Parts::new(self.layout.stride, capacity(4 * hashed), entries_of);
         let _old = std::mem::replace(&mut self.parts, parts);
+        self.show_logs();
         (self.len, self.hashed) = (0, 0);
         if let (DenseForm::Array(shape), Some(range)) = (&self.dense, region) {
             let shape = Arc::clone(shape);

@@ -1,7 +1,7 @@
 //! Tables against a model.
 
 use super::*;
-use millstream_abi::{HASH_SEED, Phys, hash_finish, hash_word};
+use millstream_abi::{Accumulator, HASH_SEED, Phys, hash_finish, hash_word};
 use std::collections::BTreeMap;
 
 const ROUNDS: u64 = if cfg!(miri) { 3 } else { 150 };
