@@ -102,7 +102,7 @@ pub(crate) unsafe fn list_column(
         _ => single(rows, phys, &arrow, |row, into| {
             gather(row, &mut list)
                 && match finish {
-                    Finish::Sum => {
+                    Finish::Sum if element.is_distinct => {
                         list.sort();
                         sum(&list.values, phys, into)
                     }

@@ -282,7 +282,8 @@ impl Log {
     fn clear(&mut self) {
         self.parts.truncate(self.current + 1);
         self.parts.iter_mut().for_each(|part| part.used = 0);
-        (self.groups, self.current, self.pairs) = (0, 0, Pairs::default());
+        (self.groups, self.current) = (0, 0);
+        self.pairs.clear();
     }
 }
 

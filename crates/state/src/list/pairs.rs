@@ -6,6 +6,8 @@ use millstream_abi::{HASH_SEED, Phys, hash_bytes, hash_finish, hash_word};
 
 /// Places of a new table.
 const FIRST_PLACES: usize = 128;
+/// Pairs whose places are looked at together, so that the memory is waited for once.
+const TOGETHER: usize = 32;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -13,11 +15,15 @@ pub(super) struct Pairs {
     pub(super) numbers: Vec<u32>,
     /// Of each pair the words of its element.
     pub(super) values: Vec<u64>,
-    /// Numbers of pairs from 1 on, where their hashes say or behind that; 0 where there is none. At most half of them are used.
-    places: Vec<u32>,
+    /// Where its hash says or behind that: the upper half of the hash of a pair, and in the lower half its number from 1 on; 0 where there is
+    /// none. At most half of them are used.
+    places: Vec<u64>,
     /// Of strings.
     pub(super) arena: Arena,
 }
+
+/// The half of a word that is not the number of a pair.
+const TAG: u64 = !0 << 32;
 
 impl Pairs {
     /// Takes in pairs. Strings that are new are copied.
@@ -25,79 +31,131 @@ impl Pairs {
     /// # Safety
     /// Strings are alive.
     pub(super) unsafe fn absorb(&mut self, numbers: &[u32], values: &[u64], element: Element) {
-        for (&number, value) in numbers.iter().zip(values.chunks_exact(element.words())) {
-            if (self.numbers.len() + 1) * 2 > self.places.len() {
-                self.grow(element);
+        let words = element.words();
+        if words == 1 {
+            let is_same = |own: &[u64], pair: usize, value: &[u64]| own[pair] == value[0];
+            // SAFETY: words are no strings.
+            return unsafe { self.absorb_as(numbers, values, (element, 1), is_same) };
+        }
+        let is_same = |own: &[u64], pair: usize, value: &[u64]| {
+            let own = &own[pair * words..][..words];
+            match (element.phys, own, value) {
+                // SAFETY: promised by the caller; strings of pairs are in the arena.
+                (Phys::Str, &[a, b], &[c, d]) => unsafe {
+                    string_of([a, b]).as_bytes() == string_of([c, d]).as_bytes()
+                },
+                _ => own == value,
             }
-            // SAFETY: promised by the caller; strings of pairs are in the arena.
-            unsafe {
-                let mask = self.places.len() - 1;
-                let mut place = hash(number, value, element) as usize & mask;
-                let found = loop {
-                    let Some(pair) = self.places[place].checked_sub(1) else { break false };
-                    if self.is_pair(pair as usize, number, value, element) {
+        };
+        // SAFETY: promised by the caller.
+        unsafe { self.absorb_as(numbers, values, (element, words), is_same) }
+    }
+
+    /// [`Pairs::absorb`] of elements of some words.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(always)]
+    unsafe fn absorb_as(
+        &mut self,
+        numbers: &[u32],
+        values: &[u64],
+        (element, words): (Element, usize),
+        is_same: impl Fn(&[u64], usize, &[u64]) -> bool,
+    ) {
+        for (numbers, values) in numbers.chunks(TOGETHER).zip(values.chunks(TOGETHER * words)) {
+            if (self.numbers.len() + TOGETHER) * 2 > self.places.len() {
+                self.grow();
+            }
+            let mask = self.places.len() - 1;
+            let (mut hashes, mut first) = ([0; TOGETHER], [0; TOGETHER]);
+            for (i, (&number, value)) in numbers.iter().zip(values.chunks_exact(words)).enumerate() {
+                // SAFETY: promised by the caller.
+                hashes[i] = unsafe { hash(number, value, element) };
+                first[i] = self.places[hashes[i] as usize >> 32 & mask];
+            }
+            for (i, (&number, value)) in numbers.iter().zip(values.chunks_exact(words)).enumerate() {
+                let tag = hashes[i] & TAG;
+                let mut place = hashes[i] as usize >> 32 & mask;
+                // One before may have taken the place.
+                let mut there = if first[i] == 0 { self.places[place] } else { first[i] };
+                let is_new = loop {
+                    if there == 0 {
                         break true;
                     }
-                    place = (place + 1) & mask;
-                };
-                if found {
-                    continue;
-                }
-                self.numbers.push(number);
-                self.places[place] =
-                    u32::try_from(self.numbers.len()).expect("a table has fewer than 2^32 distinct values");
-                match (element.phys, value) {
-                    (Phys::Str, &[low, high]) => {
-                        let kept = self.arena.keep(string_of([low, high]).as_bytes()).bits();
-                        self.values.extend([kept as u64, (kept >> 64) as u64]);
+                    let pair = (there & !TAG) as usize - 1;
+                    if there & TAG == tag && self.numbers[pair] == number && is_same(&self.values, pair, value) {
+                        break false;
                     }
-                    _ => self.values.extend_from_slice(value),
+                    place = (place + 1) & mask;
+                    there = self.places[place];
+                };
+                if is_new {
+                    self.numbers.push(number);
+                    let pair = u32::try_from(self.numbers.len()).expect("a table has fewer than 2^32 distinct values");
+                    self.places[place] = tag | u64::from(pair);
+                    // SAFETY: promised by the caller.
+                    unsafe { self.push_value(value, element) };
                 }
             }
         }
     }
 
     /// # Safety
-    /// Strings are alive.
-    unsafe fn is_pair(&self, pair: usize, number: u32, value: &[u64], element: Element) -> bool {
-        let words = element.words();
-        let own = &self.values[pair * words..][..words];
-        self.numbers[pair] == number
-            && match (element.phys, own, value) {
+    /// A string is alive.
+    unsafe fn push_value(&mut self, value: &[u64], element: Element) {
+        match (element.phys, value) {
+            (_, &[word]) => self.values.push(word),
+            (Phys::Str, &[low, high]) => {
+                let string = string_of([low, high]);
                 // SAFETY: promised by the caller.
-                (Phys::Str, &[a, b], &[c, d]) => unsafe {
-                    string_of([a, b]).as_bytes() == string_of([c, d]).as_bytes()
-                },
-                _ => own == value,
+                let kept = self.arena.keep(unsafe { string.as_bytes() }).bits();
+                self.values.extend([kept as u64, (kept >> 64) as u64]);
             }
+            _ => self.values.extend_from_slice(value),
+        }
     }
 
-    fn grow(&mut self, element: Element) {
+    fn grow(&mut self) {
         let places = (2 * self.places.len()).max(FIRST_PLACES);
-        self.places = vec![0; places];
-        for (i, (&number, value)) in self.numbers.iter().zip(self.values.chunks_exact(element.words())).enumerate() {
-            // SAFETY: strings of pairs are in the arena.
-            let mut place = unsafe { hash(number, value, element) } as usize & (places - 1);
+        let mask = places - 1;
+        for word in std::mem::replace(&mut self.places, vec![0; places]).into_iter().filter(|&word| word != 0) {
+            let mut place = (word >> 32) as usize & mask;
             while self.places[place] != 0 {
-                place = (place + 1) & (places - 1);
+                place = (place + 1) & mask;
             }
-            self.places[place] = i as u32 + 1;
+            self.places[place] = word;
         }
+    }
+
+    /// Empties it. Memory remains, unless less than a part of it was used.
+    pub(super) fn clear(&mut self) {
+        if self.numbers.len() * 16 < self.places.len() {
+            *self = Pairs::default();
+        }
+        self.numbers.clear();
+        self.values.clear();
+        self.places.fill(0);
+        self.arena = Arena::default();
     }
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        (self.numbers.capacity() + self.places.capacity()) * size_of::<u32>()
-            + self.values.capacity() * size_of::<u64>()
+        self.numbers.capacity() * size_of::<u32>()
+            + (self.places.capacity() + self.values.capacity()) * size_of::<u64>()
             + self.arena.bytes()
     }
 }
 
+/// The upper half says where a pair is.
+///
 /// # Safety
 /// A string is alive.
+#[inline(always)]
 unsafe fn hash(number: u32, value: &[u64], element: Element) -> u64 {
     let hash = hash_word(HASH_SEED, number.into());
     hash_finish(match (element.phys, value) {
+        (_, &[word]) => hash_word(hash, word),
         (Phys::Str, &[low, high]) => {
             let string = string_of([low, high]);
             // SAFETY: promised by the caller.
