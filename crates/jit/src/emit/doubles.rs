@@ -1,5 +1,6 @@
-//! Exact sums of doubles (`millstream_abi::exact`). A number that is near is moved to its place in three words by a shift and
-//! selections, without a branch, and added with carry. One that is not is handed to whoever has the table.
+//! Exact sums of doubles (`millstream_abi::exact`). A number that is near is moved to its place by a shift: in the lower two of the three
+//! words, or in the upper two if it is at least 2^32, and added with carry. Which of them it is, is a branch, since the numbers of a column are
+//! of similar size. One that is not near is handed to whoever has the table.
 
 use super::Emitter;
 use super::ir::{Emitted, Int, Ptr};
@@ -9,9 +10,6 @@ use millstream_abi::Phys;
 use millstream_abi::exact::{EXPONENTS, LEAST_EXPONENT, MANTISSA_BITS};
 use millstream_codegen::program::{Access, Component, Value};
 use std::num::NonZero;
-
-/// Bits of three words.
-const WIDTH: NonZero<u32> = NonZero::new(192).expect("it is not 0");
 
 impl<'c> Emitter<'c, '_> {
     /// Adds a double to the sum of component `number` at an offset of an entry, when the guard holds.
@@ -50,67 +48,81 @@ impl<'c> Emitter<'c, '_> {
         ir.jump(end)?;
 
         ir.enter(near);
-        let words = self.words_of_double(bits, place, component.guard.map(|guard| self.int(guard)))?;
-        match access {
-            Access::Own => self.add_words(table, (entry, offset), words)?,
-            Access::Shared => self.atomic_add_words(ir.at(entry, offset, "accumulator")?, words)?,
+        let signed = self.signed_mantissa(bits, component.guard.map(|guard| self.int(guard)))?;
+        let (lower, upper) = (block("lower"), block("upper"));
+        let is_upper = ir.compare(IntPredicate::UGE, place, ir.word(64), "double.is_upper")?;
+        ir.branch(is_upper, upper, lower)?;
+        for (at, first) in [(lower, 0), (upper, 1)] {
+            ir.enter(at);
+            // Of the place the lower six bits.
+            let (low, high) = self.shifted(signed, place)?;
+            let words = match first {
+                0 => vec![low, high, ir.b.build_right_shift(high, ir.word(63), true, "double.above")?],
+                _ => vec![low, high],
+            };
+            let offset = offset + 8 * first;
+            match access {
+                Access::Own => self.add_words(table, (entry, offset), &words)?,
+                Access::Shared => self.atomic_add_words(ir.at(entry, offset, "accumulator")?, &words)?,
+            }
+            ir.jump(end)?;
         }
-        ir.jump(end)?;
         ir.enter(end);
         Ok(())
     }
 
-    /// The three words of a double that is near; of one that the guard excludes, zeros.
-    fn words_of_double(&self, bits: Int<'c>, place: Int<'c>, guard: Option<Int<'c>>) -> Emitted<[Int<'c>; 3]> {
+    /// The mantissa of a double that is near, with its sign; of one that the guard excludes, 0.
+    fn signed_mantissa(&self, bits: Int<'c>, guard: Option<Int<'c>>) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         let b = &ir.b;
         let mantissa = b.build_and(bits, ir.word((1 << MANTISSA_BITS) - 1), "double.fraction")?;
         let mantissa = b.build_or(mantissa, ir.word(1 << MANTISSA_BITS), "double.mantissa")?;
         let sign = b.build_right_shift(bits, ir.word(63), true, "double.sign")?;
         let signed = b.build_xor(mantissa, sign, "double.flipped")?;
-        let mut signed = b.build_int_sub(signed, sign, "double.signed")?;
-        if let Some(guard) = guard {
-            signed = ir.select(guard, signed.into(), ir.i64.const_zero().into(), "addend")?.into_int_value();
+        let signed = b.build_int_sub(signed, sign, "double.signed")?;
+        match guard {
+            Some(guard) => Ok(ir.select(guard, signed.into(), ir.i64.const_zero().into(), "addend")?.into_int_value()),
+            None => Ok(signed),
         }
-        let wide = b.build_int_s_extend(signed, ir.i128, "double.wide")?;
-        let shift = b.build_and(place, ir.word(63), "double.shift")?;
-        let shift = b.build_int_z_extend(shift, ir.i128, "double.shift_wide")?;
-        let (low, high) = ir.halves(b.build_left_shift(wide, shift, "double.moved")?)?;
-        let above = b.build_right_shift(high, ir.word(63), true, "double.above")?;
-        let is_upper = ir.compare(IntPredicate::UGE, place, ir.word(64), "double.is_upper")?;
-        let choose = |upper: Int<'c>, lower: Int<'c>| -> Emitted<Int<'c>> {
-            Ok(ir.select(is_upper, upper.into(), lower.into(), "double.word")?.into_int_value())
-        };
-        Ok([choose(ir.i64.const_zero(), low)?, choose(low, high)?, choose(high, above)?])
+    }
+
+    /// A word moved to the left by fewer than 64 bits, as two.
+    fn shifted(&self, signed: Int<'c>, place: Int<'c>) -> Emitted<(Int<'c>, Int<'c>)> {
+        let ir = &self.ir;
+        let wide = ir.b.build_int_s_extend(signed, ir.i128, "double.wide")?;
+        let shift = ir.b.build_and(place, ir.word(63), "double.shift")?;
+        let shift = ir.b.build_int_z_extend(shift, ir.i128, "double.shift_wide")?;
+        ir.halves(ir.b.build_left_shift(wide, shift, "double.moved")?)
     }
 
     /// Adds words with carry.
-    fn add_words(&self, table: &TableState<'c>, (entry, offset): (Ptr<'c>, usize), words: [Int<'c>; 3]) -> Emitted<()> {
+    fn add_words(&self, table: &TableState<'c>, (entry, offset): (Ptr<'c>, usize), words: &[Int<'c>]) -> Emitted<()> {
         let ir = &self.ir;
         let b = &ir.b;
-        let whole = ir.i128.get_context().custom_width_int_type(WIDTH).expect("a width that LLVM has");
-        let together = |words: [Int<'c>; 3]| -> Emitted<Int<'c>> {
+        let width = NonZero::new(64 * words.len() as u32).expect("there are words");
+        let whole = ir.i128.get_context().custom_width_int_type(width).expect("a width that LLVM has");
+        let together = |words: &[Int<'c>]| -> Emitted<Int<'c>> {
             let mut sum = whole.const_zero();
-            for (i, word) in words.into_iter().enumerate() {
+            for (i, &word) in words.iter().enumerate() {
                 let word = b.build_int_z_extend(word, whole, "word.wide")?;
                 let word = b.build_left_shift(word, whole.const_int(64 * i as u64, false), "word.moved")?;
                 sum = b.build_or(sum, word, "words")?;
             }
             Ok(sum)
         };
-        let mut places = Vec::with_capacity(3);
-        for i in 0..3 {
+        let mut places = Vec::with_capacity(words.len());
+        for i in 0..words.len() {
             let at = offset + 8 * i;
             places.push(match table.single.as_ref().and_then(|single| single.local(at)) {
                 Some(local) => local,
                 None => ir.at(entry, at, "accumulator")?,
             });
         }
-        let mut old = [ir.i64.const_zero(); 3];
+        let mut old = vec![ir.i64.const_zero(); words.len()];
         for (word, &place) in old.iter_mut().zip(&places) {
             *word = ir.load_word(place, "sum.old")?;
         }
-        let sum = b.build_int_add(together(old)?, together(words)?, "sum.new")?;
+        let sum = b.build_int_add(together(&old)?, together(words)?, "sum.new")?;
         for (i, &place) in places.iter().enumerate() {
             let word = b.build_right_shift(sum, whole.const_int(64 * i as u64, false), false, "sum.upper")?;
             ir.store(place, b.build_int_truncate(word, ir.i64, "sum.word")?.into())?;

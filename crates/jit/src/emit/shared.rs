@@ -55,15 +55,15 @@ impl<'c> Emitter<'c, '_> {
 
     fn atomic_add_wide(&self, place: Ptr<'c>, x: Int<'c>) -> Emitted<()> {
         let (low, high) = self.ir.halves(x)?;
-        self.atomic_add_words(place, [low, high])
+        self.atomic_add_words(place, &[low, high])
     }
 
     /// Adds the low words, then each higher one with the carry of the one before.
-    pub(super) fn atomic_add_words<const WORDS: usize>(&self, place: Ptr<'c>, words: [Int<'c>; WORDS]) -> Emitted<()> {
+    pub(super) fn atomic_add_words(&self, place: Ptr<'c>, words: &[Int<'c>]) -> Emitted<()> {
         let ir = &self.ir;
         let wraps = |sum: Int<'c>, addend: Int<'c>| ir.compare(IntPredicate::ULT, sum, addend, "sum.wraps");
         let mut carry = ir.i64.const_zero();
-        for (i, word) in words.into_iter().enumerate() {
+        for (i, &word) in words.iter().enumerate() {
             let addend = ir.b.build_int_add(word, carry, "addend")?;
             let has_wrapped = wraps(addend, carry)?;
             let old = self.atomic_add(ir.at(place, 8 * i, "accumulator.word")?, addend)?;
