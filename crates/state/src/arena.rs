@@ -15,9 +15,10 @@ const LARGE_WORDS: usize = LARGEST_CHUNK / size_of::<u64>() / 4;
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     chunks: Vec<Vec<u8>>,
-    words: Vec<EntryMemory>,
-    /// Words handed out of the last of them.
-    filled: usize,
+    /// Words are handed out of this one, of which so many are gone.
+    words: Option<(EntryMemory, usize)>,
+    /// Of these no more words are handed out.
+    full: Vec<EntryMemory>,
     /// Bytes handed out.
     used: usize,
     /// Capacity of all chunks.
@@ -51,29 +52,24 @@ impl Arena {
 
     /// Memory for some words, which are to be written before they are read.
     pub(crate) fn words(&mut self, count: usize) -> *mut u64 {
-        let (bytes, start) = (count * size_of::<u64>(), self.filled);
+        let bytes = count * size_of::<u64>();
         self.used += bytes;
-        if count >= LARGE_WORDS {
-            let memory = EntryMemory::unwritten(bytes);
-            self.allocated += bytes;
-            let place = memory.start().cast();
-            // In front, because the last one is that with room.
-            self.words.insert(0, memory);
+        if let Some((memory, filled)) = &mut self.words
+            && memory.bytes() - *filled * size_of::<u64>() >= bytes
+        {
+            let place = memory.start().cast::<u64>().wrapping_add(*filled);
+            *filled += count;
             return place;
         }
-        let chunk = match self.words.last() {
-            Some(last) if last.bytes() - start * size_of::<u64>() >= bytes => last,
-            _ => {
-                let next = (FIRST_CHUNK << self.words.len().min(16)).min(LARGEST_CHUNK);
-                let memory = EntryMemory::unwritten(next.max(bytes));
-                self.allocated += memory.bytes();
-                self.words.push(memory);
-                self.filled = 0;
-                self.words.last().expect("it was just pushed")
-            }
-        };
-        let place = chunk.start().cast::<u64>().wrapping_add(self.filled);
-        self.filled += count;
+        let is_large = count >= LARGE_WORDS;
+        let next = (FIRST_CHUNK << self.full.len().min(16)).min(LARGEST_CHUNK);
+        let memory = EntryMemory::unwritten(if is_large { bytes } else { next.max(bytes) });
+        self.allocated += memory.bytes();
+        let place = memory.start().cast();
+        match is_large {
+            true => self.full.push(memory),
+            false => self.full.extend(self.words.replace((memory, count)).map(|(full, _)| full)),
+        }
         place
     }
 
@@ -89,9 +85,8 @@ impl Arena {
     /// Takes over the memory of another.
     pub(crate) fn absorb(&mut self, mut other: Arena) {
         self.chunks.append(&mut other.chunks);
-        // In front, because the last one is that with room.
-        other.words.append(&mut self.words);
-        self.words = other.words;
+        self.full.append(&mut other.full);
+        self.full.extend(other.words.map(|(memory, _)| memory));
         self.used += other.used;
         self.allocated += other.allocated;
     }
@@ -115,5 +110,34 @@ impl Arena {
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.allocated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_handed_out_once() {
+        // Large ones first, between and last, and those of others that are taken over.
+        let sizes = [LARGE_WORDS, 3, LARGE_WORDS + 1, 200, 4, 5_000, 5_000, 1, 2 * LARGE_WORDS, 7];
+        let (mut arena, mut places) = (Arena::default(), Vec::new());
+        for round in 0..3 {
+            let mut other = Arena::default();
+            for &count in sizes.iter().skip(round) {
+                places.push((arena.words(count), count));
+                places.push((other.words(count), count));
+            }
+            arena.absorb(other);
+        }
+        for (number, &(place, count)) in places.iter().enumerate() {
+            // SAFETY: words of the arena, which nobody else has: that is what is tested.
+            (0..count).for_each(|i| unsafe { place.add(i).write(number as u64) });
+        }
+        for (number, &(place, count)) in places.iter().enumerate() {
+            // SAFETY: written above.
+            assert!((0..count).all(|i| unsafe { place.add(i).read() } == number as u64), "{number}: {count} words");
+        }
+        assert!(arena.used() <= arena.bytes());
     }
 }
