@@ -345,7 +345,7 @@ pub enum Access {
 /// | MinF64, MaxF64 | as MinI64, MaxI64 over `order(x)`, `order(a)`: `order(v)` is the i64 `bits ^ ((bits >> 63 arithmetic) >> 1 logical)`, which orders -∞ < … < -0.0 < 0.0 < … < ∞ < NaN. Lowering has made every NaN argument the one of `f64::NAN` |
 /// | MinStr, MaxStr | if `a` is [`millstream_abi::Str::NONE`], or `x` is less (greater) than `a` in byte order: copy `x`, call `keep_string` on the copy if it is not inline, and store it in `a` |
 /// | Group | `a` stays; it is stored in `ExecContext::groups` at the row's number. No argument, no guard |
-/// | Object | call `update_object` with the address of `a`, the component's index and the row's number; and `x` in a slot, the bytes behind it zero, or null when `valid` is there and FALSE. The callback does not move entries. Of a bag of words (`is_logged_inline`) compiled code appends `x` to the log of the table itself, if `a` is not 0 and there is room |
+/// | Object | call `update_object` with the address of `a`, the component's index and the row's number; and `x` in a slot, the bytes behind it zero, or null when `valid` is there and FALSE. The callback does not move entries. Of a bag or set of words (`is_logged_inline`) compiled code appends `x` to the log of the table itself, if `a` is not 0 and there is room |
 ///
 /// With [`Access::Shared`] the same happens by atomic instructions of relaxed ordering, so that no update is lost; what a
 /// task sees of the others' is only defined when all have ended. An addition is one atomic addition; those of SumI128 and SumF64 add the

@@ -168,7 +168,8 @@ fn canonical_f32(x: f32) -> f32 {
     if x.is_nan() { f32::NAN } else { x + 0.0 }
 }
 
-fn canonical_f64(x: f64) -> f64 {
+/// One NaN, and -0.0 as 0.0: what is equal has the same bits.
+pub(crate) fn canonical_f64(x: f64) -> f64 {
     if x.is_nan() { f64::NAN } else { x + 0.0 }
 }
 

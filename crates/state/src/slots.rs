@@ -6,11 +6,11 @@ use crate::columns::output_columns;
 use crate::encoding::EntryFields;
 use crate::entry;
 use crate::far::{Far, Row};
+use crate::format_8;
 use crate::list;
 use crate::memory::EntryMemory;
 use crate::object::{self, Exact};
 use crate::output::OutputTypes;
-use crate::pairs;
 use crate::table::{HASH_OF_NOTHING, Table};
 use arrow_array::ArrayRef;
 use millstream_abi::{EntryLayout, Phys, Str};
@@ -248,7 +248,7 @@ impl Slots {
             return Slots::restore_entries(layout, types, from);
         }
         if from.clone().u64()? != EXACT {
-            let of_pairs = Arc::new(pairs::layout_of(&layout));
+            let of_pairs = Arc::new(format_8::layout_of(&layout));
             return Ok(Slots::restore_entries(of_pairs, types, from)?.without_pairs(layout));
         }
         let (_, count) = (from.u64()?, from.count(size_of::<Exact>())?);
@@ -274,7 +274,7 @@ impl Slots {
         let mut far = Far::default();
         for slot in (0..self.used as i64).filter(|&slot| self.is_allocated(slot)) {
             // SAFETY: an entry of each layout; that of ours is still zero. Strings are in the arena.
-            unsafe { pairs::convert((&layout, &self.layout), self.place(slot), slots.place(slot), &mut far) };
+            unsafe { format_8::convert((&layout, &self.layout), self.place(slot), slots.place(slot), &mut far) };
         }
         for (entry, number, sum) in far.sums() {
             // SAFETY: an entry with the key of the slots.

@@ -1,4 +1,4 @@
-//! Values of bags of words, which code appends to the log of the table itself (`millstream_abi::ValueLog`).
+//! Values of bags and sets of words, which code appends to the log of the table itself (`millstream_abi::ValueLog`).
 
 use super::Emitter;
 use super::ir::{Emitted, Ptr};

@@ -1,12 +1,12 @@
 //! The values of a table's lists as they come, and the runs that they become.
 //!
-//! Code appends to the log of a bag of words itself (`millstream_abi::ValueLog`); all else comes through `Table::update_object`. When the table
+//! Code appends to the log of a bag or set of words itself (`millstream_abi::ValueLog`); all else comes through `Table::update_object`. When the table
 //! is sealed, the values are put in order by the numbers of their groups: they are counted, and each is moved once.
 
 use super::pairs::Pairs;
 use super::{Element, lists};
 use crate::arena::Arena;
-use crate::entry::{read, write};
+use crate::entry::{canonical_f64, read, write};
 use crate::object::{Ordinal, key_of_number};
 use millstream_abi::{EntryLayout, Phys, Slot, ValueLog};
 
@@ -105,7 +105,7 @@ impl Logs {
                 let x = f64::from_le_bytes(slot.bytes());
                 place[0] = match element.is_distinct {
                     // As keys are compared.
-                    true => (if x.is_nan() { f64::NAN } else { x + 0.0 }).to_bits(),
+                    true => canonical_f64(x).to_bits(),
                     false => x.to_bits(),
                 };
             }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The third is there when entries have exact sums of doubles, which the second says. Format 8 had pairs of doubles instead
-//! (`pairs.rs`).
+//! (`format_8.rs`).
 
 use super::{Entries, Partial};
 use crate::arena::Arena;
@@ -19,11 +19,11 @@ use crate::dense::{dense_key_of_entry, key_of_entry};
 use crate::encoding::EntryFields;
 use crate::entry::{compare_keys, hash};
 use crate::far::Far;
+use crate::format_8;
 use crate::memory::EntryMemory;
 use crate::merge::merge;
 use crate::output::OutputTypes;
 use crate::owned::OwnedEntries;
-use crate::pairs;
 use crate::partition::{PARTITIONS, partition_of, partition_of_key};
 use crate::rows::{Part, parts};
 use crate::sort::compare;
@@ -220,7 +220,7 @@ impl Partial {
     ) -> Result<Partial, Damaged> {
         let has_pairs = layout.has_exact_sums() && blocks.first().is_some_and(|block| has_pairs(block.as_ref()));
         if has_pairs {
-            let of_pairs = Arc::new(pairs::layout_of(layout));
+            let of_pairs = Arc::new(format_8::layout_of(layout));
             let restored = Partial::restore(&of_pairs, types, budget, blocks)?;
             return Ok(Partial::of_pairs(restored, layout).counted(budget));
         }
@@ -257,7 +257,7 @@ impl Partial {
         let mut far = Far::default();
         for (from, &place) in entries.range(0..count).zip(&places) {
             // SAFETY: an entry of the layout with pairs, whose strings are in the arena, and zeroed memory.
-            unsafe { pairs::convert((layout, entries.layout()), from, place, &mut far) };
+            unsafe { format_8::convert((layout, entries.layout()), from, place, &mut far) };
         }
         let places = places.into_iter().map(<*mut u8>::cast_const);
         // SAFETY: entries of the layout, which nobody else has; their strings are in the arena.
