@@ -44,6 +44,8 @@ struct Log {
     arena: Arena,
     /// What has been in the log of distinct values, of which there is one part.
     pairs: Pairs,
+    /// The words of the value that comes.
+    scratch: Vec<u64>,
 }
 
 /// Numbers and elements; no more than its capacity is ever in it.
@@ -66,6 +68,7 @@ impl Logs {
             merged: Vec::new(),
             arena: Arena::default(),
             pairs: Pairs::default(),
+            scratch: Vec::new(),
         };
         let logs: Box<[Log]> = lists(layout).map(log).collect();
         let nothing = ValueLog { numbers: std::ptr::null_mut(), values: std::ptr::null_mut(), used: 0, room: 0 };
@@ -110,11 +113,12 @@ impl Logs {
                 };
             }
             _ => {
-                let mut words = Vec::with_capacity(place.len());
+                let words = &mut log.scratch;
+                words.clear();
                 // SAFETY: promised by the caller.
-                unsafe { element.push(value, &mut log.arena, &mut words) };
-                element.push_place(ordinal, value.is_none(), &mut words);
-                place.copy_from_slice(&words);
+                unsafe { element.push(value, &mut log.arena, words) };
+                element.push_place(ordinal, value.is_none(), words);
+                place.copy_from_slice(words);
             }
         }
         // Pointers that were taken before a part is borrowed are of no use behind that.
