@@ -41,6 +41,12 @@ pub(crate) struct Arguments {
     /// Repetitions of each system, after one to warm up
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     repetitions: u16,
+    /// Run only this case, or the cases of this figure, such as `keys/keys=100` or `keys`
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
+    /// Run only systems whose name starts with this, for a profile of one of them
+    #[arg(long, value_name = "NAME")]
+    system: Option<String>,
     /// Multiply the numbers of rows by this
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     rows_scale: f64,
@@ -84,6 +90,8 @@ impl Arguments {
                 None => std::thread::available_parallelism()?.get(),
             },
             repetitions: self.repetitions.into(),
+            case: self.case.clone(),
+            system: self.system.clone(),
             rows_scale: self.rows_scale,
             json: self.json,
             soak: Duration::try_from_secs_f64(self.soak_minutes * 60.0)?,

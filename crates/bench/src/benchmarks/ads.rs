@@ -7,9 +7,7 @@ use crate::by_hand::{
 use crate::iterator::{
     Aggregate, Arithmetic, Comparison, Expression, Filter, Project, Scan, WindowJoin, Windows, drain,
 };
-use crate::suite::{
-    Across, Benchmark, Case, Checksum, Failure, Random, Runs, Suite, System, hash_double, query, session,
-};
+use crate::suite::{Across, Benchmark, Case, Checksum, Failure, Kind, Random, Runs, Suite, System, query, session};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, TimestampMillisecondType};
 use arrow_array::{ArrayRef, Float64Array, Int32Array, RecordBatch, TimestampMillisecondArray};
@@ -264,9 +262,10 @@ impl SharedCell for Profit {
 /// The loop with each way to share the work.
 fn by_hand<'a>(name: &str, layout: impl Layout<Cell = Profit> + Copy + 'a, threads: usize) -> [System<'a>; 3] {
     systems(name, layout, threads, move |slices| {
-        output(slices, SLIDES, threads, |sum, window, ad, cell| {
+        let kinds = [Kind::Integer, Kind::Integer, Kind::Double];
+        output(slices, SLIDES, threads, kinds, |rows, window, ad, cell| {
             if cell.ads > 0 && cell.purchases > 0 {
-                sum.add(&[ad as i64, window * SLIDE_MS, hash_double(cell.value - cell.cost)]);
+                rows.push([ad as i64, window * SLIDE_MS, (cell.value - cell.cost).to_bits() as i64]);
             }
         })
     })

@@ -1,6 +1,8 @@
 //! Window join and interval join of two streams with random unique 64-bit keys.
 
-use crate::suite::{Across, Benchmark, Case, Checksum, Columns, Failure, Random, Runs, Suite, System, query, session};
+use crate::suite::{
+    Across, Benchmark, Case, Checksum, Columns, Failure, Kind, OutputRows, Random, Runs, Suite, System, query, session,
+};
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
     name: "joins",
@@ -83,17 +85,17 @@ fn joined(left: &Columns, right: &Columns, meets: Meets, threads: usize) -> Chec
             }
             table[slot] = Some((key, value, time));
         }
-        let mut pairs = Checksum::default();
+        let mut pairs = OutputRows::new([Kind::Integer; 2]);
         for (key, value, time) in right.rows().filter(|row| mine(row.0)) {
             let mut slot = (hash(key) >> 16) as usize & mask;
             while let Some(row) = table[slot] {
                 if row.0 == key && meets(row.2, time) {
-                    pairs.add(&[row.1, value]);
+                    pairs.push([row.1, value]);
                 }
                 slot = (slot + 1) & mask;
             }
         }
-        pairs
+        pairs.finish()
     };
     std::thread::scope(|scope| {
         let part = &part;

@@ -5,9 +5,7 @@ use crate::by_hand::{
     write_i64,
 };
 use crate::iterator::{Aggregate, Comparison, Expression, Filter, Scan, Windows, drain};
-use crate::suite::{
-    Across, Benchmark, Case, Checksum, Failure, Random, Runs, Suite, System, hash_double, query, session,
-};
+use crate::suite::{Across, Benchmark, Case, Checksum, Failure, Kind, Random, Runs, Suite, System, query, session};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, TimestampMillisecondType};
@@ -157,9 +155,10 @@ fn records(batches: &[RecordBatch]) -> Records<RECORD> {
 /// The loop with each way to share the work.
 fn by_hand<'a>(name: &str, layout: impl Layout<Cell = RealSum> + Copy + 'a, threads: usize) -> [System<'a>; 3] {
     systems(name, layout, threads, move |slices| {
-        output(slices, SLIDES, threads, |sum, window, region, cell| {
-            let mean = hash_double(cell.sum / cell.count as f64);
-            sum.add(&[region as i64, window * SLIDE_MS, cell.count as i64, mean]);
+        let kinds = [Kind::Integer, Kind::Integer, Kind::Integer, Kind::Double];
+        output(slices, SLIDES, threads, kinds, |rows, window, region, cell| {
+            let mean = cell.sum / cell.count as f64;
+            rows.push([region as i64, window * SLIDE_MS, cell.count as i64, mean.to_bits() as i64]);
         })
     })
 }

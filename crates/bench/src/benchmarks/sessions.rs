@@ -1,6 +1,8 @@
 //! Session windows of many keys.
 
-use crate::suite::{Across, Benchmark, Case, Checksum, Columns, Failure, Random, Runs, Suite, System, query, session};
+use crate::suite::{
+    Across, Benchmark, Case, Checksum, Columns, Failure, Kind, OutputRows, Random, Runs, Suite, System, query, session,
+};
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
     name: "sessions",
@@ -50,8 +52,8 @@ struct Open {
 fn by_hand(columns: &Columns, threads: usize) -> Checksum {
     let part = |thread: i64| {
         let mut open = vec![Open::default(); KEYS as usize];
-        let mut sessions = Checksum::default();
-        let mut close = |key: i64, s: &Open| sessions.add(&[key, s.start, s.rows, s.total]);
+        let mut sessions = OutputRows::new([Kind::Integer; 4]);
+        let mut close = |key: i64, s: &Open| sessions.push([key, s.start, s.rows, s.total]);
         for (key, value, time) in columns.rows().filter(|row| row.0 % threads as i64 == thread) {
             let session = &mut open[key as usize];
             // Times do not go back in this data; sessions that touch are one.
@@ -69,7 +71,7 @@ fn by_hand(columns: &Columns, threads: usize) -> Checksum {
         for (key, session) in open.iter().enumerate().filter(|(_, s)| s.rows > 0) {
             close(key as i64, session);
         }
-        sessions
+        sessions.finish()
     };
     std::thread::scope(|scope| {
         let part = &part;

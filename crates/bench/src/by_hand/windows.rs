@@ -1,7 +1,7 @@
 //! From slices to windows: merging what threads have, and output.
 
 use super::{Cell, Invertible, in_threads};
-use crate::suite::Checksum;
+use crate::suite::{Checksum, Kind, OutputRows};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -42,13 +42,14 @@ pub(super) fn merge<C: Cell>(parts: Vec<Slices<C>>, threads: usize) -> Slices<C>
     slices.into_iter().map(|(window, tables)| (window, table(tables))).collect()
 }
 
-/// Adds up the rows of windows of `slices_per_window` slices each; `row` adds that of a key in the window that starts
-/// with this slice. Each thread has a range of the keys.
-pub(crate) fn output<C: Invertible>(
+/// Writes the rows of windows of `slices_per_window` slices each, with columns of these kinds; `row` writes that of a key
+/// in the window that starts with this slice. Each thread has a range of the keys.
+pub(crate) fn output<C: Invertible, const N: usize>(
     slices: &Slices<C>,
     slices_per_window: i64,
     threads: usize,
-    row: impl Fn(&mut Checksum, i64, usize, &C) + Sync,
+    kinds: [Kind; N],
+    row: impl Fn(&mut OutputRows<N>, i64, usize, &C) + Sync,
 ) -> Checksum {
     let keys = slices.values().next().map_or(0, Vec::len);
     let (Some(first), Some(last)) = (slices.keys().next(), slices.keys().next_back()) else {
@@ -58,40 +59,41 @@ pub(crate) fn output<C: Invertible>(
     let parts = in_threads(threads, |thread| {
         let range = (thread * share).min(keys)..((thread + 1) * share).min(keys);
         let mut running = vec![C::default(); range.len()];
-        let mut sum = Checksum::default();
+        let mut rows = OutputRows::new(kinds);
         let of = |slice: i64| slices.get(&slice).map(|table| &table[range.clone()]);
         for window in first - slices_per_window + 1..=*last {
             if let Some(entering) = of(window + slices_per_window - 1) {
                 merge_table(&mut running, entering);
             }
             for (key, cell) in range.clone().zip(&running).filter(|(_, cell)| cell.has_rows()) {
-                row(&mut sum, window, key, cell);
+                row(&mut rows, window, key, cell);
             }
             if let Some(leaving) = of(window) {
                 running.iter_mut().zip(leaving).for_each(|(cell, leaving)| cell.remove(leaving));
             }
         }
-        sum
+        rows.finish()
     });
     parts.into_iter().fold(Checksum::default(), Checksum::and)
 }
 
 /// As [`output`], for windows of one slice, of which nothing is ever taken back.
-pub(crate) fn output_slices<C: Cell>(
+pub(crate) fn output_slices<C: Cell, const N: usize>(
     slices: &Slices<C>,
     threads: usize,
-    row: impl Fn(&mut Checksum, i64, usize, &C) + Sync,
+    kinds: [Kind; N],
+    row: impl Fn(&mut OutputRows<N>, i64, usize, &C) + Sync,
 ) -> Checksum {
     let all: Vec<(&i64, &Vec<C>)> = slices.iter().collect();
     let next = AtomicUsize::new(0);
     let parts = in_threads(threads, |_| {
-        let mut sum = Checksum::default();
+        let mut rows = OutputRows::new(kinds);
         while let Some((window, table)) = all.get(next.fetch_add(1, Relaxed)) {
             for (key, cell) in table.iter().enumerate().filter(|(_, cell)| cell.has_rows()) {
-                row(&mut sum, **window, key, cell);
+                row(&mut rows, **window, key, cell);
             }
         }
-        sum
+        rows.finish()
     });
     parts.into_iter().fold(Checksum::default(), Checksum::and)
 }

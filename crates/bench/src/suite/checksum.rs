@@ -35,6 +35,12 @@ impl Checksum {
         self.sum = self.sum.wrapping_add(values.iter().fold(0, |hash, value| mix(hash, *value)));
     }
 
+    /// Adds rows by their hashes.
+    pub(super) fn add_hashes(&mut self, hashes: &[u64]) {
+        self.rows += hashes.len() as u64;
+        self.sum = hashes.iter().fold(self.sum, |sum, hash| sum.wrapping_add(*hash));
+    }
+
     /// The rows of both.
     pub(crate) fn and(self, other: Checksum) -> Checksum {
         Checksum { rows: self.rows + other.rows, sum: self.sum.wrapping_add(other.sum) }
@@ -148,11 +154,16 @@ fn fold(column: &ArrayRef, hashes: &mut [u64]) -> Result<(), Diagnostic> {
 /// What NULL counts as.
 const NULL: i64 = i64::MIN;
 
+/// Folds values without NULL into the hashes of their rows.
+pub(super) fn fold_values<T: Copy>(values: &[T], hashes: &mut [u64], value: impl Fn(T) -> i64) {
+    hashes.iter_mut().zip(values).for_each(|(hash, v)| *hash = mix(*hash, value(*v)));
+}
+
 /// Folds a column of this type; says whether it is one.
 fn integers<T: ArrowPrimitiveType>(column: &ArrayRef, hashes: &mut [u64], value: impl Fn(T::Native) -> i64) -> bool {
     let Some(array) = column.as_primitive_opt::<T>() else { return false };
     match array.nulls() {
-        None => hashes.iter_mut().zip(array.values()).for_each(|(hash, v)| *hash = mix(*hash, value(*v))),
+        None => fold_values(array.values(), hashes, value),
         Some(_) => {
             hashes.iter_mut().zip(array).for_each(|(hash, v)| *hash = mix(*hash, v.map_or(NULL, &value)));
         }

@@ -1,6 +1,6 @@
 //! Cases and systems: alternating repetitions, comparison, medians and ratios.
 
-use super::{Checksum, Failure, Record, Suite};
+use super::{Checksum, Failure, Record, Suite, process_time};
 use serde_json::{Map, Value};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub(crate) struct Measured {
     pub(crate) seconds: f64,
     /// What is compared; a system without a result has none.
     pub(crate) checksum: Option<Checksum>,
+    /// Processor time of all threads of this process, which [`Suite::measure`] takes.
+    pub(crate) processor: Duration,
     /// The longest time that LLVM took for a program; zero when the session had compiled all before.
     pub(crate) compile: Duration,
     /// Further fields of the record.
@@ -138,13 +140,18 @@ impl Suite {
     /// Runs all systems of all cases in turn, once to warm up and then as often as asked for; compares the results of each
     /// case's systems, prints a table and keeps the records. Returns the first result of each case.
     pub(crate) fn measure(&mut self, across: Across, cases: Vec<Case<'_>>) -> Result<Vec<Checksum>, Failure> {
-        let mut cases: Vec<Case<'_>> = cases.into_iter().map(|case| self.with_limits(case)).collect();
+        let mut cases: Vec<Case<'_>> = cases.into_iter().filter_map(|case| self.chosen(case)).collect();
+        if cases.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut runs: Vec<Vec<Vec<Measured>>> = cases.iter().map(|c| vec![Vec::new(); c.systems.len()]).collect();
         let mut checksums = vec![None; cases.len()];
         for repetition in 0..=self.options.repetitions {
             for ((case, runs), wanted) in cases.iter_mut().zip(&mut runs).zip(&mut checksums) {
                 for (system, runs) in case.systems.iter_mut().zip(runs) {
-                    let measured = (system.run)().map_err(|e| format!("{}, {}: {e}", case.name, system.name))?;
+                    let before = process_time();
+                    let mut measured = (system.run)().map_err(|e| format!("{}, {}: {e}", case.name, system.name))?;
+                    measured.processor = process_time().saturating_sub(before);
                     system.compile = system.compile.max(measured.compile);
                     agree(case.name.as_str(), &system.name, wanted, &measured)?;
                     if repetition > 0 {
@@ -161,8 +168,18 @@ impl Suite {
         Ok(checksums)
     }
 
-    /// Adds the sweeps over memory.
-    fn with_limits<'a>(&self, mut case: Case<'a>) -> Case<'a> {
+    /// The case with the systems that are to run, and the sweeps over memory; `None` if it is not to run.
+    fn chosen<'a>(&self, mut case: Case<'a>) -> Option<Case<'a>> {
+        let is_named = |wanted: &String| {
+            case.name.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if self.options.case.as_ref().is_some_and(|wanted| !is_named(wanted)) {
+            return None;
+        }
+        if let Some(start) = &self.options.system {
+            case.systems.retain(|system| system.name.starts_with(start));
+            case.limits.clear();
+        }
         for threads in std::mem::take(&mut case.limits) {
             let (bandwidth, bytes) = (Rc::clone(&self.bandwidth), case.bytes);
             case.systems.push(System::measured(LIMIT, threads, move || {
@@ -170,7 +187,7 @@ impl Suite {
                 Ok(Measured { seconds, ..Measured::default() })
             }));
         }
-        case
+        (!case.systems.is_empty()).then_some(case)
     }
 
     fn report(&mut self, cases: &[Case<'_>], runs: &[Vec<Vec<Measured>>]) -> Result<(), Failure> {
@@ -193,6 +210,7 @@ impl Suite {
 /// The record of a run.
 fn record(benchmark: &str, case: &Case<'_>, system: &System<'_>, bytes: u64, run: &Measured) -> Record {
     let mut more = run.more.clone();
+    more.insert("processor_ns_per_row".into(), (run.processor.as_secs_f64() * 1e9 / case.rows as f64).into());
     if !system.compile.is_zero() {
         more.insert(COMPILE_MS.into(), (system.compile.as_secs_f64() * 1e3).into());
     }
@@ -230,6 +248,8 @@ struct Line {
     threads: usize,
     /// Median, least and most seconds.
     seconds: [f64; 3],
+    /// Median of the seconds of processor time; 0 for another process.
+    processor: f64,
     compile: Duration,
 }
 
@@ -244,6 +264,7 @@ impl Line {
             system: system.name.clone(),
             threads: system.threads,
             seconds: [middle, least, most],
+            processor: median(&runs.iter().map(|run| run.processor.as_secs_f64()).collect::<Vec<_>>()),
             compile: system.compile,
         }
     }
@@ -257,7 +278,10 @@ impl Line {
         );
         let rate = rows as f64 / middle / 1e6;
         let bytes = if bytes > 0 { format!("{:>6.2} GB/s", bytes as f64 / middle / 1e9) } else { String::new() };
-        format!("    {name:<34} {middle:>8.4} s ({least:.4}–{most:.4}) {rate:>8.1} M rows/s {bytes:<11} {compared}")
+        let processor = format!("{:>6.2} ns/row", self.processor * 1e9 / rows as f64);
+        format!(
+            "    {name:<34} {middle:>8.4} s ({least:.4}–{most:.4}) {rate:>8.1} M rows/s {processor} {bytes:<11} {compared}"
+        )
     }
 }
 

@@ -12,6 +12,7 @@ mod columns;
 mod curves;
 mod discard;
 mod measure;
+mod output_rows;
 mod peer;
 mod plots;
 mod process;
@@ -25,8 +26,9 @@ pub(crate) use columns::{Columns, Random, session};
 pub(crate) use curves::{CURVE, EVENTS};
 pub(crate) use discard::{collect, discard, first_checked};
 pub(crate) use measure::{Across, Case, Measured, System, median, timed};
+pub(crate) use output_rows::{Kind, OutputRows};
 pub(crate) use peer::Peer;
-pub(crate) use process::{code_mappings, cpu_time, peak_resident_bytes, resident_bytes};
+pub(crate) use process::{code_mappings, peak_resident_bytes, process_time, resident_bytes};
 pub(crate) use record::Record;
 pub(crate) use report::write as write_report;
 pub(crate) use written::Written;
@@ -82,6 +84,10 @@ pub(crate) struct Options {
     pub(crate) threads: usize,
     /// Repetitions of every system, after one to warm up.
     pub(crate) repetitions: usize,
+    /// The case that runs, or the figure whose cases run.
+    pub(crate) case: Option<String>,
+    /// What the names of systems that run start with.
+    pub(crate) system: Option<String>,
     /// What numbers of rows are multiplied with.
     pub(crate) rows_scale: f64,
     /// Whether standard output gets records instead of text.
@@ -196,6 +202,8 @@ pub(crate) mod tests {
         Suite::new(Options {
             threads: 2,
             repetitions: 1,
+            case: None,
+            system: None,
             rows_scale: 0.001,
             json: false,
             soak: Duration::ZERO,

@@ -11,14 +11,10 @@ pub(crate) fn resident_bytes() -> Result<u64, Failure> {
     Ok(pages.split_whitespace().nth(1).ok_or("no resident size in /proc/self/statm")?.parse::<u64>()? * PAGE)
 }
 
-/// Processor time of all threads so far, in steps of 10 ms.
-pub(crate) fn cpu_time() -> Result<Duration, Failure> {
-    const TICK: Duration = Duration::from_millis(10);
-    let text = fs::read_to_string("/proc/self/stat")?;
-    // The name of the process is in parentheses and may hold spaces; user and system time are the 12th and 13th fields after it.
-    let fields = text.rsplit_once(')').ok_or("no name in /proc/self/stat")?.1;
-    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
-    Ok(TICK * ticks.sum::<Result<u32, _>>()?)
+/// Processor time of all threads so far.
+pub(crate) fn process_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Mappings of memory that holds code.

@@ -28,7 +28,7 @@ pub(crate) fn expected(query: &str) -> Bag {
     bag(text.lines().skip(1).map(str::to_string))
 }
 
-fn bag(rows: impl Iterator<Item = String>) -> Bag {
+pub(crate) fn bag(rows: impl Iterator<Item = String>) -> Bag {
     let mut bag = Bag::new();
     rows.for_each(|row| *bag.entry(row).or_default() += 1);
     bag

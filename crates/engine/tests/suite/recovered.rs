@@ -3,11 +3,12 @@
 
 use crate::configurations::Configuration;
 use crate::flink;
-use crate::nexmark::{COUNT_CHAR, QUERIES, actual, difference, expected};
+use crate::nexmark::{COUNT_CHAR, QUERIES, actual, bag, difference, expected};
 use crate::stopping::run_or_stop;
 use crate::tests_dir;
 use arrow_array::cast::AsArray;
 use millstream::{Collected, Diagnostic, RunMonitor, Session};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// How the parts of a run differ: workers, and whether state is spilled.
@@ -164,4 +165,65 @@ fn queries_with_late_rows_that_are_stopped_and_go_on_give_flinks_rows() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Rows and keys of the lists: two thirds are read before the first stop, so that a list has 20,000 values by then.
+const LISTED: (i64, i64) = (60_000, 2);
+
+/// Key, value, and a text of a listed row, which has a row every 10 ms.
+fn listed(row: i64) -> (i64, i64, String) {
+    (row % LISTED.1, row * 7919 % 10_007, format!("{:03}", row % 1000))
+}
+
+/// Stops a query over the listed rows twice, and says how its rows differ from these.
+fn check_listed(query: &str, rows: impl Iterator<Item = String>) -> Result<String, Diagnostic> {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |row: i64| {
+        let (k, v, s) = listed(row);
+        format!("{k},{v},{s},2024-01-01 00:{:02}:{:02}.{:02}0\n", row / 6000, row / 100 % 60, row % 100)
+    };
+    std::fs::write(folder.path().join("t.csv"), (0..LISTED.0).map(line).collect::<String>()).unwrap();
+    let open = |settings, rows_per_second: u32| -> Result<Session, Diagnostic> {
+        let mut session = session(folder.path(), settings);
+        session.set("pipeline.buffer-rows", "1024")?;
+        session.run(&format!(
+            "CREATE TABLE t (k BIGINT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+             WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv',
+                   'scan.rate-limit.rows-per-second' = '{rows_per_second}')",
+            folder.path().join("t.csv").display()
+        ))?;
+        define_query(&mut session, folder.path(), query)?;
+        Ok(session)
+    };
+    for (settings, stop_at_row) in RUNS.into_iter().zip([Some(40_000), Some(5_000), None]) {
+        let mut session = open(settings, if stop_at_row.is_some() { 30_000 } else { 10_000_000 })?;
+        assert_eq!(run(&mut session, stop_at_row)?, stop_at_row.is_none(), "{query}");
+    }
+    Ok(difference(&bag(rows), &actual(&mut open(RUNS[0], 10_000_000)?, "SELECT * FROM `out`")?))
+}
+
+#[test]
+fn lists_and_sets_of_twenty_thousand_values_go_on() {
+    let of_key = |key: i64| (0..LISTED.0).map(listed).filter(move |row| row.0 == key);
+    let rows = (0..LISTED.1).map(|key| {
+        let mut values: Vec<i64> = of_key(key).map(|row| row.1).collect();
+        let texts: Vec<String> = of_key(key).map(|row| row.2).collect();
+        values.sort_unstable();
+        let middle = values[values.len() / 2 - 1..=values.len() / 2].iter().sum::<i64>() as f64 / 2.0;
+        let distinct = values.chunk_by(|a, b| a == b).count();
+        format!("{key},{middle:?},{distinct},{},{}", texts.len(), texts.join(";"))
+    });
+    let query = "SELECT k, MEDIAN(v) AS m, COUNT(DISTINCT v) AS d, CARDINALITY(ARRAY_AGG(v)) AS n, LISTAGG(s, ';') AS l
+                 FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+                 GROUP BY k, window_start, window_end";
+    assert_eq!(check_listed(query, rows).unwrap(), "");
+
+    let mut seen = [(); 2].map(|()| HashSet::new());
+    let rows = (0..LISTED.0).map(|row| {
+        let (key, value, _) = listed(row);
+        seen[key as usize].insert(value);
+        format!("{key},{value},{}", seen[key as usize].len())
+    });
+    let query = "SELECT k, v, COUNT(DISTINCT v) OVER (PARTITION BY k ORDER BY ts) AS d FROM t";
+    assert_eq!(check_listed(query, rows).unwrap(), "");
 }

@@ -1,13 +1,15 @@
-//! Exact sums of doubles (`millstream_abi::exact`). A number that is near is moved to its place by a shift: in the lower two of the three
-//! words, or in the upper two if it is at least 2^32, and added with carry. Which of them it is, is a branch, since the numbers of a column are
-//! of similar size. One that is not near is handed to whoever has the table.
+//! Exact sums of doubles (`millstream_abi::exact`). A multiple of 2^-20, as integers and binary fractions are, is an integer in units of
+//! the upper two words and added to them. Any other number that is near is moved to its place by a shift: in the lower two of the three words,
+//! or in the upper two if it is at least 2^32, and added with carry. Which of these it is, is a branch, since the numbers of a column are alike. One
+//! that is not near is handed to whoever has the table.
 
 use super::Emitter;
 use super::ir::{Emitted, Int, Ptr};
 use super::update::TableState;
-use inkwell::IntPredicate;
+use inkwell::values::FloatValue;
+use inkwell::{FloatPredicate, IntPredicate};
 use millstream_abi::Phys;
-use millstream_abi::exact::{EXPONENTS, LEAST_EXPONENT, MANTISSA_BITS};
+use millstream_abi::exact::{EXPONENTS, LEAST_EXPONENT, MANTISSA_BITS, UNIT};
 use millstream_codegen::program::{Access, Component, Value};
 use std::num::NonZero;
 
@@ -25,6 +27,23 @@ impl<'c> Emitter<'c, '_> {
         let bits = ir.b.build_bit_cast(self.value(argument), ir.i64, "double.bits")?.into_int_value();
         let block = |what: &str| ir.block(&format!("update.double.{what}"));
         let (near, other, far, end) = (block("near"), block("other"), block("far"), block("end"));
+
+        if access == Access::Own {
+            let (whole, fraction) = (block("whole"), block("fraction"));
+            let (units, is_whole) = self.in_units_of_upper_words(self.value(argument).into_float_value())?;
+            ir.branch(is_whole, whole, fraction)?;
+            ir.enter(whole);
+            let units = match component.guard {
+                Some(guard) => {
+                    ir.select(self.int(guard), units.into(), ir.i64.const_zero().into(), "addend")?.into_int_value()
+                }
+                None => units,
+            };
+            let above = ir.b.build_right_shift(units, ir.word(63), true, "double.above")?;
+            self.add_words(table, (entry, offset + 8), &[units, above])?;
+            ir.jump(end)?;
+            ir.enter(fraction);
+        }
 
         let exponent = ir.b.build_right_shift(bits, ir.word(MANTISSA_BITS.into()), false, "double.upper")?;
         let exponent = ir.b.build_and(exponent, ir.word(0x7ff), "double.exponent")?;
@@ -69,6 +88,25 @@ impl<'c> Emitter<'c, '_> {
         }
         ir.enter(end);
         Ok(())
+    }
+
+    /// A double as an integer in units of the second word, and whether it is one.
+    fn in_units_of_upper_words(&self, x: FloatValue<'c>) -> Emitted<(Int<'c>, Int<'c>)> {
+        let ir = &self.ir;
+        let b = &ir.b;
+        let per_unit = 1 << -(64 + UNIT);
+        let scaled = b.build_float_mul(x, ir.f64.const_float(f64::from(per_unit)), "double.scaled")?;
+        // Not every double has an integer. Of one that is too large, or no number, the limit is taken, which is not equal to it.
+        let limit = (1i64 << 62) as f64;
+        let mut limited = scaled;
+        for (is_within, limit) in [(FloatPredicate::OLT, limit), (FloatPredicate::OGT, -limit)] {
+            let limit = ir.f64.const_float(limit);
+            let is_within = b.build_float_compare(is_within, limited, limit, "double.is_within")?;
+            limited = ir.select(is_within, limited.into(), limit.into(), "double.limited")?.into_float_value();
+        }
+        let units = b.build_float_to_signed_int(limited, ir.i64, "double.units")?;
+        let back = b.build_signed_int_to_float(units, ir.f64, "double.back")?;
+        Ok((units, b.build_float_compare(FloatPredicate::OEQ, back, scaled, "double.is_whole")?))
     }
 
     /// The mantissa of a double that is near, with its sign; of one that the guard excludes, 0.

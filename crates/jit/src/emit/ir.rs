@@ -501,10 +501,24 @@ impl<'c> Ir<'c> {
         arguments: &[BasicMetadataValueEnum<'c>],
         name: &str,
     ) -> Emitted<Basic<'c>> {
-        let function = Intrinsic::find(intrinsic)
+        self.result(self.declared(intrinsic, types)?, arguments, name)
+    }
+
+    fn declared(&self, intrinsic: &str, types: &[BasicTypeEnum<'c>]) -> Emitted<FunctionValue<'c>> {
+        Intrinsic::find(intrinsic)
             .and_then(|i| i.get_declaration(&self.module, types))
-            .ok_or_else(|| JitError::Generation(format!("LLVM has no {intrinsic}")))?;
-        self.result(function, arguments, name)
+            .ok_or_else(|| JitError::Generation(format!("LLVM has no {intrinsic}")))
+    }
+
+    /// Has the line of memory with an element brought into the first cache. The element need not exist.
+    pub(crate) fn prefetch(&self, ty: impl BasicType<'c>, base: Ptr<'c>, index: Int<'c>) -> Emitted<()> {
+        // SAFETY: the address is not said to be within an object, and nothing is read from it.
+        let address = unsafe { self.b.build_gep(ty, base, &[index], "ahead")? };
+        let function = self.declared("llvm.prefetch", &[self.ptr.into()])?;
+        // To be read, kept in all caches, and data.
+        let [read, all, data] = [0, 3, 1].map(|hint| self.constant(self.i32, hint).into());
+        self.b.build_call(function, &[address.into(), read, all, data], "")?;
+        Ok(())
     }
 
     /// Calls a function and gives its result.

@@ -8,7 +8,7 @@ use super::judge;
 use super::phased::{Lengths, Phase, Phased};
 use super::scenario::Plan;
 use super::scenarios::{KEY_VALUE, KEY_VALUE_DEFINITION, numbers};
-use crate::suite::{Failure, Record, Suite, Written, cpu_time};
+use crate::suite::{Failure, Record, Suite, Written, process_time};
 use millstream::{Outcome, RunMonitor};
 use serde_json::json;
 use std::sync::{Arc, OnceLock};
@@ -142,11 +142,11 @@ fn processor_times(
         std::thread::sleep(LOOK);
     }
     let start = clock.get().copied().unwrap_or_else(Instant::now);
-    let mut before = cpu_time()?;
+    let mut before = process_time();
     let mut times = Vec::with_capacity(phases);
     for phase in 1..=phases as u64 {
         std::thread::sleep(Duration::from_millis(phase * phase_ms).saturating_sub(start.elapsed()));
-        let now = cpu_time()?;
+        let now = process_time();
         times.push((now - before).as_secs_f64());
         before = now;
     }

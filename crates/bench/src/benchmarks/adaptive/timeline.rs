@@ -2,7 +2,7 @@
 
 use super::phased::{BLOCK, Lengths, Phased};
 use super::scenario::{Plan, Scenario};
-use crate::suite::{Adder, Checksum, Failure, cpu_time};
+use crate::suite::{Adder, Checksum, Failure, process_time};
 use millstream::{RunMonitor, Session, StatsSnapshot};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Clock {
     fn chosen(threads: usize) -> Result<Clock, Failure> {
         match std::env::var("MILLSTREAM_BENCH_CLOCK").as_deref() {
             Err(_) | Ok("wall") => Ok(Clock::Wall),
-            Ok("processor") => Ok(Clock::Processor(cpu_time()?, threads.try_into()?)),
+            Ok("processor") => Ok(Clock::Processor(process_time(), threads.try_into()?)),
             Ok(other) => Err(format!("MILLSTREAM_BENCH_CLOCK={other}: `wall` or `processor` is wanted").into()),
         }
     }
@@ -34,9 +34,7 @@ impl Clock {
     fn at_s(self, elapsed: Duration) -> f64 {
         match self {
             Clock::Wall => elapsed.as_secs_f64(),
-            Clock::Processor(start, threads) => {
-                cpu_time().map_or(0.0, |now| (now.saturating_sub(start) / threads).as_secs_f64())
-            }
+            Clock::Processor(start, threads) => (process_time().saturating_sub(start) / threads).as_secs_f64(),
         }
     }
 }

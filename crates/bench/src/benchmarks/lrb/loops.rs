@@ -9,7 +9,7 @@ use super::{CARS, LAV_MINUTES, MINUTE_MS, SLOTS_STOPPED, SLOW_MPH, toll};
 use crate::by_hand::{
     BLOCK, CountSum, Layout, Records, Slices, Target, in_threads, one_window, read_i32, read_i64, select,
 };
-use crate::suite::Checksum;
+use crate::suite::{Checksum, Kind, OutputRows};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
@@ -53,7 +53,7 @@ impl Places {
 
     /// Adds up the tolls: by segment and end of the minute.
     pub(super) fn tolls(&self, slices: &Slices<CountSum>) -> Checksum {
-        let mut tolls = Checksum::default();
+        let mut tolls = OutputRows::new([Kind::Integer; 5]);
         for minute in slices.keys() {
             let cars = self.take_cars(*minute);
             let last: Vec<&Vec<CountSum>> = slices.range(minute + 1 - LAV_MINUTES..=*minute).map(|(_, t)| t).collect();
@@ -61,11 +61,11 @@ impl Places {
                 let (count, sum) = last.iter().fold((0, 0), |(n, s), table| (n + table[key].count, s + table[key].sum));
                 if sum as f64 / (count as f64) < SLOW_MPH {
                     let [way, direction, segment] = segment_of(key);
-                    tolls.add(&[way, direction, segment, (minute + 1) * MINUTE_MS, toll(cars)]);
+                    tolls.push([way, direction, segment, (minute + 1) * MINUTE_MS, toll(cars)]);
                 }
             }
         }
-        tolls
+        tolls.finish()
     }
 }
 
@@ -209,10 +209,10 @@ fn accidents(chunks: usize, threads: usize, scan: impl Fn(usize, &mut Vec<Stop>)
             *standing.entry((slot + 1 - SLOTS_STOPPED, place)).or_default() += 1;
         }
     }
-    let mut found = Checksum::default();
+    let mut found = OutputRows::new([Kind::Integer; 7]);
     for ((slot, place), cars) in standing.into_iter().filter(|(_, cars)| *cars >= 2) {
         let [way, lane, direction, segment, position] = place.map(i64::from);
-        found.add(&[way, lane, direction, segment, position, slot * SLOT_MS, cars]);
+        found.push([way, lane, direction, segment, position, slot * SLOT_MS, cars]);
     }
-    found
+    found.finish()
 }

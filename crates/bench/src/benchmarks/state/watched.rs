@@ -1,6 +1,6 @@
 //! Runs of a statement that is looked at while it runs.
 
-use crate::suite::{Failure, cpu_time, timed};
+use crate::suite::{Failure, process_time, timed};
 use millstream::{CancelToken, ResultTarget, RunMonitor, Session, StatsSnapshot, code};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) fn run(
     let statements = session.parse(sql)?;
     let [statement] = statements.as_slice() else { return Err("one statement is wanted".into()) };
     let monitor = RunMonitor::new();
-    let before = cpu_time()?;
+    let before = process_time();
     let (seconds, ended) = timed(|| {
         std::thread::scope(|scope| {
             let query = scope.spawn(|| session.execute(statement, target, &monitor).map(drop));
@@ -47,7 +47,7 @@ pub(super) fn run(
         _ => {}
     }
     let stats = monitor.stats().ok_or("the query did not run")?.snapshot();
-    let processor_s = (cpu_time()? - before).as_secs_f64();
+    let processor_s = (process_time() - before).as_secs_f64();
     Ok(Ran { seconds, processor_s, stats })
 }
 

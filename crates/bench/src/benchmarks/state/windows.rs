@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 #[cfg(not(test))]
 use std::process::Command;
-use std::time::Duration;
 
 /// What is asked.
 pub(super) fn query() -> String {
@@ -66,7 +65,7 @@ impl Window {
         let checksum: Checksum = said["checksum"].as_str().ok_or("no `checksum`")?.parse()?;
         let mut more = said.as_object().cloned().unwrap_or_default();
         more.retain(|name, _| name != "seconds" && name != "checksum");
-        Ok(Measured { seconds, checksum: Some(checksum), compile: Duration::ZERO, more })
+        Ok(Measured { seconds, checksum: Some(checksum), more, ..Measured::default() })
     }
 
     #[cfg(not(test))]

@@ -9,7 +9,7 @@ use crate::by_hand::{
 };
 use crate::iterator::{Aggregate, Comparison, Expression, Filter, Scan, Windows, drain};
 use crate::suite::{
-    Across, Benchmark, Case, Checksum, Failure, Prepared, Runs, Suite, System, hash_double, query, session,
+    Across, Benchmark, Case, Checksum, Failure, Kind, OutputRows, Prepared, Runs, Suite, System, query, session,
 };
 use arrow_array::RecordBatch;
 use data::{Data, RECORD, Shape};
@@ -121,14 +121,14 @@ fn engine_over_records(
     Ok(system.touching(records.rows() as u64 * RECORD as u64))
 }
 
-/// A loop by hand with each way to share the work. `row` adds up the row of a group.
+/// A loop by hand with each way to share the work. `row` writes the row of a group.
 fn loops<'a, L: Layout<Cell: SharedCell> + Copy + 'a>(
     name: &str,
     layout: L,
     threads: usize,
-    row: impl Fn(&mut Checksum, i64, usize, &L::Cell) + Sync + Copy + 'a,
+    row: impl Fn(&mut OutputRows<3>, i64, usize, &L::Cell) + Sync + Copy + 'a,
 ) -> [System<'a>; 3] {
-    systems(name, layout, threads, move |slices| output_slices(slices, threads, row))
+    systems(name, layout, threads, move |slices| output_slices(slices, threads, [Kind::Integer; 3], row))
 }
 
 fn columns<'a, C: Cell<Input: Input>>(
@@ -139,12 +139,12 @@ fn columns<'a, C: Cell<Input: Input>>(
     Columns { data, texts, slice_ms, cell: PhantomData }
 }
 
-fn count_row(sum: &mut Checksum, window: i64, key: usize, cell: &Count) {
-    sum.add(&[key as i64, window * WINDOW_MS, cell.0 as i64]);
+fn count_row(rows: &mut OutputRows<3>, window: i64, key: usize, cell: &Count) {
+    rows.push([key as i64, window * WINDOW_MS, cell.0 as i64]);
 }
 
-fn sum_row(sum: &mut Checksum, window: i64, key: usize, cell: &CountSum) {
-    sum.add(&[key as i64, window * WINDOW_MS, cell.sum]);
+fn sum_row(rows: &mut OutputRows<3>, window: i64, key: usize, cell: &CountSum) {
+    rows.push([key as i64, window * WINDOW_MS, cell.sum]);
 }
 
 /// Count and sum over each layout, with one and with all threads.
@@ -247,23 +247,30 @@ fn aggregates(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
     let sums = columns::<CountSum>(data, None, WINDOW_MS);
     let moments = columns::<Moments>(data, None, WINDOW_MS);
     let values = columns::<Values>(data, None, WINDOW_MS);
+    let (integer, double) = (Kind::Integer, Kind::Double);
     let cases = vec![
-        case("COUNT(v)")?.with(by_hand(&sums, threads, |cell| cell.count as i64)),
-        case("SUM(v)")?.with(by_hand(&sums, threads, |cell| cell.sum)),
-        case("AVG(v)")?.with(by_hand(&sums, threads, |cell| cell.sum / cell.count as i64)),
-        case("STDDEV_POP(v)")?.with(by_hand(&moments, threads, |cell| hash_double(cell.deviation()))),
-        case("MEDIAN(v)")?.with(by_hand(&values, threads, |cell| hash_double(median(&cell.0)))),
-        case("MODE(v)")?.with(by_hand(&values, threads, |cell| mode(&cell.0))),
+        case("COUNT(v)")?.with(by_hand(&sums, threads, integer, |cell| cell.count as i64)),
+        case("SUM(v)")?.with(by_hand(&sums, threads, integer, |cell| cell.sum)),
+        case("AVG(v)")?.with(by_hand(&sums, threads, integer, |cell| cell.sum / cell.count as i64)),
+        case("STDDEV_POP(v)")?.with(by_hand(&moments, threads, double, |cell| cell.deviation().to_bits() as i64)),
+        case("MEDIAN(v)")?.with(by_hand(&values, threads, double, |cell| median(&cell.0).to_bits() as i64)),
+        case("MODE(v)")?.with(by_hand(&values, threads, integer, |cell| mode(&cell.0))),
     ];
     suite.measure(Across::Different, cases)?;
     Ok(())
 }
 
 /// The loop with tables of each thread, and an aggregate of each cell.
-fn by_hand<'a, L: Layout>(layout: &'a L, threads: usize, aggregate: fn(&L::Cell) -> i64) -> System<'a> {
+fn by_hand<'a, L: Layout>(
+    layout: &'a L,
+    threads: usize,
+    kind: Kind,
+    aggregate: impl Fn(&L::Cell) -> i64 + Sync + 'a,
+) -> System<'a> {
     System::new("columnar", threads, move || {
-        Ok(output_slices(&local(layout, threads), threads, |sum, window, key, cell| {
-            sum.add(&[key as i64, window * WINDOW_MS, aggregate(cell)]);
+        let kinds = [Kind::Integer, Kind::Integer, kind];
+        Ok(output_slices(&local(layout, threads), threads, kinds, |rows, window, key, cell| {
+            rows.push([key as i64, window * WINDOW_MS, aggregate(cell)]);
         }))
     })
 }
@@ -324,8 +331,8 @@ fn sliding(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
              WHERE event_type = 'view' GROUP BY campaign, window_start, window_end"
         );
         let by_hand = System::new("columnar", threads, move || {
-            Ok(output(&local(slices, threads), windows, threads, |sum, window, key, cell| {
-                sum.add(&[key as i64, window * SLIDE_MS, cell.sum]);
+            Ok(output(&local(slices, threads), windows, threads, [Kind::Integer; 3], |rows, window, key, cell| {
+                rows.push([key as i64, window * SLIDE_MS, cell.sum]);
             }))
         });
         let case = Case::new(format!("sliding/windows={windows}"), data.shape.rows);
@@ -358,7 +365,7 @@ fn count_windows(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
 fn counted(data: &Data, size: u64, threads: usize) -> Checksum {
     let part = |thread: usize| {
         let mut open = vec![CountSum::default(); data.shape.keys as usize];
-        let mut sum = Checksum::default();
+        let mut rows = OutputRows::new([Kind::Integer; 3]);
         for batch in 0..data.times.len() {
             let (campaigns, values) = (data.campaigns[batch].values(), data.values[batch].values());
             select(
@@ -372,13 +379,13 @@ fn counted(data: &Data, size: u64, threads: usize) -> Checksum {
                     let cell = &mut open[campaign];
                     cell.add(values[row]);
                     if cell.count == size {
-                        sum.add(&[campaign as i64, size as i64, cell.sum]);
+                        rows.push([campaign as i64, size as i64, cell.sum]);
                         *cell = CountSum::default();
                     }
                 },
             );
         }
-        sum
+        rows.finish()
     };
     in_threads(threads, part).into_iter().fold(Checksum::default(), Checksum::and)
 }
