@@ -126,7 +126,7 @@ pub(crate) fn columns(
         columns.push(array);
     }
     let columns = columns.into_iter().map(|array| array.slice(0, rows)).collect();
-    Ok(Decoded { columns, rows, skipped: 0, error })
+    Ok(Decoded { columns, rows, error, ..Decoded::default() })
 }
 
 thread_local! {

@@ -4,6 +4,7 @@
 //! same values (an Arrow string of 32-bit offsets, an unsigned integer).
 
 use crate::fit::{self, Wanted};
+use crate::kept::{InMemory, Kept};
 use crate::{
     CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader, Witness, casts, locked,
 };
@@ -35,6 +36,7 @@ const SPLIT: &str = "memory";
 pub struct Frame {
     batches: Arc<[RecordBatch]>,
     summary: Arc<Summary>,
+    kept: Arc<Kept>,
 }
 
 /// What a checkpoint remembers of batches, so that a job does not resume in other ones: made when the first one asks.
@@ -93,7 +95,8 @@ impl Frame {
             })
         };
         let batches = batches.into_iter().enumerate().map(named).collect::<Result<Vec<_>, _>>()?;
-        Ok(Frame { batches: batches.into(), summary: Arc::default() })
+        let batches: Arc<[RecordBatch]> = batches.into();
+        Ok(Frame { kept: Arc::new(Kept::new(Arc::clone(&batches))), batches, summary: Arc::default() })
     }
 
     /// Whether there may be a NULL in a column.
@@ -103,7 +106,7 @@ impl Frame {
 
     /// Opens the batches for a query.
     pub fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
-        let decoder = FrameDecoder::new(request)?;
+        let decoder = FrameDecoder::new(request, Some(Arc::clone(&self.kept)))?;
         let (batches, summary) = (self.batches.clone(), Arc::clone(&self.summary));
         Ok(Box::new(FrameSource { batches, summary, most: self.piece_rows(request), decoder: Arc::new(decoder) }))
     }
@@ -260,7 +263,7 @@ pub fn open_splits(
     kind: SplitKind,
 ) -> Result<Box<dyn Source>, Diagnostic> {
     let most = if request.buffer_rows == 0 { MOST_PIECE_ROWS } else { request.buffer_rows.min(MOST_PIECE_ROWS) };
-    let decoder = Arc::new(FrameDecoder::new(request)?);
+    let decoder = Arc::new(FrameDecoder::new(request, None)?);
     Ok(Box::new(SplitSource { splits, most, kind, decoder }))
 }
 
@@ -484,15 +487,17 @@ impl SplitReader for FrameStream {
 
 struct FrameDecoder {
     wanted: Vec<Wanted>,
+    /// For a table whose batches stay.
+    kept: Option<Arc<Kept>>,
 }
 
 impl FrameDecoder {
-    fn new(request: &SourceRequest) -> Result<FrameDecoder, Diagnostic> {
+    fn new(request: &SourceRequest, kept: Option<Arc<Kept>>) -> Result<FrameDecoder, Diagnostic> {
         let wanted = Wanted::of(request)?;
         if wanted.len() < request.columns.len() {
             return Err(Diagnostic::new(code::INVALID_TABLE, "a table in memory has no metadata columns"));
         }
-        Ok(FrameDecoder { wanted })
+        Ok(FrameDecoder { wanted, kept })
     }
 }
 
@@ -505,6 +510,9 @@ impl Decoder for FrameDecoder {
         let at = |column| Place::Data { resource: SPLIT.into(), offset: None, line: None, column };
         let row_name = |row| format!("row {row} of a batch");
         let wanted: Vec<&Wanted> = self.wanted.iter().collect();
-        fit::columns(&wanted, Some(&batch), batch.num_rows(), &at, &row_name).unwrap_or_else(Decoded::failed)
+        let decoded = fit::columns(&wanted, Some(&batch), batch.num_rows(), &at, &row_name);
+        let decoded = decoded.unwrap_or_else(Decoded::failed);
+        let in_memory = self.kept.as_ref().map(|kept| InMemory::new(*batch, Arc::clone(kept)));
+        Decoded { in_memory, ..decoded }
     }
 }

@@ -33,6 +33,7 @@ mod infer;
 mod json;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod kept;
 mod messages;
 mod nexmark;
 mod option_table;
@@ -58,6 +59,7 @@ mod values;
 pub use blackhole::discarding_sink;
 pub use fit::fit;
 pub use frames::{Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, open_reader, open_splits};
+pub use kept::InMemory;
 pub use python::python_module;
 pub use registry::{
     check_table_options, infer_columns, is_bounded, open_sink, open_source, options_reference_markdown,
@@ -313,6 +315,8 @@ pub struct Decoded {
     pub skipped: u64,
     /// A record that ends the query; `columns` hold the rows before it.
     pub error: Option<Diagnostic>,
+    /// Where the rows are, if that is a table in memory.
+    pub in_memory: Option<InMemory>,
 }
 
 impl Decoded {
@@ -324,7 +328,7 @@ impl Decoded {
         error: Option<Diagnostic>,
     ) -> Decoded {
         match columns {
-            Ok(columns) => Decoded { columns, rows, skipped, error },
+            Ok(columns) => Decoded { columns, rows, skipped, error, in_memory: None },
             Err(bug) => Decoded { skipped, error: error.or(Some(bug)), ..Decoded::default() },
         }
     }

@@ -93,7 +93,7 @@ fn joined(mut parts: Vec<Decoded>) -> Decoded {
         arrow_select::concat::concat(&arrays).map_err(|e| Diagnostic::bug(format!("batches do not fit: {e}")))
     };
     match (0..width).map(column).collect() {
-        Ok(columns) => Decoded { columns, rows: parts.iter().map(|part| part.rows).sum(), skipped: 0, error },
+        Ok(columns) => Decoded { columns, rows: parts.iter().map(|part| part.rows).sum(), error, ..Decoded::default() },
         Err(bug) => Decoded::failed(bug),
     }
 }

@@ -147,7 +147,7 @@ impl KafkaDecoder {
             }
         };
         let columns = self.origins.iter().map(column).collect::<Result<_, _>>()?;
-        Ok(Decoded { columns, rows: rows.len(), skipped, error })
+        Ok(Decoded { columns, rows: rows.len(), skipped, error, in_memory: None })
     }
 
     /// The messages of which nothing becomes a row, by the policy.

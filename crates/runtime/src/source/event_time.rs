@@ -10,6 +10,7 @@ use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::{Buffer, NullBuffer};
 use millstream_abi::{ZONE_ROWS, Zone};
 use millstream_codegen::execute::{ColumnZones, Flow, RowError, emit};
+use millstream_connectors::InMemory;
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::ExprKind;
 use millstream_plan::pipeline::{SourceColumn, SourceWatermark, WatermarkRule};
@@ -58,12 +59,13 @@ impl EventTime {
         }
     }
 
-    /// Computes the times of a chunk's rows: gives its columns, and the time when it is computed; the rows that are left; and
+    /// Computes the times of a chunk's rows, which may be those of a table in memory: gives its columns, and the time when it is computed; the rows that are left; and
     /// the times and watermarks of all of them. Rows whose time cannot be computed are left out when `on_error` says so.
     pub(crate) fn attach(
         &self,
         mut columns: Vec<ArrayRef>,
         mut rows: usize,
+        in_memory: Option<&InMemory>,
         functions: &mut FunctionContext,
         on_error: &mut dyn FnMut(RowError) -> Flow,
     ) -> Result<(Vec<ArrayRef>, usize, RowTimes), Diagnostic> {
@@ -83,7 +85,7 @@ impl EventTime {
         let time = Millis::of(time, self.in_record)?;
         let times = match watermark {
             Some(watermark) => RowTimes::new(time, watermark, 0),
-            None => RowTimes::of_column(self.time, time, self.delay_ms),
+            None => RowTimes::of_column(self.time, time, self.delay_ms, in_memory),
         };
         Ok((columns, rows, times))
     }
@@ -214,11 +216,13 @@ impl TimeZones {
 }
 
 impl RowTimes {
-    /// Times that are a column of the buffer, and that watermarks follow by a delay. Its values are read once, by zones.
-    fn of_column(column: usize, time: Millis, delay_ms: i64) -> RowTimes {
+    /// Times that are a column of the buffer, and that watermarks follow by a delay. Its values are read once, by zones; of a table in
+    /// memory once for all queries.
+    fn of_column(column: usize, time: Millis, delay_ms: i64, in_memory: Option<&InMemory>) -> RowTimes {
         let Some(values) = time.plain() else { return RowTimes::new(time.clone(), time, delay_ms) };
         let zone = |values: &[i64]| bounds(values).map(|(least, most)| Zone { least, most });
-        let zones: Arc<[Zone]> = values.chunks(ZONE_ROWS).filter_map(zone).collect();
+        let zones = || -> Arc<[Zone]> { values.chunks(ZONE_ROWS).filter_map(zone).collect() };
+        let zones = in_memory.map_or_else(zones, |memory| memory.keep(&time.bytes, zones));
         let rows = values.len();
         RowTimes::of_zones(time, delay_ms, TimeZones { column, zones, first: 0, rows })
     }
@@ -351,7 +355,7 @@ mod tests {
     fn zones_are_those_of_the_rows_that_are_left() {
         let values: Vec<i64> = (0..3000).map(|i| (i * 7919) % 100_003).collect();
         let column: ArrayRef = Arc::new(TimestampMillisecondArray::from(values.clone()));
-        let times = RowTimes::of_column(4, Millis::of(&column, None).unwrap(), 5);
+        let times = RowTimes::of_column(4, Millis::of(&column, None).unwrap(), 5, None);
         for (first, rows) in
             [(0, 3000), (0, 1024), (0, 1), (0, 2999), (1024, 1976), (1024, 1500), (2048, 952), (7, 900)]
         {

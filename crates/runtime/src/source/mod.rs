@@ -74,10 +74,10 @@ impl SourceRuntime {
         functions: &mut FunctionContext,
         errors: &mut RowErrors<'_>,
     ) -> Result<Unit, Diagnostic> {
-        let Decoded { mut columns, mut rows, error, .. } = decoded;
+        let Decoded { mut columns, mut rows, error, in_memory, .. } = decoded;
         let mut times: Option<RowTimes> = None;
         if let Some(event_time) = self.event_time.as_ref().filter(|_| rows > 0) {
-            let timed = event_time.attach(columns, rows, functions, &mut |e| errors.take(e))?;
+            let timed = event_time.attach(columns, rows, in_memory.as_ref(), functions, &mut |e| errors.take(e))?;
             (columns, rows, times) = (timed.0, timed.1, Some(timed.2));
         }
         let cut = |start: usize| {

@@ -163,7 +163,7 @@ impl Decoder for MemoryDecoder {
             }
             _ => panic!("a decoder that panics"),
         };
-        Decoded { columns: columns(&rows), rows: rows.len(), skipped: 0, error }
+        Decoded { columns: columns(&rows), rows: rows.len(), error, ..Decoded::default() }
     }
 }
 

@@ -102,7 +102,7 @@ impl AvroFileDecoder {
             rows = row;
         }
         let columns = columns.into_iter().map(|column| column.slice(0, rows)).collect();
-        Ok(Decoded { columns, rows, skipped: 0, error })
+        Ok(Decoded { columns, rows, error, ..Decoded::default() })
     }
 
     /// The reader of a file's records.
