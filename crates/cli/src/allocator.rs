@@ -59,8 +59,12 @@ fn uses_huge_pages_at_start() -> bool {
     *USES.get_or_init(|| unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) } == 0)
 }
 
-/// Has the allocator keep freed memory for a while, and queries measure the memory of the process. Call it at the start.
+/// Has the allocator keep freed memory for a while. Call it at the start.
 pub(crate) fn keep_freed_memory() {
     millstream::Allocator::keep_freed(&Mimalloc, true);
+}
+
+/// Has queries measure the memory of the process, in a program that has none of its own to speak of. Call it at the start.
+pub(crate) fn measure_memory() {
     millstream::set_allocator(&Mimalloc);
 }

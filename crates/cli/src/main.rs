@@ -9,6 +9,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     allocator::keep_freed_memory();
+    allocator::measure_memory();
     let code = millstream_cli::run(std::env::args_os());
     millstream_cli::end_compiling();
     ExitCode::from(code)
