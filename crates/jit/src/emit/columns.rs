@@ -2,6 +2,7 @@
 
 use super::Emitter;
 use super::ir::{Basic, Emitted, Int, Ir, Ptr};
+use crate::uniform::Uniform;
 use inkwell::IntPredicate;
 use inkwell::types::{BasicType, BasicTypeEnum};
 use millstream_abi::{ColumnView, ExecContext, Phys, Str};
@@ -147,7 +148,7 @@ impl<'c> Emitter<'c, '_> {
             (Phys::Str, _, Some(buffers)) => Ok(self.load_string(input, buffers, name)?.into()),
             _ => {
                 let ty = self.ir.memory_type(phys);
-                self.prefetch(ty, column.values)?;
+                self.prefetch(input, ty, column.values)?;
                 self.ir.load_input(ty, self.ir.element(ty, column.values, self.row, "place")?, name)
             }
         }
@@ -155,8 +156,10 @@ impl<'c> Emitter<'c, '_> {
 
     /// Fetches what a column has for a row to come, when most lines of its memory are read. The processor reads ahead by itself, but
     /// anew in each page and column, and less the more there is to do for a row.
-    fn prefetch(&self, ty: BasicTypeEnum<'c>, values: Ptr<'c>) -> Emitted<()> {
-        if self.uniform.is_none() {
+    fn prefetch(&self, input: u32, ty: BasicTypeEnum<'c>, values: Ptr<'c>) -> Emitted<()> {
+        // Times of rows within one slice are not read, unless they are aggregated too.
+        let is_time = |uniform: &Uniform| uniform.times.values().any(|&time| time == input);
+        if self.uniform.is_none() || self.plan.uniform.as_ref().is_some_and(is_time) {
             return Ok(());
         }
         let ir = &self.ir;
@@ -168,7 +171,7 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn load_view(&mut self, input: u32, name: &str) -> Emitted<Int<'c>> {
         let column = self.column(input)?;
         let ir = &self.ir;
-        self.prefetch(ir.i128.into(), column.values)?;
+        self.prefetch(input, ir.i128.into(), column.values)?;
         let place = ir.element(ir.i128, column.values, self.row, "place")?;
         let low = ir.load_input(ir.i64, place, "view.low")?.into_int_value();
         let high = ir.load_input(ir.i64, ir.at(place, 8, "view.rest")?, "view.high")?.into_int_value();
