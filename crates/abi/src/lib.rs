@@ -11,6 +11,7 @@ mod entry;
 pub mod exact;
 mod hash;
 mod phys;
+mod prefetch;
 mod runtime_function;
 mod string;
 
@@ -23,5 +24,6 @@ pub use context::{
 pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader, ValueLog};
 pub use hash::{HASH_BUSY, HASH_EMPTY, HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};
 pub use phys::Phys;
+pub use prefetch::prefetch;
 pub use runtime_function::{CallStatus, RuntimeFn, RuntimeFnPtr, Slot};
 pub use string::Str;

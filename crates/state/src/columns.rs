@@ -2,6 +2,7 @@
 //!
 //! Columns are the keys, the outputs, then those of the window, as `plan`'s `Aggregation::output_schema` describes them.
 
+use crate::array::BLOCK;
 use crate::arrow_column::{byte_strings, floats, integers, primitive};
 use crate::dense::key_of_entry;
 use crate::entry::{null_mask, read};
@@ -17,7 +18,7 @@ use arrow_array::{ArrayRef, BooleanArray, NullArray, TimestampMillisecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType as Arrow;
 use millstream_abi::exact::{Fixed, nearest};
-use millstream_abi::{Accumulator, EntryLayout, KeySlot, Phys, Str};
+use millstream_abi::{Accumulator, EntryLayout, KeySlot, Phys, Str, prefetch};
 use millstream_types::DataType;
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,7 +80,8 @@ fn sums_of(rows: &[Chunk<'_>], offset: usize, number: usize, far: Option<FindFar
     // SAFETY: the caller takes the offset from the layout of the rows.
     let sum = |entry: *const u8, row: Row| nearest_of_both(unsafe { read::<Fixed>(entry, offset) }, find(row, number));
     let mut sums = Vec::with_capacity(len_of(rows));
-    for chunk in rows {
+    for (number, chunk) in rows.iter().enumerate() {
+        fetch(rows.get(number + 1));
         match *chunk {
             Chunk::Entries(entries) => sums.extend(entries.iter().map(|&entry| sum(entry, Row::Entry(entry)))),
             Chunk::Block(block) => sums.extend(
@@ -181,12 +183,20 @@ unsafe fn outputs_of(
     outputs.iter().map(column).collect()
 }
 
+/// Fetches the entries of a block ahead: those of a partition are far from each other.
+fn fetch(chunk: Option<&Chunk<'_>>) {
+    if let Some(Chunk::Block(block)) = chunk {
+        prefetch(block.at, block.stride * BLOCK);
+    }
+}
+
 /// The values of one field, in the order of `rows`.
 fn gather<T: Copy, V>(rows: &[Chunk<'_>], offset: usize, convert: impl Fn(T) -> V) -> Vec<V> {
     let mut values = Vec::with_capacity(len_of(rows));
     // SAFETY: callers take offset and type from the layout of the rows.
     let value = |entry: *const u8| convert(unsafe { read::<T>(entry, offset) });
-    for chunk in rows {
+    for (number, chunk) in rows.iter().enumerate() {
+        fetch(rows.get(number + 1));
         match *chunk {
             Chunk::Entries(entries) => values.extend(entries.iter().map(|&entry| value(entry))),
             Chunk::Block(block) if block.mask == u64::MAX => match block.stride {

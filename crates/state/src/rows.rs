@@ -3,7 +3,7 @@
 
 use crate::array::{ArrayShape, BLOCK, Grid, KeyBlock, Region, blocks};
 use crate::dense::key_of_entry;
-use millstream_abi::{EntryLayout, KeyRange};
+use millstream_abi::{EntryLayout, KeyRange, prefetch};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -178,7 +178,16 @@ impl Rows {
                     self.len += range.len();
                     self.entries.extend(&entries[range]);
                 }
-                Part::Keys(range) => blocks(range, partition).for_each(|block| self.push_block(block, array)),
+                Part::Keys(range) => {
+                    let mut blocks = blocks(range, partition).peekable();
+                    while let Some(block) = blocks.next() {
+                        // Blocks of a partition are far from each other.
+                        if let Some(next) = blocks.peek() {
+                            prefetch(array.entry_at(next.first), next.len * shape.array.stride);
+                        }
+                        self.push_block(block, array);
+                    }
+                }
             }
         }
     }

@@ -8,7 +8,7 @@
 //! all. A grid grows at both ends by groups.
 
 use super::region::{Region, keys_of_mask};
-use super::{ArrayShape, BLOCK, KeyBlock, blocks};
+use super::{ArrayShape, BLOCK, KeyBlock, blocks, blocks_by_key};
 use crate::memory::EntryMemory;
 use crate::partition::{BLOCK_BITS, GROUP_BITS, partition_of_key};
 use millstream_abi::KeyRange;
@@ -83,20 +83,18 @@ impl Grid {
         blocks(self.range(), partition).map(move |block| (block, self.block(block.first >> GROUP_BITS, partition)))
     }
 
-    /// Acts on the entries that the grid and a region have in common, block by block: place in the grid, in the region, and
-    /// how many.
+    /// Acts on the entries that the grid and a region have in common, block by block as they are in memory: place in the grid, in the
+    /// region, and how many.
     pub(crate) fn with_common(&self, region: &Region, mut act: impl FnMut(*mut u8, *const u8, usize)) {
         let (own, of_region) = (self.range(), region.range());
         let (first, last) = (own.first.max(of_region.first), own.last().min(of_region.last()));
         if first > last {
             return;
         }
-        for partition in self.partitions.clone() {
-            for block in blocks(KeyRange::between(first, last), partition) {
-                let place = block.first as usize & (BLOCK - 1);
-                let into = self.block(block.first >> GROUP_BITS, partition);
-                act(into.wrapping_add(place * self.shape.array.stride), region.entry(block.first), block.len);
-            }
+        for (partition, block) in blocks_by_key(KeyRange::between(first, last), self.partitions.clone()) {
+            let place = block.first as usize & (BLOCK - 1);
+            let into = self.block(block.first >> GROUP_BITS, partition);
+            act(into.wrapping_add(place * self.shape.array.stride), region.entry(block.first), block.len);
         }
     }
 

@@ -20,7 +20,7 @@ use crate::accumulator::{self, Strided};
 use crate::arena::Arena;
 use crate::entry::{self, read, write};
 use crate::memory::EntryMemory;
-use crate::partition::{BLOCK_BITS, GROUP_BITS, block_in_group};
+use crate::partition::{BLOCK_BITS, GROUP_BITS, block_in_group, partition_of_key};
 pub(crate) use encoding::ArrayBlock;
 pub(crate) use grid::Grid;
 use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, hash_finish, hash_word};
@@ -55,6 +55,17 @@ pub(crate) fn blocks(range: KeyRange, partition: usize) -> impl Iterator<Item = 
         let start = (group << GROUP_BITS) | ((block_in_group(group, partition) as i64) << BLOCK_BITS);
         let (from, to) = (start.max(first), (start + (BLOCK as i64 - 1)).min(last));
         (from <= to).then(|| KeyBlock { first: from, len: (to - from) as usize + 1 })
+    })
+}
+
+/// The blocks of some partitions that have keys of a range, with the partition: by key, as they are in the memory of a region.
+pub(crate) fn blocks_by_key(range: KeyRange, partitions: Range<usize>) -> impl Iterator<Item = (usize, KeyBlock)> {
+    let (first, last) = (range.first, range.last());
+    (first >> BLOCK_BITS..=last >> BLOCK_BITS).filter_map(move |number| {
+        let partition = partition_of_key(number << BLOCK_BITS);
+        let start = number << BLOCK_BITS;
+        let (from, to) = (start.max(first), (start + (BLOCK as i64 - 1)).min(last));
+        partitions.contains(&partition).then(|| (partition, KeyBlock { first: from, len: (to - from) as usize + 1 }))
     })
 }
 

@@ -1,6 +1,6 @@
 //! All keys of a range, one after the other.
 
-use super::{ArrayShape, KeyBlock, blocks};
+use super::{ArrayShape, KeyBlock, blocks, blocks_by_key};
 use crate::memory::EntryMemory;
 use crate::partition::PARTITIONS;
 use millstream_abi::KeyRange;
@@ -96,14 +96,12 @@ impl Region {
     /// How much is there. Linear in the length of the range.
     pub(crate) fn extent(&self) -> Extent {
         let (mut keys, mut range) = ([0; PARTITIONS], None::<KeyRange>);
-        for (partition, count) in keys.iter_mut().enumerate() {
-            for block in blocks(self.range, partition) {
-                let there = self.mask(block).count_ones() as usize;
-                if there > 0 {
-                    *count += there;
-                    let block = KeyRange { first: block.first, len: block.len as u64 };
-                    range = Some(range.map_or(block, |range| range.union(block)));
-                }
+        for (partition, block) in blocks_by_key(self.range, 0..PARTITIONS) {
+            let there = self.mask(block).count_ones() as usize;
+            if there > 0 {
+                keys[partition] += there;
+                let block = KeyRange { first: block.first, len: block.len as u64 };
+                range = Some(range.map_or(block, |range| range.union(block)));
             }
         }
         Extent { keys, range }
