@@ -2,7 +2,7 @@
 
 use super::{Element, string_of};
 use crate::arena::Arena;
-use millstream_abi::{HASH_SEED, Phys, hash_bytes, hash_finish, hash_word};
+use millstream_abi::{HASH_SEED, Phys, hash_bytes, hash_finish, hash_word, prefetch};
 
 /// Places of a new table.
 const FIRST_PLACES: usize = 128;
@@ -63,16 +63,27 @@ impl Pairs {
         (element, words): (Element, usize),
         is_same: impl Fn(&[u64], usize, &[u64]) -> bool,
     ) {
-        for (numbers, values) in numbers.chunks(TOGETHER).zip(values.chunks(TOGETHER * words)) {
+        let mut batches = numbers.chunks(TOGETHER).zip(values.chunks(TOGETHER * words));
+        let mut batch = batches.next();
+        // SAFETY: promised by the caller.
+        let mut hashes = batch.map_or([0; TOGETHER], |batch| unsafe { self.hashes(batch, element, words) });
+        while let Some((numbers, values)) = batch {
             if (self.numbers.len() + TOGETHER) * 2 > self.places.len() {
                 self.grow();
             }
+            // The memory of the next pairs comes while these are looked at.
+            batch = batches.next();
+            // SAFETY: promised by the caller.
+            let next = batch.map_or([0; TOGETHER], |batch| unsafe { self.hashes(batch, element, words) });
+            let hashes = std::mem::replace(&mut hashes, next);
             let mask = self.places.len() - 1;
-            let (mut hashes, mut first) = ([0; TOGETHER], [0; TOGETHER]);
-            for (i, (&number, value)) in numbers.iter().zip(values.chunks_exact(words)).enumerate() {
-                // SAFETY: promised by the caller.
-                hashes[i] = unsafe { hash(number, value, element) };
-                first[i] = self.places[hashes[i] as usize >> 32 & mask];
+            let first = hashes.map(|hash| self.places[hash as usize >> 32 & mask]);
+            for (hash, there) in hashes.iter().zip(first).filter(|&(_, there)| there != 0) {
+                if there & TAG == hash & TAG {
+                    let pair = (there & !TAG) as usize - 1;
+                    prefetch(self.numbers.as_ptr().wrapping_add(pair).cast(), 1);
+                    prefetch(self.values.as_ptr().wrapping_add(pair * words).cast(), 1);
+                }
             }
             for (i, (&number, value)) in numbers.iter().zip(values.chunks_exact(words)).enumerate() {
                 let tag = hashes[i] & TAG;
@@ -99,6 +110,22 @@ impl Pairs {
                 }
             }
         }
+    }
+
+    /// The hashes of pairs, whose places are fetched.
+    ///
+    /// # Safety
+    /// Strings are alive.
+    #[inline(always)]
+    unsafe fn hashes(&self, (numbers, values): (&[u32], &[u64]), element: Element, words: usize) -> [u64; TOGETHER] {
+        let mut hashes = [0; TOGETHER];
+        let mask = self.places.len().wrapping_sub(1);
+        for (place, (&number, value)) in hashes.iter_mut().zip(numbers.iter().zip(values.chunks_exact(words))) {
+            // SAFETY: promised by the caller.
+            *place = unsafe { hash(number, value, element) };
+            prefetch(self.places.as_ptr().wrapping_add(*place as usize >> 32 & mask).cast(), 1);
+        }
+        hashes
     }
 
     /// # Safety
