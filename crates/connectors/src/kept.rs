@@ -8,13 +8,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Where values are and how many bytes they have.
-type Values = (usize, usize);
-
 /// Of a table. It has the batches, so that no other values get the addresses of theirs.
 pub(crate) struct Kept {
     batches: Arc<[RecordBatch]>,
-    found: Mutex<HashMap<Values, Box<dyn Any + Send + Sync>>>,
+    /// By where values are and how many bytes they have.
+    found: Mutex<HashMap<(usize, usize), Box<dyn Any + Send + Sync>>>,
 }
 
 impl Kept {

@@ -48,7 +48,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Format of text that names no other.
 const DEFAULT_FORMAT: &str = "yyyy-MM-dd HH:mm:ss";
 /// Flink's TO_TIMESTAMP_LTZ gives NULL out of the years 0 to 9999.
-const LTZ_MILLIS: std::ops::RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
+pub const LTZ_MILLIS: std::ops::RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
 
 /// The compiled pattern; a pattern that is wrong fails the row.
 fn pattern(context: &mut FunctionContext, text: &str, dialect: Dialect) -> Result<Arc<DatePattern>, Failure> {

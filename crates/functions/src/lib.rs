@@ -34,5 +34,6 @@ mod strings;
 mod url;
 
 pub use context::{Failure, FunctionContext, FunctionSettings};
+pub use datetime::LTZ_MILLIS;
 pub use dispatch::address;
 pub use like::is_like;

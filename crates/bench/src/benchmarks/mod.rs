@@ -55,6 +55,7 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &resources::BENCHMARK,
     &nexmark::BENCHMARK,
     &streambox::BENCHMARK,
+    &ysb::STEADY,
     &peers::BENCHMARK,
     &flink::BENCHMARK,
     &sustainable::BENCHMARK,

@@ -53,6 +53,7 @@ use millstream_abi::{ErrorKind, RuntimeFn};
 use millstream_plan::explain::Shown;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::pipeline::{FlatMap, Lookup, Operator, PipelineEnd, PipelineInput, QueryPlan, SourceColumn};
+use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Field, Place, Schema, code};
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<LoweredPipeline,
         PipelineInput::Aggregation(_) | PipelineInput::Operator(_) | PipelineInput::Sort(_) => &[][..],
     };
     loop {
-        let mut lowering = Lowering::new(&schema).in_place(std::mem::take(&mut source));
+        let mut lowering = Lowering::new(&schema).in_zone(plan.time_zone).in_place(std::mem::take(&mut source));
         let name = name(stages.len());
         let flat_map = loop {
             match operators.next() {
@@ -110,10 +111,15 @@ pub fn lower_expressions(name: &str, inputs: &Schema, expressions: &[Expr]) -> R
 }
 
 /// [`lower_expressions`] over the columns of a source.
-pub fn lower_source(name: &str, columns: &[SourceColumn], expressions: &[Expr]) -> Result<Lowered, Diagnostic> {
+pub fn lower_source(
+    name: &str,
+    columns: &[SourceColumn],
+    expressions: &[Expr],
+    zone: Zone,
+) -> Result<Lowered, Diagnostic> {
     let fields = columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable)).collect();
     let schema = Schema::new(fields);
-    emit_expressions(name, Lowering::new(&schema).in_place(columns), expressions)
+    emit_expressions(name, Lowering::new(&schema).in_zone(zone).in_place(columns), expressions)
 }
 
 fn emit_expressions<'a>(name: &str, mut over: Lowering<'a>, expressions: &'a [Expr]) -> Result<Lowered, Diagnostic> {
@@ -163,6 +169,8 @@ struct Lowering<'a> {
     vectors: Vec<VectorColumn>,
     /// For each vector column the call over the columns of `schema`, to find the same call again.
     vector_calls: Vec<Expr>,
+    /// That of the session, where it is known.
+    zone: Option<Zone>,
 }
 
 /// The columns after a projection.
@@ -181,7 +189,14 @@ impl<'a> Lowering<'a> {
             depth: 0,
             vectors: Vec::new(),
             vector_calls: Vec::new(),
+            zone: None,
         }
+    }
+
+    /// For sessions of this time zone.
+    fn in_zone(mut self, zone: Zone) -> Lowering<'a> {
+        self.zone = Some(zone);
+        self
     }
 
     /// Reads columns of a source, the first of the schema, where they are, and looks for NULL only where the source may have one.

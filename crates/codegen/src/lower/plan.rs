@@ -12,6 +12,7 @@ use crate::programs::{Partitioned, Programs, Staged, Tables};
 use crate::specialise::shaped;
 use millstream_plan::pipeline::{KeyedKind, QueryPlan, SourcePlan, WatermarkRule, event_time_columns};
 use millstream_types::Diagnostic;
+use millstream_types::text::zone::Zone;
 use std::sync::Arc;
 
 /// Lowers everything that a run may need whose aggregations have such `tables`. All filters of pipelines get the shape, if one is given.
@@ -24,7 +25,7 @@ pub fn lower_plan(
     let lookups = plan.lookups.iter().enumerate();
     let operators = plan.operators.iter().enumerate();
     Ok(Programs {
-        event_times: sources.map(|(i, s)| event_time(i, s)).collect::<Result<_, _>>()?,
+        event_times: sources.map(|(i, s)| event_time(i, s, plan.time_zone)).collect::<Result<_, _>>()?,
         pipelines: (0..plan.pipelines.len()).map(|i| staged(plan, i, tables, shape)).collect::<Result<_, _>>()?,
         lookups: lookups.map(|(i, table)| lookup::keys_of_table(i, table)).collect::<Result<_, _>>()?,
         keyed: operators.map(|(index, operator)| keyed(&ByKey { index, operator })).collect::<Result<_, _>>()?,
@@ -32,7 +33,7 @@ pub fn lower_plan(
 }
 
 /// The program of a source's event time and watermark, if they are not plain columns.
-fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>, Diagnostic> {
+fn event_time(index: usize, source: &SourcePlan, zone: Zone) -> Result<Option<Arc<Lowered>>, Diagnostic> {
     let Some(watermark) = &source.watermark else { return Ok(None) };
     let Some(columns) = event_time_columns(watermark) else { return Ok(None) };
     let time = columns.time.map(|_| watermark.time.clone());
@@ -41,7 +42,8 @@ fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>,
         WatermarkRule::Delay(_) | WatermarkRule::ProcessingTime => None,
     };
     let exprs: Vec<_> = time.into_iter().chain(rule).collect();
-    lower_source(&format!("event time of source {index}"), &source.columns, &exprs).map(|l| Some(Arc::new(l)))
+    let name = format!("event time of source {index}");
+    lower_source(&name, &source.columns, &exprs, zone).map(|lowered| Some(Arc::new(lowered)))
 }
 
 fn staged(

@@ -90,11 +90,14 @@ fn rows() -> Vec<Row> {
     };
     let mut rows: Vec<Row> = Vec::new();
     for number in 0..3_000 {
-        let units = match random(12) {
+        let units = match random(14) {
             0 => 1 + i128::from(random(255)),
             1 => i128::from(random(1 << 50)) << 60,
             2..5 if number > 0 => -rows[random(number) as usize].units,
             5..8 => i128::from(random(1 << 53)) << 48,
+            // Multiples of 2^-20, small and up to 2^42: what code adds as integers, and what is a little too large for that.
+            8 => i128::from(random(1 << 40)) << 20,
+            9 => i128::from((1 << 53) - 4 + random(4)) << (27 + random(4)),
             _ => i128::from(random(1 << 53)),
         };
         let special = if random(40) == 0 { 1 + random(3) as u8 } else { 0 };
@@ -252,4 +255,42 @@ fn all_windows_have_exact_sums_under_every_configuration() {
             }
         }
     }
+}
+
+#[test]
+fn doubles_that_have_been_integers_add_up_as_doubles_do() {
+    // Where a conversion, or the square of one, is no longer exact; and numbers that are ordinary.
+    let edges = [0, 1, 26, 27, 31, 53, 54, 62].map(|bits| 1_i64 << bits);
+    let near = edges.iter().flat_map(|edge| [edge - 1, *edge, edge + 1, edge + 3]);
+    let all: Vec<i64> = near.flat_map(|v| [v, -v]).chain([i64::MAX, i64::MIN, 0, 1234, -77]).collect();
+    let rows: Vec<String> = all.iter().enumerate().map(|(i, v)| format!("{},{v},{}", i % 3, v % 30_000)).collect();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("v.csv"), rows.join("\n")).unwrap();
+    let table = format!(
+        "CREATE TABLE t (k BIGINT NOT NULL, v BIGINT NOT NULL, i INT NOT NULL)
+         WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv')",
+        directory.path().join("v.csv").display()
+    );
+    let by_key = |number: &dyn Fn(i64) -> f64| -> Sums {
+        let exact = |key: usize| all.iter().skip(key).step_by(3).map(|&v| number(v) as i128).sum::<i128>();
+        (0..3).map(|key| (key.to_string(), bits(exact(key) as f64))).collect()
+    };
+    let sums = [("CAST(v AS DOUBLE)", by_key(&|v| v as f64)), ("CAST(i AS DOUBLE)", by_key(&|v| (v % 30_000) as f64))];
+    let others = ["STDDEV_POP(v)", "STDDEV_POP(i)", "AVG(CAST(v AS DOUBLE))", "VAR_SAMP(CAST(i AS SMALLINT))"];
+    let mut found: Vec<Vec<Sums>> = Vec::new();
+    for tier in ["interpreted", "compiled"] {
+        let mut session =
+            Configuration::new("sums", &[("pipeline.tier", tier), ("execution.runtime-mode", "batch")]).session();
+        session.run(&table).unwrap();
+        for (sum, expected) in &sums {
+            assert_eq!(
+                run(&mut session, &format!("SELECT k, SUM({sum}) FROM t GROUP BY k")),
+                *expected,
+                "{tier}: {sum}"
+            );
+        }
+        let mut run = |other: &&str| run(&mut session, &format!("SELECT k, {other} FROM t GROUP BY k"));
+        found.push(others.iter().map(&mut run).collect());
+    }
+    assert_eq!(found[0], found[1]);
 }

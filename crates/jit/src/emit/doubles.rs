@@ -1,5 +1,5 @@
 //! Exact sums of doubles (`millstream_abi::exact`). A multiple of 2^-20, as integers and binary fractions are, is an integer in units of
-//! the upper two words and added to them. Any other number that is near is moved to its place by a shift: in the lower two of the three words,
+//! the upper two words and added to them; what has been an integer before is not asked about its fraction. Any other number that is near is moved to its place by a shift: in the lower two of the three words,
 //! or in the upper two if it is at least 2^32, and added with carry. Which of these it is, is a branch, since the numbers of a column are alike. One
 //! that is not near is handed to whoever has the table.
 
@@ -10,8 +10,11 @@ use inkwell::values::FloatValue;
 use inkwell::{FloatPredicate, IntPredicate};
 use millstream_abi::Phys;
 use millstream_abi::exact::{EXPONENTS, LEAST_EXPONENT, MANTISSA_BITS, UNIT};
-use millstream_codegen::program::{Access, Component, Value};
+use millstream_codegen::program::{Access, Component, Op, Value};
 use std::num::NonZero;
+
+/// 1 has this bit in the second word.
+const UNIT_BITS: u64 = (-64 - UNIT) as u64;
 
 impl<'c> Emitter<'c, '_> {
     /// Adds a double to the sum of component `number` at an offset of an entry, when the guard holds.
@@ -30,7 +33,11 @@ impl<'c> Emitter<'c, '_> {
 
         if access == Access::Own {
             let (whole, fraction) = (block("whole"), block("fraction"));
-            let (units, is_whole) = self.in_units_of_upper_words(self.value(argument).into_float_value())?;
+            let integer = self.exact_integer(argument)?;
+            let (units, is_whole) = match integer {
+                Some(integer) => integer,
+                None => self.in_units_of_upper_words(self.value(argument).into_float_value())?,
+            };
             ir.branch(is_whole, whole, fraction)?;
             ir.enter(whole);
             let units = match component.guard {
@@ -39,8 +46,12 @@ impl<'c> Emitter<'c, '_> {
                 }
                 None => units,
             };
-            let above = ir.b.build_right_shift(units, ir.word(63), true, "double.above")?;
-            self.add_words(table, (entry, offset + 8), &[units, above])?;
+            let (low, above) = match integer {
+                Some(_) => (ir.b.build_left_shift(units, ir.word(UNIT_BITS), "double.low")?, 64 - UNIT_BITS),
+                None => (units, 63),
+            };
+            let above = ir.b.build_right_shift(units, ir.word(above), true, "double.above")?;
+            self.add_words(table, (entry, offset + 8), &[low, above])?;
             ir.jump(end)?;
             ir.enter(fraction);
         }
@@ -90,12 +101,41 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
+    /// The integer that a double is the conversion or the square of, and whether the double is just as large.
+    fn exact_integer(&self, argument: Value) -> Emitted<Option<(Int<'c>, Int<'c>)>> {
+        let ir = &self.ir;
+        let b = &ir.b;
+        let converted = |value: Value| match self.operations.get(&value) {
+            Some(&&Op::Convert(integer)) => match self.program.type_of(integer) {
+                Phys::I8 => Some((integer, 7)),
+                Phys::I16 => Some((integer, 15)),
+                Phys::I32 => Some((integer, 31)),
+                Phys::I64 => Some((integer, 63)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (converted, exact_bits, is_square) = match self.operations.get(&argument) {
+            Some(&&Op::Mul(a, b)) if a == b => (converted(a), 26, true),
+            _ => (converted(argument), 53, false),
+        };
+        let Some((integer, bits)) = converted else { return Ok(None) };
+        let integer = b.build_int_s_extend_or_bit_cast(self.int(integer), ir.i64, "integer")?;
+        let is_exact = if bits <= exact_bits {
+            ir.i1.const_int(1, false)
+        } else {
+            let moved = b.build_int_add(integer, ir.word(1 << exact_bits), "integer.moved")?;
+            ir.compare(IntPredicate::ULE, moved, ir.word(2 << exact_bits), "integer.is_exact")?
+        };
+        let integer = if is_square { b.build_int_mul(integer, integer, "integer.square")? } else { integer };
+        Ok(Some((integer, is_exact)))
+    }
+
     /// A double as an integer in units of the second word, and whether it is one.
     fn in_units_of_upper_words(&self, x: FloatValue<'c>) -> Emitted<(Int<'c>, Int<'c>)> {
         let ir = &self.ir;
         let b = &ir.b;
-        let per_unit = 1 << -(64 + UNIT);
-        let scaled = b.build_float_mul(x, ir.f64.const_float(f64::from(per_unit)), "double.scaled")?;
+        let scaled = b.build_float_mul(x, ir.f64.const_float((1u64 << UNIT_BITS) as f64), "double.scaled")?;
         // Not every double has an integer. Of one that is too large, or no number, the limit is taken, which is not equal to it.
         let limit = (1i64 << 62) as f64;
         let mut limited = scaled;

@@ -40,6 +40,15 @@ impl Zone {
         name.parse().ok().map(Zone::Region)
     }
 
+    /// Offset from UTC in seconds east, if it is the same at every moment.
+    pub fn fixed_offset_seconds(self) -> Option<i64> {
+        match self {
+            Zone::Fixed(seconds) => Some(seconds.into()),
+            Zone::Region(Tz::UTC) => Some(0),
+            Zone::Region(_) => None,
+        }
+    }
+
     /// Offset from UTC at a moment, in seconds east.
     pub fn offset_at(self, utc_seconds: i64) -> i64 {
         match self {

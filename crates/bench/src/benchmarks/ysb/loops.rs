@@ -44,10 +44,15 @@ fn short_text(text: &[u8]) -> u128 {
 
 impl<C: Cell<Input: Input>> Columns<'_, C> {
     #[inline(always)]
-    fn blocks<V: Copy, T: Target<C>>(&self, batch: usize, types: &[V], is_view: impl Fn(V) -> bool, target: &mut T) {
+    pub(super) fn blocks<V: Copy, T: Target<C>>(
+        &self,
+        batch: usize,
+        (types, times): (&[V], &[i64]),
+        is_view: impl Fn(V) -> bool,
+        target: &mut T,
+    ) {
         let campaigns = self.data.campaigns[batch].values();
         let values = self.data.values[batch].values();
-        let times = self.data.times[batch].values();
         for from in (0..types.len()).step_by(BLOCK) {
             let rows = from..(from + BLOCK).min(types.len());
             let (types, times) = (&types[rows.clone()], &times[rows.clone()]);
@@ -83,12 +88,13 @@ impl<C: Cell<Input: Input>> Layout for Columns<'_, C> {
 
     #[inline(always)]
     fn scan<T: Target<C>>(&self, chunk: usize, target: &mut T) {
+        let times = &self.data.times[chunk].values()[..];
         match self.texts {
-            None => self.blocks(chunk, self.data.types(chunk), |number| number == 0, target),
+            None => self.blocks(chunk, (self.data.types(chunk), times), |number| number == 0, target),
             Some(batches) => {
                 let view = short_text(b"view");
                 let types = batches[chunk].column(0).as_string_view().views();
-                self.blocks(chunk, types, |text| text == view, target);
+                self.blocks(chunk, (types, times), |text| text == view, target);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod data;
 mod loops;
+mod steady;
 
 use crate::by_hand::{
     Cell, Count, CountSum, Layout, Moments, Records, SharedCell, Values, in_threads, local, output, output_slices,
@@ -16,6 +17,7 @@ use data::{Data, RECORD, Shape};
 use loops::{Columns, Input, Rows};
 use millstream::Session;
 use std::marker::PhantomData;
+pub(crate) use steady::BENCHMARK as STEADY;
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
     name: "ysb",

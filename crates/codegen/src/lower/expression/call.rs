@@ -21,6 +21,9 @@ impl Lowering<'_> {
             let message = format!("function {} was given {types:?} for {:?}", function.name(), function.arguments());
             return Err(Diagnostic::bug(message));
         }
+        if let Some(native) = self.native(function, arguments) {
+            return Ok(native);
+        }
         let values: Vec<Value> = arguments.iter().map(|a| a.value).collect();
         let valid = arguments.iter().fold(None, |valid, argument| self.both(valid, argument.valid));
         let make = |lowering: &mut Self| {

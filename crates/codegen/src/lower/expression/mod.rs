@@ -8,6 +8,7 @@ mod comparison;
 mod decimal;
 mod literal;
 mod logic;
+mod native;
 mod time;
 
 use super::nested_cast::cast_column;
