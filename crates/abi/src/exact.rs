@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A double is *near* when its mantissa of 53 bits is within the first 149: its magnitude is from 2^-32 to 2^64, or it is 0. Those
-//! are the numbers of practice, and generated code adds them with a shift and three additions. All others are *far*, infinities and NaN among
+//! are the numbers of practice, and generated code adds them with a shift and three additions, or less. All others are *far*, infinities and NaN among
 //! them: whoever has the table adds them elsewhere, to an accumulator that has room for all doubles. The room above is for
 //! 2^42 numbers of the largest magnitude.
 

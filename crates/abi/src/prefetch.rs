@@ -3,9 +3,9 @@
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
-/// Has so many bytes from an address on brought into the cache, for whoever knows what it reads next where the processor cannot: it
-/// reads ahead within a page and a stream, and begins anew with each. Any address will do; nothing is read. Does nothing on
-/// processors for which the standard library has no instruction for it.
+/// Brings `bytes` bytes from an address on into the cache. For callers that know what they read next where the processor does not: it
+/// reads ahead within a page, and starts over in the next one. Any address will do; nothing is read. Does nothing where the
+/// standard library has no instruction for it (all but x86-64).
 #[inline]
 pub fn prefetch(address: *const u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]

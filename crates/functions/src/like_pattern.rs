@@ -112,8 +112,8 @@ fn char_bytes(first: u8) -> usize {
     }
 }
 
-/// Has the memory behind a long text brought into the cache while that is searched: as much as it is long. Texts of a column mostly
-/// follow each other, and what reads ahead in the processor begins anew with each of them and with each page.
+/// Brings the memory behind a long text into the cache while the text is searched: as many bytes as the text has. Texts of a column
+/// mostly follow each other, and the processor stops reading ahead at the end of each search and of each page.
 fn fetch_behind(text: &[u8]) {
     /// Searching less than this takes no longer than fetching it.
     const LEAST: usize = 256;

@@ -203,7 +203,7 @@ fn check_listed(query: &str, rows: impl Iterator<Item = String>) -> Result<Strin
 }
 
 #[test]
-fn lists_and_sets_of_twenty_thousand_values_go_on() {
+fn lists_and_sets_of_twenty_thousand_values_resume() {
     let of_key = |key: i64| (0..LISTED.0).map(listed).filter(move |row| row.0 == key);
     let rows = (0..LISTED.1).map(|key| {
         let mut values: Vec<i64> = of_key(key).map(|row| row.1).collect();

@@ -1,7 +1,7 @@
 //! Exact sums of doubles (`millstream_abi::exact`). A multiple of 2^-20, as integers and binary fractions are, is an integer in units of
-//! the upper two words and added to them; what has been an integer before is not asked about its fraction. Any other number that is near is moved to its place by a shift: in the lower two of the three words,
-//! or in the upper two if it is at least 2^32, and added with carry. Which of these it is, is a branch, since the numbers of a column are alike. One
-//! that is not near is handed to whoever has the table.
+//! the upper two words and added to them; a converted integer needs no check for a fraction. Any other number that is near is shifted to
+//! its place: in the lower two of the three words, or in the upper two if it is at least 2^32, and added with carry. Each case is a branch, since the
+//! numbers of a column are alike. One that is not near is handed to whoever has the table.
 
 use super::Emitter;
 use super::ir::{Emitted, Int, Ptr};
@@ -101,7 +101,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// The integer that a double is the conversion or the square of, and whether the double is just as large.
+    /// The integer that a double was converted from, or its square, and whether the double has exactly that value.
     fn exact_integer(&self, argument: Value) -> Emitted<Option<(Int<'c>, Int<'c>)>> {
         let ir = &self.ir;
         let b = &ir.b;
@@ -136,7 +136,7 @@ impl<'c> Emitter<'c, '_> {
         let ir = &self.ir;
         let b = &ir.b;
         let scaled = b.build_float_mul(x, ir.f64.const_float((1u64 << UNIT_BITS) as f64), "double.scaled")?;
-        // Not every double has an integer. Of one that is too large, or no number, the limit is taken, which is not equal to it.
+        // The conversion of a double that is too large, or no number, is undefined. It is limited before, and then differs from itself.
         let limit = (1i64 << 62) as f64;
         let mut limited = scaled;
         for (is_within, limit) in [(FloatPredicate::OLT, limit), (FloatPredicate::OGT, -limit)] {

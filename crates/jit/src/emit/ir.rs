@@ -510,7 +510,7 @@ impl<'c> Ir<'c> {
             .ok_or_else(|| JitError::Generation(format!("LLVM has no {intrinsic}")))
     }
 
-    /// Has the line of memory with an element brought into the first cache. The element need not exist.
+    /// Brings the cache line of an element into the first cache. The element need not exist.
     pub(crate) fn prefetch(&self, ty: impl BasicType<'c>, base: Ptr<'c>, index: Int<'c>) -> Emitted<()> {
         // SAFETY: the address is not said to be within an object, and nothing is read from it.
         let address = unsafe { self.b.build_gep(ty, base, &[index], "ahead")? };

@@ -59,8 +59,9 @@ impl EventTime {
         }
     }
 
-    /// Computes the times of a chunk's rows, which may be those of a table in memory: gives its columns, and the time when it is computed; the rows that are left; and
-    /// the times and watermarks of all of them. Rows whose time cannot be computed are left out when `on_error` says so.
+    /// Computes the times of a chunk's rows, which may be those of a table in memory. Gives its columns, and the time when it is
+    /// computed; the rows that are left; and the times and watermarks of all of them. Rows whose time cannot be computed are left out
+    /// when `on_error` says so.
     pub(crate) fn attach(
         &self,
         mut columns: Vec<ArrayRef>,
