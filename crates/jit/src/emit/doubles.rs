@@ -40,12 +40,7 @@ impl<'c> Emitter<'c, '_> {
             };
             ir.branch(is_whole, whole, fraction)?;
             ir.enter(whole);
-            let units = match component.guard {
-                Some(guard) => {
-                    ir.select(self.int(guard), units.into(), ir.i64.const_zero().into(), "addend")?.into_int_value()
-                }
-                None => units,
-            };
+            let units = self.addend(units, component.guard)?;
             let (low, above) = match integer {
                 Some(_) => (ir.b.build_left_shift(units, ir.word(UNIT_BITS), "double.low")?, 64 - UNIT_BITS),
                 None => (units, 63),
@@ -78,7 +73,7 @@ impl<'c> Emitter<'c, '_> {
         ir.jump(end)?;
 
         ir.enter(near);
-        let signed = self.signed_mantissa(bits, component.guard.map(|guard| self.int(guard)))?;
+        let signed = self.addend(self.signed_mantissa(bits)?, component.guard)?;
         let (lower, upper) = (block("lower"), block("upper"));
         let is_upper = ir.compare(IntPredicate::UGE, place, ir.word(64), "double.is_upper")?;
         ir.branch(is_upper, upper, lower)?;
@@ -149,19 +144,26 @@ impl<'c> Emitter<'c, '_> {
         Ok((units, b.build_float_compare(FloatPredicate::OEQ, back, scaled, "double.is_whole")?))
     }
 
-    /// The mantissa of a double that is near, with its sign; of one that the guard excludes, 0.
-    fn signed_mantissa(&self, bits: Int<'c>, guard: Option<Int<'c>>) -> Emitted<Int<'c>> {
+    /// A number that is added; 0 when the guard excludes it.
+    fn addend(&self, number: Int<'c>, guard: Option<Value>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        match guard {
+            Some(guard) => {
+                Ok(ir.select(self.int(guard), number.into(), ir.i64.const_zero().into(), "addend")?.into_int_value())
+            }
+            None => Ok(number),
+        }
+    }
+
+    /// The mantissa of a double that is near, with its sign.
+    fn signed_mantissa(&self, bits: Int<'c>) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         let b = &ir.b;
         let mantissa = b.build_and(bits, ir.word((1 << MANTISSA_BITS) - 1), "double.fraction")?;
         let mantissa = b.build_or(mantissa, ir.word(1 << MANTISSA_BITS), "double.mantissa")?;
         let sign = b.build_right_shift(bits, ir.word(63), true, "double.sign")?;
         let signed = b.build_xor(mantissa, sign, "double.flipped")?;
-        let signed = b.build_int_sub(signed, sign, "double.signed")?;
-        match guard {
-            Some(guard) => Ok(ir.select(guard, signed.into(), ir.i64.const_zero().into(), "addend")?.into_int_value()),
-            None => Ok(signed),
-        }
+        Ok(b.build_int_sub(signed, sign, "double.signed")?)
     }
 
     /// A word moved to the left by fewer than 64 bits, as two.

@@ -112,7 +112,7 @@ impl Pairs {
         }
     }
 
-    /// The hashes of pairs, whose places are fetched.
+    /// The hashes of pairs, whose places are fetched. Before there are places that is any address, which does no harm.
     ///
     /// # Safety
     /// Strings are alive.
