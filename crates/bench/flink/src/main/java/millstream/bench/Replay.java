@@ -23,7 +23,7 @@ import org.apache.flink.table.types.logical.RowType;
  *
  * <p>Option {@code shift} names columns and what each round adds to them ({@code dateTime:1000,id:5}), so that the
  * stream continues instead of starting over. Columns of type TIMESTAMP(3) are epoch milliseconds in the file. Every
- * reader hands out every n-th row, in order, of the columns that the query needs. /
+ * reader hands out every n-th row, in order, of the columns that the query needs. */
 public final class Replay implements DynamicTableSourceFactory {
     private static final ConfigOption<String> PATH = ConfigOptions.key("path").stringType().noDefaultValue();
     private static final ConfigOption<Integer> ROUNDS = ConfigOptions.key("rounds").intType().defaultValue(1);
