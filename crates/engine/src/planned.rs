@@ -15,12 +15,13 @@ use millstream_codegen::lower::{Lowered, lower_plan};
 use millstream_codegen::programs::Programs;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
+use millstream_plan::physical::Rules;
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
 use millstream_plan::shape::PlanShape;
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
     Compiled, Hints, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput,
-    SourceRows, WorkerSet, combination,
+    SourceRows, When, WorkerSet, combination,
 };
 use millstream_types::{DataType, Diagnostic, MemorySize, Options, Place, Schema, code};
 use std::collections::BTreeSet;
@@ -29,6 +30,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A run that has been planned.
 pub struct PreparedRun {
+    /// What it does.
+    inserts: Vec<Insert>,
+    in_place: When,
     pub(crate) plan: QueryPlan,
     pub(crate) programs: Programs<Arc<Lowered>>,
     pub(crate) config: RunConfig,
@@ -50,6 +54,28 @@ pub struct PreparedRun {
 /// Single files that are written by concurrent runs.
 type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
 
+/// The plan of inserts by these rules, with its programs.
+fn planned(
+    inserts: &[Insert],
+    config: &RunConfig,
+    memory: &MemoryTables,
+    in_place: When,
+    rules: Rules,
+) -> Result<(QueryPlan, Programs<Arc<Lowered>>), Diagnostic> {
+    let mut plan = physical::plan(inserts, config.settings.time_zone, rules)?;
+    for aggregation in &mut plan.aggregations {
+        aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
+    }
+    note_columns_without_null(&mut plan, memory);
+    let lower = |plan: &QueryPlan| lower_plan(plan, config.into(), config.adaptivity.filter_shape);
+    let mut programs = lower(&plan)?;
+    let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
+    if placement::place(&mut plan, &programs, &layouts, in_place) {
+        programs = lower(&plan)?;
+    }
+    Ok((plan, programs))
+}
+
 impl PreparedRun {
     /// Optimises, cuts into pipelines, lowers, and decides which columns are read in place.
     pub(crate) fn new(
@@ -65,21 +91,13 @@ impl PreparedRun {
             .into_iter()
             .map(|i| Insert { target: i.target, query: fold::fold_rel(i.query, &mut evaluate) })
             .collect();
-        let mut plan = physical::plan(&inserts, config.settings.time_zone)?;
-        for aggregation in &mut plan.aggregations {
-            aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
-        }
-        note_columns_without_null(&mut plan, &memory);
-        let lower = |plan: &QueryPlan| lower_plan(plan, (&config).into(), config.adaptivity.filter_shape);
-        let mut programs = lower(&plan)?;
-        let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, &memory)).collect();
-        if placement::place(&mut plan, &programs, &layouts, settings.in_place) {
-            programs = lower(&plan)?;
-        }
+        let (plan, programs) = planned(&inserts, &config, &memory, settings.in_place, Rules::default())?;
         let (tier, files) = (settings.tier, Arc::default());
         let monitor = Arc::new(RunMonitor::of_run(config.settings.run));
         let (name, checkpoints) = (settings.job_name.clone(), settings.checkpoints);
         Ok(PreparedRun {
+            inserts,
+            in_place: settings.in_place,
             plan,
             programs,
             config,
@@ -93,6 +111,21 @@ impl PreparedRun {
             files,
             monitor,
         })
+    }
+
+    /// Plans it as an earlier version did, if that `fits` what is kept and the present plan does not.
+    pub(crate) fn plan_as_kept(&mut self, fits: impl Fn(&PlanShape) -> bool) -> Result<(), Diagnostic> {
+        if fits(&self.shape()) {
+            return Ok(());
+        }
+        for rules in Rules::EARLIER {
+            let (plan, programs) = planned(&self.inserts, &self.config, &self.memory, self.in_place, rules)?;
+            if fits(&PlanShape::of(&plan)) {
+                (self.plan, self.programs) = (plan, programs);
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// What it keeps from one run to the next: it can resume from another one's checkpoint if [`PlanShape::fit`] says

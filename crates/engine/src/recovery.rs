@@ -100,6 +100,16 @@ impl StateDirectory {
         &self.place
     }
 
+    /// Whether there are jobs that no statement has taken.
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.jobs.iter().any(|job| job.kept.is_some() && job.taken.is_none())
+    }
+
+    /// Whether a job keeps what a statement of this shape does.
+    pub(crate) fn keeps(&self, shape: &PlanShape) -> bool {
+        self.jobs.iter().any(|job| job.likeness(shape).is_some_and(|likeness| likeness < Likeness::Writes))
+    }
+
     /// The job that a statement with this plan is: the one of its name; if it has none, the one that writes its tables and keeps what it
     /// does; or a new one. `to_come` are the tables of the statements behind it.
     pub(crate) fn job(
@@ -346,7 +356,7 @@ impl JobState {
         if let Some(restored) = &restored {
             monitor.notice(format!("resuming from checkpoint {from} of {}", checkpoints.store().place()));
             for table in restored.new_sinks() {
-                let begins = "what was read before is not in its rows";
+                let begins = "of what was read before it has only what it keeps together with other INSERTs";
                 monitor.notice(format!("INSERT INTO {table} is new: it begins behind checkpoint {from}, {begins}"));
             }
         }

@@ -242,7 +242,7 @@ impl Session {
 
     /// The run of an insert with its job, if there is a state directory.
     pub fn with_job(&mut self, mut run: PreparedRun) -> Result<PreparedRun, Diagnostic> {
-        run.state = self.next_job(&run)?;
+        run.state = self.next_job(&mut run)?;
         Ok(run)
     }
 
@@ -348,12 +348,13 @@ impl Session {
     }
 
     /// The job that an insert is, if there is a state directory.
-    fn next_job(&mut self, run: &PreparedRun) -> Result<Option<JobState>, Diagnostic> {
+    fn next_job(&mut self, run: &mut PreparedRun) -> Result<Option<JobState>, Diagnostic> {
         self.to_come.pop_front();
         self.open_state_directory()?;
         let to_come = self.to_come.make_contiguous();
-        let job = |state: &mut StateDirectory| state.job(&run.plan, to_come, run.name(), run.checkpoints);
-        self.state.as_mut().map(job).transpose()
+        let Some(state) = &mut self.state else { return Ok(None) };
+        run.plan_as_kept(|shape| !state.has_jobs() || state.keeps(shape))?;
+        state.job(&run.plan, to_come, run.name(), run.checkpoints).map(Some)
     }
 }
 

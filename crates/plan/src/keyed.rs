@@ -2,7 +2,9 @@
 
 use crate::components::{SlotAggregates, output_fields};
 use crate::expr::Expr;
-use crate::logical::JoinKind;
+use crate::logical::{JoinKind, RankFunction};
+use crate::operators::rank::{Rank, direction};
+use crate::window::Slicing;
 use millstream_types::{DataType, Field, Schema};
 
 /// An input of a keyed operator.
@@ -19,6 +21,69 @@ pub struct KeyedInput {
     /// `None`: the operator itself decides (sessions, bounded frames of OVER, interval and versioned joins), or
     /// nothing is late.
     pub reach_ms: Option<i64>,
+    /// Which rows the exchange may leave out; `None`: none.
+    pub leading: Option<Leading>,
+}
+
+/// Rows that matter only if fewer than `most` others of their window rank before them. The exchange leaves out those of which a buffer
+/// alone says that they do not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leading {
+    /// Which rows are compared.
+    pub windows: LeadingWindows,
+    /// What they are ordered by.
+    pub order: Vec<SortColumn>,
+    /// How equal ones count.
+    pub function: RankFunction,
+    /// See above.
+    pub most: usize,
+}
+
+/// Which rows are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeadingWindows {
+    /// Those of one key and one time.
+    OfTime,
+    /// Those of one slice of a time, whatever the key. One at the start of a slice matters in any case: it may be of the window before
+    /// as well.
+    Slices {
+        /// Position of the time, a TIMESTAMP(3).
+        time: usize,
+        /// The slices.
+        slicing: Slicing,
+    },
+}
+
+impl Leading {
+    /// Each row is compared with as many: more are not looked at.
+    const MOST: u64 = 16;
+
+    /// Those of a ranking by the keys and the time of the input; `None` if a buffer says too little.
+    pub(crate) fn of_ranks(rank: &Rank, input: &KeyedInput) -> Option<Leading> {
+        // Keys are compared as values to sort by, which has other zeroes than grouping, and no order for what is nested.
+        let is_plain = |&key: &usize| {
+            let data_type = &input.schema.fields[key].data_type;
+            !data_type.is_nested() && !matches!(data_type, DataType::Float | DataType::Double)
+        };
+        let serves = rank.range.1 <= Leading::MOST && input.time.is_some() && input.keys.iter().all(is_plain);
+        serves.then(|| Leading {
+            windows: LeadingWindows::OfTime,
+            order: rank.order.clone(),
+            function: rank.function,
+            most: rank.range.1 as usize,
+        })
+    }
+
+    /// What EXPLAIN says.
+    pub(crate) fn text(&self, inputs: &Schema) -> String {
+        let name = |s: &SortColumn| inputs.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
+        let order: Vec<String> = self.order.iter().map(name).collect();
+        let windows = match self.windows {
+            LeadingWindows::OfTime => String::new(),
+            LeadingWindows::Slices { slicing, .. } => format!(" in {} ms", slicing.size_ms),
+        };
+        format!("the first {}{windows} by [{}]", self.most, order.join(", "))
+    }
 }
 
 /// A column to sort by.

@@ -14,7 +14,7 @@
 
 pub use crate::components::{ComponentOutput, ComponentUpdate, SlotAggregates};
 use crate::expr::{Expr, ExprKind};
-pub use crate::keyed::{Keyed, KeyedInput, SortColumn};
+pub use crate::keyed::{Keyed, KeyedInput, Leading, LeadingWindows, SortColumn};
 use crate::logical::Table;
 pub use crate::operators::aggregate::Aggregation;
 pub use crate::operators::lookup::LookupTable;

@@ -94,7 +94,7 @@ fn counts() -> Rel {
 fn plan(queries: &[Rel]) -> QueryPlan {
     let inserts: Vec<Insert> =
         queries.iter().map(|query| Insert { target: Target::Result, query: query.clone() }).collect();
-    physical::plan(&inserts, Zone::UTC).expect("the query can be planned")
+    physical::plan(&inserts, Zone::UTC, physical::Rules::default()).expect("the query can be planned")
 }
 
 #[test]
@@ -246,7 +246,10 @@ fn projections_that_would_grow_without_bound_stay() {
 fn limits_below_the_top_are_refused() {
     let inner = Rel::Limit { input: Box::new(scan()), offset: 0, count: Some(1) };
     let insert = Insert { target: Target::Result, query: Rel::Filter { input: Box::new(inner), predicate: is_bid() } };
-    assert_eq!(physical::plan(&[insert], Zone::UTC).expect_err("LIMIT in a subquery").code, code::UNSUPPORTED);
+    assert_eq!(
+        physical::plan(&[insert], Zone::UTC, physical::Rules::default()).expect_err("LIMIT in a subquery").code,
+        code::UNSUPPORTED
+    );
 }
 
 #[test]
@@ -379,7 +382,7 @@ fn windows_over_instants_are_of_local_time() {
     let time = window.time.clone().map(|t| t.cast_to(DataType::TimestampLtz(3)));
     let query = Rel::Aggregate { input, window: Window { time, ..window.clone() }, keys, aggregates };
     let inserts = [Insert { target: Target::Result, query }];
-    let planned = |zone| physical::plan(&inserts, zone).expect("the query can be planned");
+    let planned = |zone| physical::plan(&inserts, zone, physical::Rules::default()).expect("the query can be planned");
     let berlin = Zone::parse("Europe/Berlin").expect("there is such a zone");
     let (of_utc, of_berlin) = (planned(Zone::UTC), planned(berlin));
     assert_eq!(of_utc.aggregations[0].timeline, Timeline::Own);

@@ -144,7 +144,7 @@ pub(super) fn exchange(random: &mut Random, current: &Schema, plan: &mut QueryPl
     plan.operators.push(KeyedOperator {
         kind: KeyedKind::Sessions(Sessions { gap_ms: 1, aggregates: None }),
         timeline,
-        inputs: vec![KeyedInput { schema: current.clone(), keys, time, reach_ms }],
+        inputs: vec![KeyedInput { schema: current.clone(), keys, time, reach_ms, leading: None }],
         keys: fields,
         output: Schema::default(),
     });

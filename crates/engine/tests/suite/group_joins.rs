@@ -23,7 +23,7 @@ fn session(settings: &[(&str, &str)]) -> Session {
 }
 
 /// The rows of a query in order.
-fn rows(session: &mut Session, sql: &str) -> Vec<String> {
+pub(crate) fn rows(session: &mut Session, sql: &str) -> Vec<String> {
     let mut results = Collected::new();
     session.execute(&session.parse(sql).unwrap()[0], &mut results, &RunMonitor::new()).unwrap();
     let batch = results.into_batch().unwrap();

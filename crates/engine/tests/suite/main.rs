@@ -11,6 +11,7 @@
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
 //! - `adaptation`: tables and windows that follow settings and data;
 //! - `memory`: the memory budget;
+//! - `own_extremes`: rows with the maximum of their window, which are a ranking;
 //! - `packed`: tables of packed records in memory;
 //! - `shapes`: which queries resume from each other's state;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
@@ -32,6 +33,7 @@ mod jobs;
 mod local_time;
 mod memory;
 mod nexmark;
+mod own_extremes;
 mod packed;
 mod properties;
 mod recovered;

@@ -327,8 +327,9 @@ fn end_text(end: &PipelineEnd, schema: &Schema, plan: &QueryPlan) -> String {
                 (_, 0) => " (left)",
                 _ => " (right)",
             };
-            let keys = &plan.operators[*operator].inputs[*port].keys;
-            format!("exchange by [{}] into operator {operator}{side}", names(schema, keys))
+            let KeyedInput { keys, leading, .. } = &plan.operators[*operator].inputs[*port];
+            let leading = leading.as_ref().map_or(String::new(), |leading| format!(", {}", leading.text(schema)));
+            format!("exchange by [{}] into operator {operator}{side}{leading}", names(schema, keys))
         }
         PipelineEnd::Build { lookup } => format!("build lookup {lookup}"),
         PipelineEnd::Sort { sort } => format!("rows into sort {sort}"),

@@ -1,7 +1,7 @@
 //! Expressions over the columns of relations and tables.
 
 use crate::expr::Expr;
-use crate::logical::{ColumnKind, Table, TableColumn};
+use crate::logical::{ColumnKind, Rel, Table, TableColumn};
 use millstream_types::{Field, Schema};
 
 /// The columns of a relation, each as an expression.
@@ -28,4 +28,33 @@ pub(super) fn expand_computed(table: &Table) -> Vec<Expr> {
 /// Whether two expressions compute the same, wherever they stand in the text.
 pub(super) fn same_computation(a: &Expr, b: &Expr) -> bool {
     a.clone().unplaced() == b.clone().unplaced()
+}
+
+/// The relation without places in the text and names of columns, which is equal for relations of equal rows; `None` if something in
+/// it gives another value each time.
+pub(super) fn meaning(rel: &Rel) -> Option<Rel> {
+    let mut is_deterministic = true;
+    let rel = unplaced(rel.clone(), &mut is_deterministic);
+    is_deterministic.then_some(rel)
+}
+
+#[recursive::recursive]
+fn unplaced(mut rel: Rel, is_deterministic: &mut bool) -> Rel {
+    for expression in rel.expressions_mut() {
+        *is_deterministic &= expression.is_deterministic();
+        *expression = expression.take().unplaced();
+    }
+    match &mut rel {
+        Rel::Project { columns, .. } => columns.iter_mut().for_each(|(_, name)| name.clear()),
+        Rel::Aggregate { keys, aggregates, .. } => {
+            keys.iter_mut().for_each(|(_, name)| name.clear());
+            aggregates.iter_mut().for_each(|(_, name)| name.clear());
+        }
+        Rel::Over { aggregates, .. } => aggregates.iter_mut().for_each(|(_, name)| name.clear()),
+        _ => {}
+    }
+    for input in rel.inputs_mut() {
+        *input = unplaced(input.take(), is_deterministic);
+    }
+    rel
 }

@@ -16,6 +16,7 @@
 //! Whether a row is late is decided by the watermark of its own stream, as before, and a window comes when both sides have passed
 //! its end.
 
+use super::branch::is_inlined;
 use super::expressions::columns_of;
 use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::expr::{CompareOp, Expr, ExprKind};
@@ -38,9 +39,10 @@ struct Grouped<'a> {
 
 impl<'a> Grouped<'a> {
     /// Of a relation that is an aggregation but for projections and filters.
+    #[recursive::recursive]
     fn of(rel: &'a Rel) -> Option<Grouped<'a>> {
-        match rel {
-            Rel::Aggregate { input, window, keys, aggregates } => Some(Grouped {
+        let side = match rel {
+            Rel::Aggregate { input, window, keys, aggregates } => Grouped {
                 aggregation: rel,
                 input,
                 window,
@@ -48,19 +50,20 @@ impl<'a> Grouped<'a> {
                 aggregates,
                 columns: columns_of(&rel.schema()),
                 filters: Vec::new(),
-            }),
+            },
             Rel::Project { input, columns } => {
                 let mut side = Grouped::of(input)?;
                 side.columns = columns.iter().map(|(e, _)| e.clone().substitute(&side.columns)).collect();
-                Some(side)
+                side
             }
             Rel::Filter { input, predicate } => {
                 let mut side = Grouped::of(input)?;
                 side.filters.push(predicate.clone().substitute(&side.columns));
-                Some(side)
+                side
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        side.columns.iter().chain(&side.filters).all(is_inlined).then_some(side)
     }
 
     /// The column of the aggregation that a key of the join is.
@@ -83,7 +86,7 @@ impl<'a> Grouped<'a> {
 }
 
 /// The windows that rows are given below an aggregation by attached windows, if an operator right below does that.
-fn windows_below(rel: &Rel) -> Option<WindowAssigner> {
+pub(super) fn windows_below(rel: &Rel) -> Option<WindowAssigner> {
     match rel {
         Rel::Windowed { assigner, .. } => Some(*assigner),
         Rel::Project { input, .. } | Rel::Filter { input, .. } => windows_below(input),

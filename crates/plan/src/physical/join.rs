@@ -3,6 +3,7 @@
 use super::Planner;
 use super::branch::Branch;
 use super::expressions::{columns_from, columns_of};
+use super::own_extreme::leading_of_join;
 use super::payload::Payload;
 use crate::expansion::Expansion;
 use crate::expr::Expr;
@@ -42,6 +43,15 @@ impl Planner {
             key.nullable |= of_right.nullable;
         }
         let operator = self.operator(operator_kind, timeline, &[&of_left, &of_right], key_fields);
+        if let Some((key, time, mut leading)) = leading_of_join(rel)
+            && let Some(at) = of_left.place(&time)
+        {
+            leading.order.iter_mut().for_each(|sort| sort.column = of_left.keys[key]);
+            if let LeadingWindows::Slices { time, .. } = &mut leading.windows {
+                *time = at;
+            }
+            self.operators[operator].inputs[0].leading = Some(leading);
+        }
         let output = &self.operators[operator].output;
         let columns = joined_columns(output, left_schema.fields.len(), right_schema.fields.len(), width, kind);
         // A row whose key is NULL has no partner: only an outer side keeps it.

@@ -12,6 +12,7 @@
 //! | HOP, CUMULATE | a flat map, unless an aggregation above takes the windows over |
 //! | lookup join | a [`LookupTable`] and a flat map |
 //! | window join of aggregations by the same keys | one aggregation (`group_join`) |
+//! | window join of rows with their own maximum | a ranking (`own_extreme`) |
 //! | other joins, ranks, OVER | a [`KeyedOperator`] |
 //! | ORDER BY, LIMIT in a subquery | a [`Sort`] |
 //! | UNNEST | a flat map |
@@ -25,17 +26,18 @@ mod join;
 mod keyed;
 mod late_rows;
 mod local_time;
+mod own_extreme;
 mod payload;
 mod prune;
 mod source;
 
-use crate::common::Common;
+use crate::common::{Changed, Common};
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{Insert, Rel, Table, Target};
 use crate::pipeline::*;
 use crate::window::WindowAssigner;
 use branch::Branch;
-use expressions::{columns_of, expand_computed};
+use expressions::{columns_of, expand_computed, meaning};
 use fan_out::Path;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Schema, code};
@@ -46,10 +48,27 @@ use std::sync::Arc;
 /// Branches that the places which name common relations may have of them.
 const MAX_COPIES: usize = 20_000;
 
+/// What the planner makes one of. More rules change what a query keeps, so a job resumes with those that its checkpoint was made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Rules {
+    /// Copies of a view or a query of WITH.
+    Copies,
+    /// Also joins of aggregations (`group_join`).
+    GroupJoins,
+    /// Also rows and their own maximum (`own_extreme`), and equal relations wherever they stand in the text.
+    #[default]
+    Equals,
+}
+
+impl Rules {
+    /// Those of earlier versions, the newest first.
+    pub const EARLIER: [Rules; 2] = [Rules::GroupJoins, Rules::Copies];
+}
+
 /// Plans one run: every insert reads the sources that it shares with the others once. Windows over TIMESTAMP_LTZ are of local
 /// time in `zone`.
-pub fn plan(inserts: &[Insert], zone: Zone) -> Result<QueryPlan, Diagnostic> {
-    let mut planner = Planner::default();
+pub fn plan(inserts: &[Insert], zone: Zone, rules: Rules) -> Result<QueryPlan, Diagnostic> {
+    let mut planner = Planner { rules, ..Planner::default() };
     for insert in inserts {
         planner.insert(insert, zone)?;
     }
@@ -63,16 +82,27 @@ struct Planned {
     branches: Vec<Branch>,
 }
 
+/// A relation that has state.
+struct PlannedKeyed {
+    rel: Rel,
+    /// See [`meaning`].
+    meaning: Option<Rel>,
+    /// Only those of the same depth are the same.
+    depth: usize,
+    /// Begins at it.
+    branch: Branch,
+}
+
 #[derive(Default)]
 struct Planner {
+    rules: Rules,
     sources: Vec<SourceBuilder>,
     aggregations: Vec<Aggregation>,
     operators: Vec<KeyedOperator>,
     sorts: Vec<Sort>,
     lookups: Vec<LookupTable>,
-    /// Relations that have state, with the branch that begins at it, so that two queries over one view share it. Only
-    /// those of the same depth are the same.
-    planned: Vec<(Rel, usize, Branch)>,
+    /// Relations that have state, so that two that are equal share it.
+    planned: Vec<PlannedKeyed>,
     /// Expressions of pipelines that start at a source still refer to the table's columns.
     pipelines: Vec<Pipeline>,
     sinks: Vec<SinkPlan>,
@@ -100,6 +130,9 @@ impl Planner {
         };
         let mut query = query.clone();
         local_time::to_local_time(&mut query, zone);
+        if self.rules >= Rules::Equals {
+            own_extreme::to_rankings(&mut query, &mut Changed::default());
+        }
         let needed = vec![true; query.schema().fields.len()];
         let query = prune::prune(query, &needed);
         let sink = self.sinks.len();
@@ -150,7 +183,7 @@ impl Planner {
             Rel::Rank { .. } => self.keyed_once(rel, Planner::rank),
             Rel::Over { .. } => self.keyed_once(rel, Planner::over),
             Rel::Join { strategy: crate::logical::JoinStrategy::Lookup, .. } => self.lookup_join(rel),
-            Rel::Join { .. } => match group_join::group_join(rel) {
+            Rel::Join { .. } => match self.one_of_join(rel) {
                 Some(one) => self.branches(&one),
                 None => self.keyed_once(rel, Planner::join),
             },
@@ -158,6 +191,11 @@ impl Planner {
             Rel::Limit { .. } => Err(Diagnostic::new(code::UNSUPPORTED, "LIMIT within a subquery is not supported")
                 .advise("put LIMIT at the end of the whole SELECT")),
         }
+    }
+
+    /// What does the same as a join without one.
+    fn one_of_join(&self, rel: &Rel) -> Option<Rel> {
+        (self.rules >= Rules::GroupJoins).then(|| group_join::group_join(rel)).flatten()
     }
 
     fn each_branch(&mut self, input: &Rel, change: impl Fn(&mut Branch)) -> Result<Vec<Branch>, Diagnostic> {
@@ -223,12 +261,16 @@ impl Planner {
         rel: &Rel,
         plan: impl FnOnce(&mut Planner, &Rel) -> Result<Branch, Diagnostic>,
     ) -> Result<Vec<Branch>, Diagnostic> {
-        let depth = self.depth;
-        if let Some((_, _, branch)) = self.planned.iter().find(|(known, at, _)| *at == depth && known == rel) {
-            return Ok(vec![branch.clone()]);
+        let (depth, by_meaning) = (self.depth, self.rules >= Rules::Equals);
+        let meaning = by_meaning.then(|| meaning(rel)).flatten();
+        let is_same = |known: &&PlannedKeyed| {
+            known.depth == depth && (known.meaning.is_some() && known.meaning == meaning || known.rel == *rel)
+        };
+        if let Some(known) = self.planned.iter().find(is_same) {
+            return Ok(vec![known.branch.clone()]);
         }
         let branch = plan(self, rel)?;
-        self.planned.push((rel.clone(), depth, branch.clone()));
+        self.planned.push(PlannedKeyed { rel: rel.clone(), meaning, depth, branch: branch.clone() });
         Ok(vec![branch])
     }
 

@@ -31,10 +31,14 @@ impl<'a> Payload<'a> {
         payload
     }
 
+    /// Position of an expression, if it is there.
+    pub(super) fn place(&self, expr: &Expr) -> Option<usize> {
+        self.columns.iter().position(|known| same_computation(known, expr))
+    }
+
     /// Position of an expression, which is added unless it is there.
     pub(super) fn add(&mut self, expr: &Expr) -> usize {
-        let same = |known: &Expr| same_computation(known, expr);
-        self.columns.iter().position(same).unwrap_or_else(|| {
+        self.place(expr).unwrap_or_else(|| {
             self.columns.push(expr.clone());
             self.columns.len() - 1
         })
@@ -63,7 +67,11 @@ impl<'a> Payload<'a> {
         let time = self.time.map(|(_, position)| position);
         // What waits for the end of the input is never late.
         let reach_ms = self.time.filter(|(time, _)| !is_end_of_input(time)).and_then(|_| kind.keyed().reach_ms());
-        KeyedInput { schema: self.schema(), keys: self.keys.clone(), time, reach_ms }
+        let mut input = KeyedInput { schema: self.schema(), keys: self.keys.clone(), time, reach_ms, leading: None };
+        if let KeyedKind::Rank(rank) = kind {
+            input.leading = Leading::of_ranks(rank, &input);
+        }
+        input
     }
 
     /// Its keys as columns.

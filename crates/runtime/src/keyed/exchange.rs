@@ -3,6 +3,7 @@
 use super::KeyedStation;
 use super::batch::{Batch, times_of};
 use super::inbox::PartitionJob;
+use super::leading::leading_rows;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::Consequences;
 use arrow_array::ArrayRef;
@@ -52,10 +53,17 @@ impl KeyedStation {
                 ordinal.watermark = ordinal.watermark.max(in_time).saturating_sub(self.lag_ms);
             }
         }
-        self.note_windows(input, &columns)?;
-        let batch = Batch { columns, ordinals };
+        let (mut batch, mut hashes) = (Batch { columns, ordinals }, hashes.values().clone());
+        let of = &self.plan.inputs[input];
+        if let Some(leading) = &of.leading
+            && let Some(rows) = leading_rows(leading, of, self.plan.timeline, &batch, &hashes)?
+        {
+            hashes = rows.iter().map(|&row| hashes[row as usize]).collect();
+            batch = batch.pick(rows)?;
+        }
+        self.note_windows(input, &batch.columns)?;
         let (mut first_due, mut is_deferred) = (i64::MAX, false);
-        for (partition, batch) in batch.split(hashes.values(), self.partition_bits)? {
+        for (partition, batch) in batch.split(&hashes, self.partition_bits)? {
             let mut inbox = self.inbox(partition);
             if self.joins_arrivals() && generation > inbox.generation {
                 // Which rows come first decides what is output: those of another split may still be from before the cut.

@@ -27,6 +27,7 @@ mod groups;
 mod inbox;
 mod interval_join;
 mod kept;
+mod leading;
 mod operators;
 pub(crate) mod order;
 mod output;

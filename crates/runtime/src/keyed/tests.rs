@@ -114,7 +114,7 @@ fn kinds() -> Vec<KeyedKind> {
 /// An operator of a kind, and its programs.
 fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
     let inputs = if kind.keyed().pairs().is_some() { 2 } else { 1 };
-    let input = KeyedInput { schema: schema(), keys: vec![2], time: Some(0), reach_ms: None };
+    let input = KeyedInput { schema: schema(), keys: vec![2], time: Some(0), reach_ms: None, leading: None };
     let keys = vec![Field::new("name", DataType::STRING, true)];
     let code = |lowered: Lowered| PipelineCode::interpreted(Arc::new(lowered));
     let slots = kind.keyed().aggregates();

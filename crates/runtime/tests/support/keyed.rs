@@ -71,7 +71,7 @@ pub fn in_merged_order(splits: &[Vec<Row>], reach_ms: Option<i64>) -> (Vec<Arriv
 }
 
 pub fn keyed_input(reach_ms: Option<i64>) -> KeyedInput {
-    KeyedInput { schema: source_schema(), keys: vec![2], time: Some(0), reach_ms }
+    KeyedInput { schema: source_schema(), keys: vec![2], time: Some(0), reach_ms, leading: None }
 }
 
 pub fn name_key() -> Vec<Field> {

@@ -29,7 +29,7 @@ fn exchange(schema: Schema, keys: Vec<usize>, time: Option<usize>, reach_ms: Opt
     let operator = KeyedOperator {
         timeline: Timeline::Own,
         kind: KeyedKind::Sessions(Sessions { gap_ms: 1, aggregates: None }),
-        inputs: vec![KeyedInput { schema, keys, time, reach_ms }],
+        inputs: vec![KeyedInput { schema, keys, time, reach_ms, leading: None }],
         keys: fields,
         output: Schema::default(),
     };

@@ -116,7 +116,8 @@ impl Session {
     /// The pipelines as EXPLAIN shows them.
     fn pipelines(&self, sql: &str) -> String {
         let insert = self.bind(sql).unwrap_or_else(|e| panic!("{e}\n{sql}"));
-        let plan = physical::plan(&[insert], Zone::default()).unwrap_or_else(|e| panic!("{e}\n{sql}"));
+        let plan = physical::plan(&[insert], Zone::default(), physical::Rules::default())
+            .unwrap_or_else(|e| panic!("{e}\n{sql}"));
         explain::pipelines(&plan, |_| String::new())
     }
 

@@ -1,0 +1,200 @@
+//! Rows of a buffer that an operator would not use, found before they are exchanged ([`Leading`]).
+//!
+//! A row that `most` earlier rows of the same buffer and window rank before has a rank above that whatever else comes. Of rows that are
+//! joined with their maximum, all but a few of each buffer end here: they are neither copied nor stored.
+
+use super::batch::{Batch, times_of};
+use super::order::{SortKeys, compare};
+use arrow_array::Array as _;
+use millstream_plan::logical::RankFunction;
+use millstream_plan::pipeline::{KeyedInput, Leading, LeadingWindows, SortColumn};
+use millstream_plan::window::Timeline;
+use millstream_types::Diagnostic;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+/// A window and, where keys are compared, the hash of a key. Keys that share a hash share it, and only the first of them is looked at.
+type WindowKey = (i64, i64);
+
+/// The rows of an input that may matter, in their order; `None`: all.
+///
+/// Late rows stay: the operator counts them. A row that is in time has only rows before it that are, too.
+pub(super) fn leading_rows(
+    leading: &Leading,
+    input: &KeyedInput,
+    timeline: Timeline,
+    batch: &Batch,
+    hashes: &[i64],
+) -> Result<Option<Vec<u32>>, Diagnostic> {
+    let Batch { columns, ordinals } = batch;
+    let time = match leading.windows {
+        LeadingWindows::OfTime => input.time,
+        LeadingWindows::Slices { time, .. } => Some(time),
+    };
+    let Some(time) = time.filter(|_| hashes.len() > 1 && ordinals.is_sorted()) else { return Ok(None) };
+    if columns[time].null_count() > 0 {
+        return Ok(None);
+    }
+    let times = times_of(&columns[time])?;
+    let order = leading.order.iter().map(|&sort| SortKeys::new(&columns[sort.column], sort));
+    let order: Vec<SortKeys> = order.collect::<Result<_, _>>()?;
+    let compared = if leading.windows == LeadingWindows::OfTime { &*input.keys } else { &[] };
+    let key =
+        |&column: &usize| SortKeys::new(&columns[column], SortColumn { column, descending: false, nulls_first: true });
+    let keys: Vec<SortKeys> = compared.iter().map(key).collect::<Result<_, _>>()?;
+
+    let most = leading.most;
+    // The best rows of each place so far, in order.
+    let mut best: Vec<Vec<u32>> = Vec::new();
+    let mut places: HashMap<WindowKey, usize> = HashMap::new();
+    // The place of the row before, the times of its slice, and where its best rows are.
+    let mut last: Option<(WindowKey, (i64, i64), usize)> = None;
+    let mut kept = Vec::new();
+    for row in 0..hashes.len() as u32 {
+        let (time, hash) = (times[row as usize], hashes[row as usize]);
+        let same = last.filter(|&((_, of), (start, end), _)| match leading.windows {
+            LeadingWindows::OfTime => time == start && hash == of,
+            LeadingWindows::Slices { .. } => (start..end).contains(&time),
+        });
+        let (place, (start, end), number) = same.unwrap_or_else(|| {
+            let (place, times) = match leading.windows {
+                LeadingWindows::OfTime => ((time, hash), (time, time)),
+                LeadingWindows::Slices { slicing, .. } => {
+                    let start = slicing.start_of(time);
+                    ((start, 0), (start, start.saturating_add(slicing.size_ms)))
+                }
+            };
+            let number = *places.entry(place).or_insert_with(|| {
+                best.push(Vec::new());
+                best.len() - 1
+            });
+            (place, times, number)
+        });
+        last = Some((place, (start, end), number));
+        let (due, stays) = match leading.windows {
+            LeadingWindows::OfTime => (timeline.watermark_at(time), false),
+            LeadingWindows::Slices { .. } => (end.saturating_sub(1), time == start),
+        };
+        let best = &mut best[number];
+        let is_other = |&first: &u32| compare(&keys, first, row).is_ne();
+        if ordinals[row as usize].watermark >= due || best.first().is_some_and(is_other) {
+            kept.push(row);
+            continue;
+        }
+        if best.len() == most && !stays {
+            let against = best.last().map_or(Ordering::Equal, |&last| compare(&order, last, row));
+            let is_behind = match leading.function {
+                RankFunction::RowNumber => against.is_le(),
+                RankFunction::Rank | RankFunction::DenseRank => against.is_lt(),
+            };
+            if is_behind {
+                continue;
+            }
+        }
+        kept.push(row);
+        let at = best.partition_point(|&other| compare(&order, other, row).is_le());
+        let has_twin = at.checked_sub(1).is_some_and(|before| compare(&order, best[before], row).is_eq());
+        if !has_twin || leading.function != RankFunction::DenseRank {
+            best.insert(at, row);
+            best.truncate(most);
+        }
+    }
+    Ok((kept.len() < hashes.len()).then_some(kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyed::batch::Batch;
+    use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
+    use millstream_plan::window::Slicing;
+    use millstream_state::Ordinal;
+    use millstream_types::{DataType, Field, Schema};
+    use std::sync::Arc;
+
+    /// Time, key and value of a row, with the watermark before it.
+    type Row = (i64, i64, Option<i64>, i64);
+
+    fn random(seed: &mut u64, below: u64) -> i64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((*seed >> 33) % below) as i64
+    }
+
+    fn batch(rows: &[Row]) -> Batch {
+        let times = TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.0));
+        let keys = StringViewArray::from_iter_values(rows.iter().map(|row| format!("a key that is long {}", row.1)));
+        let values = Int64Array::from_iter(rows.iter().map(|row| row.2));
+        let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(keys), Arc::new(values)];
+        let ordinal = |(position, row): (usize, &Row)| Ordinal {
+            watermark: row.3,
+            input: 0,
+            split: 0,
+            position: position as u64,
+            pipeline: 0,
+        };
+        Batch { columns, ordinals: rows.iter().enumerate().map(ordinal).collect() }
+    }
+
+    #[test]
+    fn rows_that_are_left_out_have_enough_before_them() {
+        let fields = [("time", DataType::Timestamp(3)), ("key", DataType::STRING), ("value", DataType::BigInt)];
+        let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true)).to_vec();
+        let input =
+            KeyedInput { schema: Schema::new(fields), keys: vec![1], time: Some(0), reach_ms: Some(0), leading: None };
+        let slicing = Slicing { size_ms: 10, offset_ms: 3 };
+        let mut seed = 5;
+        let mut left_out = 0;
+        for round in 0..300 {
+            let (rows, values) = (1 + random(&mut seed, 80), 1 + random(&mut seed, 12) as u64);
+            let mut watermark = -20;
+            let rows: Vec<Row> = (0..rows)
+                .map(|_| {
+                    watermark += random(&mut seed, 3);
+                    let value = Some(random(&mut seed, values)).filter(|&value| value > 0);
+                    (watermark - 4 + random(&mut seed, 25), random(&mut seed, 3), value, watermark)
+                })
+                .collect();
+            // Two keys share a hash.
+            let hashes: Vec<i64> = rows.iter().map(|row| row.1 / 2).collect();
+            let windows = match round % 2 {
+                0 => LeadingWindows::OfTime,
+                _ => LeadingWindows::Slices { time: 0, slicing },
+            };
+            let function = [RankFunction::RowNumber, RankFunction::Rank, RankFunction::DenseRank][round % 3];
+            let most = 1 + round % 4;
+            let order = vec![SortColumn { column: 2, descending: round % 5 < 3, nulls_first: false }];
+            let leading = Leading { windows, order: order.clone(), function, most };
+            let batch = batch(&rows);
+            let kept = leading_rows(&leading, &input, Timeline::Own, &batch, &hashes).unwrap();
+            let kept = kept.unwrap_or_else(|| (0..rows.len() as u32).collect());
+            assert!(kept.is_sorted());
+            let sorted = SortKeys::new(&batch.columns[2], order[0]).unwrap();
+            for row in (0..rows.len()).filter(|&row| kept.binary_search(&(row as u32)).is_err()) {
+                left_out += 1;
+                let window = |row: &Row| match windows {
+                    LeadingWindows::OfTime => (row.0, row.1, row.0),
+                    LeadingWindows::Slices { slicing, .. } => {
+                        let start = slicing.start_of(row.0);
+                        (start, 0, start + 9)
+                    }
+                };
+                let (own, due) = (window(&rows[row]), window(&rows[row]).2);
+                assert!(rows[row].3 < due, "a late row is the operator's");
+                assert!(windows == LeadingWindows::OfTime || rows[row].0 != own.0, "the start of a slice");
+                let before = (0..row).filter(|&other| window(&rows[other]) == own && rows[other].3 < due);
+                let mut before: Vec<usize> = before
+                    .filter(|&other| match function {
+                        RankFunction::RowNumber => sorted.compare(other as u32, row as u32).is_le(),
+                        _ => sorted.compare(other as u32, row as u32).is_lt(),
+                    })
+                    .collect();
+                if function == RankFunction::DenseRank {
+                    before.sort_by(|&a, &b| sorted.compare(a as u32, b as u32));
+                    before.dedup_by(|a, b| sorted.compare(*a as u32, *b as u32).is_eq());
+                }
+                assert!(before.len() >= most, "row {row} of {rows:?} has only {before:?} before it");
+            }
+        }
+        assert!(left_out > 1000, "{left_out}");
+    }
+}
