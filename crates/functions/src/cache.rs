@@ -8,20 +8,40 @@ use crate::java_random::Generators;
 use crate::java_regex::CompiledRegex;
 use crate::json::{LastDocument, Path};
 use crate::like_pattern::LikePattern;
+use crate::text::Text;
+use memchr::memmem::Finder;
+use millstream_abi::Str;
 use millstream_types::text::zone::LocalClock;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Compiled patterns of one kind.
 const CAPACITY: usize = 128;
+/// Patterns that are compared before the map is asked.
+const NEAR: usize = 8;
 
-/// Compiled forms by pattern text. Nearly every call has the pattern of the call before it, so that one is compared
-/// first; a full cache is emptied, which costs one compilation per pattern still in use.
+/// Compiled forms by pattern text. The pattern of a call is nearly always that of the call before it, or, where a row has
+/// several, the one that was first seen after that: so those are compared first, without hashing. A full cache is emptied,
+/// which costs one compilation per pattern still in use.
 #[derive(Debug)]
 pub(crate) struct PatternCache<T> {
-    entries: Vec<(Box<str>, T)>,
+    entries: Vec<Entry<T>>,
     positions: HashMap<Box<str>, usize>,
     last: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    text: Box<str>,
+    /// A value over `text`, whose bytes do not move with the entry.
+    value: Str,
+    compiled: T,
+}
+
+impl<T> Entry<T> {
+    #[inline]
+    fn is_of(&self, pattern: Text<'_>) -> bool {
+        Text::over(self.value, &self.text).is(pattern)
+    }
 }
 
 impl<T> Default for PatternCache<T> {
@@ -32,23 +52,40 @@ impl<T> Default for PatternCache<T> {
 
 impl<T> PatternCache<T> {
     /// The compiled form of `pattern`, made by `compile` when it is not there.
-    pub(crate) fn get(&mut self, pattern: &str, compile: impl FnOnce(&str) -> T) -> &mut T {
-        let is_last = self.entries.get(self.last).is_some_and(|(text, _)| **text == *pattern);
-        if !is_last {
-            self.last = match self.positions.get(pattern) {
-                Some(&position) => position,
-                None => self.insert(pattern, compile(pattern)),
+    #[inline]
+    pub(crate) fn get<'a>(&mut self, pattern: impl Into<Text<'a>>, compile: impl FnOnce(&str) -> T) -> &mut T {
+        let pattern = pattern.into();
+        if !self.entries.get(self.last).is_some_and(|entry| entry.is_of(pattern)) {
+            self.last = match self.nearby(pattern).or_else(|| self.positions.get(&*pattern).copied()) {
+                Some(position) => position,
+                None => self.insert(&pattern, compile(&pattern)),
             };
         }
-        &mut self.entries[self.last].1
+        &mut self.entries[self.last].compiled
     }
 
+    /// Where the pattern is, if it is among those behind the last one, around the end.
+    #[inline]
+    fn nearby(&self, pattern: Text<'_>) -> Option<usize> {
+        let mut position = self.last;
+        for _ in 1..self.entries.len().min(NEAR) {
+            position = if position + 1 < self.entries.len() { position + 1 } else { 0 };
+            if self.entries[position].is_of(pattern) {
+                return Some(position);
+            }
+        }
+        None
+    }
+
+    #[cold]
     fn insert(&mut self, pattern: &str, compiled: T) -> usize {
         if self.entries.len() == CAPACITY {
             self.entries.clear();
             self.positions.clear();
         }
-        self.entries.push((pattern.into(), compiled));
+        let text: Box<str> = pattern.into();
+        let value = Str::new(text.as_bytes());
+        self.entries.push(Entry { text, value, compiled });
         self.positions.insert(pattern.into(), self.entries.len() - 1);
         self.entries.len() - 1
     }
@@ -71,10 +108,12 @@ pub(crate) struct Caches {
     pub(crate) escaped_folded_likes: PatternCache<Result<LikePattern, String>>,
     /// What `ILIKE` compares is folded here.
     pub(crate) folded: String,
-    /// Patterns of Java's `DateTimeFormatter`; shared, because writing needs the context beside the pattern.
-    pub(crate) formatters: PatternCache<Result<Arc<DatePattern>, String>>,
+    /// Patterns of Java's `DateTimeFormatter`.
+    pub(crate) formatters: PatternCache<Result<DatePattern, String>>,
     /// Patterns of Java's `SimpleDateFormat`.
-    pub(crate) simple_formats: PatternCache<Result<Arc<DatePattern>, String>>,
+    pub(crate) simple_formats: PatternCache<Result<DatePattern, String>>,
+    /// Texts that are looked for, of more than one byte.
+    pub(crate) finders: PatternCache<Finder<'static>>,
     /// JSON paths.
     pub(crate) json_paths: PatternCache<Result<Path, String>>,
     /// The JSON document of the row before.
@@ -103,8 +142,27 @@ mod tests {
         }
         assert_eq!(compiled, 2);
         for number in 0..1_000 {
-            assert_eq!(*cache.get(&number.to_string(), str::to_owned), number.to_string());
+            assert_eq!(*cache.get(&*number.to_string(), str::to_owned), number.to_string());
         }
         assert!(cache.entries.len() <= CAPACITY && cache.positions.len() == cache.entries.len());
+    }
+
+    #[test]
+    fn every_pattern_has_its_own_form() {
+        // More patterns than are compared, of lengths about that of a short value, in an order without a rule.
+        let patterns: Vec<String> = (0..40).map(|n| format!("{}{n}", &"pattern of some length"[..n % 20])).collect();
+        let (mut cache, mut compiled, mut state) = (PatternCache::default(), 0, 1_u64);
+        for _ in 0..10_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Neighbours mostly, so that all ways are taken.
+            let from = if state >> 63 == 0 { (state >> 40) as usize } else { 7 };
+            let pattern = &*patterns[(from + (state >> 33) as usize % 3) % patterns.len()];
+            let form = cache.get(pattern, |text| {
+                compiled += 1;
+                text.to_owned()
+            });
+            assert_eq!(form, pattern);
+        }
+        assert_eq!(compiled, patterns.len());
     }
 }

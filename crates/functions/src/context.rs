@@ -1,5 +1,6 @@
 //! What a function body can use besides its arguments.
 
+use crate::arena::Arena;
 use crate::cache::Caches;
 use millstream_abi::Str;
 use millstream_types::text::zone::Zone;
@@ -43,17 +44,12 @@ impl Failure {
 #[derive(Debug, Default)]
 pub struct FunctionContext {
     settings: FunctionSettings,
-    /// Filled chunks and the one being filled, last. Chunks never move or shrink while strings point into them.
-    chunks: Vec<Vec<u8>>,
+    /// The strings.
+    pub(crate) arena: Arena,
     failure: Option<Failure>,
-    /// Text that is being written, before it goes to the arena.
-    scratch: Vec<u8>,
     /// Compiled patterns and generators; they survive [`FunctionContext::reset`].
     pub(crate) caches: Caches,
 }
-
-/// Bytes of a chunk of the arena; longer strings get a separate chunk.
-const CHUNK_BYTES: usize = 64 << 10;
 
 impl FunctionContext {
     /// A context without strings.
@@ -68,59 +64,27 @@ impl FunctionContext {
 
     /// Copies `bytes` into the arena (short strings stay inline).
     pub fn keep(&mut self, bytes: &[u8]) -> Str {
-        if bytes.len() <= Str::INLINE {
-            return Str::new(bytes);
-        }
-        let chunk = self.chunk(bytes.len());
-        let start = chunk.len();
-        chunk.extend_from_slice(bytes);
-        Str::new(&chunk[start..])
+        self.arena.keep(bytes)
     }
 
-    /// A string of `length` bytes, zeros that `fill` overwrites, without a separate allocation.
+    /// [`Arena::keep_with`].
     pub(crate) fn keep_with(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Str {
-        if length <= Str::INLINE {
-            let mut bytes = [0; Str::INLINE];
-            fill(&mut bytes[..length]);
-            return Str::new(&bytes[..length]);
-        }
-        let chunk = self.chunk(length);
-        let start = chunk.len();
-        chunk.resize(start + length, 0);
-        fill(&mut chunk[start..]);
-        Str::new(&chunk[start..])
+        self.arena.keep_with(length, fill)
     }
 
-    /// The bytes that `write` appends to an empty vector, without a separate allocation.
+    /// [`Arena::keep_written`].
     pub(crate) fn keep_written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Str {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        write(&mut scratch);
-        let kept = self.keep(&scratch);
-        self.scratch = scratch;
-        kept
-    }
-
-    /// A chunk with room for `length` more bytes.
-    fn chunk(&mut self, length: usize) -> &mut Vec<u8> {
-        let fits = self.chunks.last().is_some_and(|c| c.capacity() - c.len() >= length);
-        if !fits {
-            self.chunks.push(Vec::with_capacity(length.max(CHUNK_BYTES)));
-        }
-        self.chunks.last_mut().expect("a chunk was just made")
+        self.arena.keep_written(write)
     }
 
     /// Bytes of the strings that are kept.
     pub fn bytes(&self) -> usize {
-        self.chunks.iter().map(Vec::len).sum()
+        self.arena.bytes()
     }
 
     /// Forgets all strings, keeping one chunk of memory.
     pub fn reset(&mut self) {
-        self.chunks.truncate(1);
-        if let Some(chunk) = self.chunks.first_mut() {
-            chunk.clear();
-        }
+        self.arena.clear();
     }
 
     /// Records why the current row is bad.

@@ -6,10 +6,13 @@
 //! Java's older class, both use the Gregorian calendar before 1582 too.) Names are English, as in Java's root and US locales; weeks start on Sunday, as in the US. A pattern is compiled once and
 //! cached by its text.
 
+use crate::arena::Arena;
+use crate::date_template::DateTemplate;
+use millstream_abi::Str;
 use millstream_types::text::calendar::{
     Civil, SECONDS_PER_DAY, civil_from_days, day_of_year, days_from_civil, days_in_month, weekday,
 };
-use millstream_types::text::{write_integer, zone::Zone};
+use millstream_types::text::{write_digits, zone::Zone};
 
 pub(crate) const MONTHS: [&str; 12] = [
     "January",
@@ -120,6 +123,8 @@ pub(crate) enum Item {
 pub(crate) struct DatePattern {
     pub(crate) dialect: Dialect,
     pub(crate) items: Vec<Item>,
+    /// The same, laid out for writing, if it is of fixed width.
+    pub(crate) template: Option<DateTemplate>,
 }
 
 impl DatePattern {
@@ -152,7 +157,8 @@ impl DatePattern {
         while !compiler.open.is_empty() {
             compiler.close();
         }
-        Ok(DatePattern { dialect, items: compiler.items })
+        let template = DateTemplate::of(&compiler.items);
+        Ok(DatePattern { dialect, items: compiler.items, template })
     }
 }
 
@@ -288,7 +294,16 @@ impl DatePattern {
         })
     }
 
-    /// Appends the moment. Patterns with [`DatePattern::unwritable`] parts are not for this.
+    /// The moment as text. Patterns with [`DatePattern::unwritable`] parts are not for this.
+    #[inline]
+    pub(crate) fn format(&self, arena: &mut Arena, moment: Moment) -> Str {
+        match self.template.as_ref().and_then(|template| template.write(arena, moment)) {
+            Some(written) => written,
+            None => arena.keep_written(|out| self.write(out, moment)),
+        }
+    }
+
+    /// Appends the moment, whatever the pattern.
     pub(crate) fn write(&self, out: &mut Vec<u8>, moment: Moment) {
         let days = moment.local_seconds.div_euclid(SECONDS_PER_DAY);
         let parts = Parts {
@@ -441,9 +456,9 @@ fn write_padded(out: &mut Vec<u8>, value: i64, width: usize) {
     if value < 0 {
         out.push(b'-');
     }
-    let digits = value.unsigned_abs().checked_ilog10().map_or(1, |n| n as usize + 1);
-    out.resize(out.len() + width.saturating_sub(digits), b'0');
-    write_integer(out, value.unsigned_abs() as i64);
+    // No number has more digits than that.
+    out.resize(out.len() + width.saturating_sub(20), b'0');
+    write_digits(out, value.unsigned_abs(), width.min(20));
 }
 
 fn write_year(out: &mut Vec<u8>, year: i64, count: usize, dialect: Dialect) {

@@ -33,16 +33,18 @@
 //!
 //! The clock is read for each row, as Flink does in streaming mode.
 
+use crate::cache::Caches;
 use crate::casts::{SHOWN, session_zone, shorten, small, unit};
 use crate::context::{Failure, FunctionContext};
 use crate::date_pattern::{DatePattern, Dialect, Moment};
+use crate::text::Text;
 use millstream_abi::Str;
+use millstream_types::TimeUnit;
 use millstream_types::text::calendar::{
     Civil, DateTimeUnit, MILLIS_PER_DAY, SECONDS_PER_DAY, add_months, civil_from_days, day_of_year, days_from_civil,
     iso_week, months_between, weekday,
 };
 use millstream_types::text::{cast_date, cast_timestamp, zone::Zone};
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Format of text that names no other.
@@ -51,23 +53,22 @@ const DEFAULT_FORMAT: &str = "yyyy-MM-dd HH:mm:ss";
 pub const LTZ_MILLIS: std::ops::RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
 
 /// The compiled pattern; a pattern that is wrong fails the row.
-fn pattern(context: &mut FunctionContext, text: &str, dialect: Dialect) -> Result<Arc<DatePattern>, Failure> {
+#[inline]
+fn pattern<'c>(caches: &'c mut Caches, text: Text<'_>, dialect: Dialect) -> Result<&'c DatePattern, Failure> {
     let cache = match dialect {
-        Dialect::Formatter => &mut context.caches.formatters,
-        Dialect::Simple => &mut context.caches.simple_formats,
+        Dialect::Formatter => &mut caches.formatters,
+        Dialect::Simple => &mut caches.simple_formats,
     };
-    let compiled = cache.get(text, |text| DatePattern::compile(text, dialect).map(Arc::new));
-    compiled.clone().map_err(Failure::argument)
-}
-
-fn write(context: &mut FunctionContext, pattern: &DatePattern, moment: Moment) -> Str {
-    context.keep_written(|out| pattern.write(out, moment))
+    match cache.get(text, |text| DatePattern::compile(text, dialect)) {
+        Ok(pattern) => Ok(pattern),
+        Err(message) => Err(Failure::argument(&**message)),
+    }
 }
 
 /// Milliseconds of a moment read by a simple pattern, in the text's zone or else in `zone`.
-fn read_simple(context: &mut FunctionContext, s: &str, format: &str, zone: Zone) -> Result<Option<i64>, Failure> {
+fn read_simple(context: &mut FunctionContext, s: &str, format: Text<'_>, zone: Zone) -> Result<Option<i64>, Failure> {
     let current_year = civil_from_days(context.settings().query_start_ms.div_euclid(MILLIS_PER_DAY)).year;
-    let parsed = pattern(context, format, Dialect::Simple)?.parse(s, current_year);
+    let parsed = pattern(&mut context.caches, format, Dialect::Simple)?.parse(s, current_year);
     Ok(parsed.map(|parsed| {
         let seconds = parsed.zone.unwrap_or(zone).local_to_utc_seconds(parsed.local_seconds);
         seconds.saturating_mul(1_000).saturating_add(i64::from(parsed.nanos) / 1_000_000)
@@ -85,28 +86,37 @@ pub(crate) fn date_format(
     context: &mut FunctionContext,
     value: i64,
     precision: i32,
-    format: &str,
+    format: Text<'_>,
 ) -> Result<Str, Failure> {
-    let per_second = unit(precision).per_second();
-    let moment = Moment {
-        local_seconds: value.div_euclid(per_second),
-        nanos: (value.rem_euclid(per_second) * (1_000_000_000 / per_second)) as u32,
-        zone: Zone::UTC,
-    };
-    let pattern = pattern(context, format, Dialect::Formatter)?;
-    if let Some(what) = pattern.unwritable() {
+    let pattern = pattern(&mut context.caches, format, Dialect::Formatter)?;
+    if pattern.template.is_none()
+        && let Some(what) = pattern.unwritable()
+    {
         let message =
-            format!("the pattern '{}' has {what}, which a time without a zone has not", shorten(format, SHOWN));
+            format!("the pattern '{}' has {what}, which a time without a zone has not", shorten(&format, SHOWN));
         return Err(Failure::argument(message));
     }
-    Ok(write(context, &pattern, moment))
+    // Divisions by constants are a fraction of the price of others.
+    let (local_seconds, nanos) = match unit(precision) {
+        TimeUnit::Milli => (value.div_euclid(1_000), value.rem_euclid(1_000) * 1_000_000),
+        TimeUnit::Micro => (value.div_euclid(1_000_000), value.rem_euclid(1_000_000) * 1_000),
+        unit => (
+            value.div_euclid(unit.per_second()),
+            value.rem_euclid(unit.per_second()) * (1_000_000_000 / unit.per_second()),
+        ),
+    };
+    Ok(pattern.format(&mut context.arena, Moment { local_seconds, nanos: nanos as u32, zone: Zone::UTC }))
 }
 
 /// `DATE_FORMAT(string, format)`: the string as `yyyy-MM-dd HH:mm:ss`; NULL when it is not.
-pub(crate) fn date_format_str(context: &mut FunctionContext, s: &str, format: &str) -> Result<Option<Str>, Failure> {
-    let Some(millis) = read_simple(context, s, DEFAULT_FORMAT, Zone::UTC)? else { return Ok(None) };
-    let pattern = pattern(context, format, Dialect::Simple)?;
-    Ok(Some(write(context, &pattern, local_moment(millis, Zone::UTC))))
+pub(crate) fn date_format_str(
+    context: &mut FunctionContext,
+    s: &str,
+    format: Text<'_>,
+) -> Result<Option<Str>, Failure> {
+    let Some(millis) = read_simple(context, s, DEFAULT_FORMAT.into(), Zone::UTC)? else { return Ok(None) };
+    let pattern = pattern(&mut context.caches, format, Dialect::Simple)?;
+    Ok(Some(pattern.format(&mut context.arena, local_moment(millis, Zone::UTC))))
 }
 
 /// `TO_DATE(s)`: NULL when it is not a date.
@@ -115,7 +125,7 @@ pub(crate) fn to_date(s: &str) -> Option<i32> {
 }
 
 /// `TO_DATE(s, format)`: NULL when it does not have the format.
-pub(crate) fn to_date_format(context: &mut FunctionContext, s: &str, format: &str) -> Result<Option<i32>, Failure> {
+pub(crate) fn to_date_format(context: &mut FunctionContext, s: &str, format: Text<'_>) -> Result<Option<i32>, Failure> {
     let millis = read_simple(context, s, format, Zone::UTC)?;
     Ok(millis.and_then(|millis| i32::try_from(millis.div_euclid(MILLIS_PER_DAY)).ok()))
 }
@@ -129,9 +139,9 @@ pub(crate) fn to_timestamp(s: &str) -> Option<i64> {
 pub(crate) fn to_timestamp_format(
     context: &mut FunctionContext,
     s: &str,
-    format: &str,
+    format: Text<'_>,
 ) -> Result<Option<i64>, Failure> {
-    let parsed = pattern(context, format, Dialect::Formatter)?.parse(s, 0);
+    let parsed = pattern(&mut context.caches, format, Dialect::Formatter)?.parse(s, 0);
     Ok(match parsed {
         Some(parsed) => parsed
             .local_seconds
@@ -173,12 +183,12 @@ pub(crate) fn to_timestamp_ltz_decimal(x: i128, scale: i32, precision: i32) -> R
 pub(crate) fn to_timestamp_ltz_str(
     context: &mut FunctionContext,
     s: &str,
-    format: &str,
+    format: Text<'_>,
     zone: &str,
 ) -> Result<Option<i64>, Failure> {
     let zone = known_zone(zone)?;
     let local = to_timestamp_format(context, s, format)?;
-    Ok(local.map(|local| zone.local_to_utc(local, millstream_types::TimeUnit::Milli)))
+    Ok(local.map(|local| zone.local_to_utc(local, TimeUnit::Milli)))
 }
 
 fn known_zone(name: &str) -> Result<Zone, Failure> {
@@ -187,14 +197,17 @@ fn known_zone(name: &str) -> Result<Zone, Failure> {
 
 /// `FROM_UNIXTIME(seconds)`
 pub(crate) fn from_unixtime(context: &mut FunctionContext, seconds: i64) -> Result<Str, Failure> {
-    from_unixtime_format(context, seconds, DEFAULT_FORMAT)
+    from_unixtime_format(context, seconds, DEFAULT_FORMAT.into())
 }
 
 /// `FROM_UNIXTIME(seconds, format)`, in the session's zone.
-pub(crate) fn from_unixtime_format(context: &mut FunctionContext, seconds: i64, format: &str) -> Result<Str, Failure> {
-    let pattern = pattern(context, format, Dialect::Simple)?;
+pub(crate) fn from_unixtime_format(
+    context: &mut FunctionContext,
+    seconds: i64,
+    format: Text<'_>,
+) -> Result<Str, Failure> {
     let moment = local_moment(seconds.saturating_mul(1_000), session_zone(context));
-    Ok(write(context, &pattern, moment))
+    Ok(pattern(&mut context.caches, format, Dialect::Simple)?.format(&mut context.arena, moment))
 }
 
 /// `UNIX_TIMESTAMP()`
@@ -204,12 +217,12 @@ pub(crate) fn unix_timestamp_now() -> i64 {
 
 /// `UNIX_TIMESTAMP(s)`
 pub(crate) fn unix_timestamp(context: &mut FunctionContext, s: &str) -> Result<i64, Failure> {
-    unix_timestamp_format(context, s, DEFAULT_FORMAT)
+    unix_timestamp_format(context, s, DEFAULT_FORMAT.into())
 }
 
 /// `UNIX_TIMESTAMP(s, format)`, in the session's zone unless the text names one; the least BIGINT when the text does
 /// not have the format, as Flink documents.
-pub(crate) fn unix_timestamp_format(context: &mut FunctionContext, s: &str, format: &str) -> Result<i64, Failure> {
+pub(crate) fn unix_timestamp_format(context: &mut FunctionContext, s: &str, format: Text<'_>) -> Result<i64, Failure> {
     let zone = session_zone(context);
     Ok(read_simple(context, s, format, zone)?.map_or(i64::MIN, |millis| millis / 1_000))
 }
@@ -218,9 +231,9 @@ pub(crate) fn unix_timestamp_format(context: &mut FunctionContext, s: &str, form
 /// which hides the mistake).
 pub(crate) fn convert_tz(context: &mut FunctionContext, s: &str, from: &str, to: &str) -> Result<Option<Str>, Failure> {
     let (from, to) = (known_zone(from)?, known_zone(to)?);
-    let Some(millis) = read_simple(context, s, DEFAULT_FORMAT, from)? else { return Ok(None) };
-    let pattern = pattern(context, DEFAULT_FORMAT, Dialect::Simple)?;
-    Ok(Some(write(context, &pattern, local_moment(millis, to))))
+    let Some(millis) = read_simple(context, s, DEFAULT_FORMAT.into(), from)? else { return Ok(None) };
+    let pattern = pattern(&mut context.caches, DEFAULT_FORMAT.into(), Dialect::Simple)?;
+    Ok(Some(pattern.format(&mut context.arena, local_moment(millis, to))))
 }
 
 fn unit_of(code: i32) -> Result<DateTimeUnit, Failure> {
@@ -418,7 +431,7 @@ pub(crate) fn current_timestamp() -> i64 {
 /// `LOCALTIMESTAMP`: milliseconds in the session's zone.
 pub(crate) fn local_timestamp(context: &mut FunctionContext) -> i64 {
     let now = current_timestamp();
-    session_zone(context).utc_to_local(now, millstream_types::TimeUnit::Milli)
+    session_zone(context).utc_to_local(now, TimeUnit::Milli)
 }
 
 /// `CURRENT_DATE`, in the session's zone.

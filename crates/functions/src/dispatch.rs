@@ -1,6 +1,7 @@
 //! From a [`RuntimeFn`] to the address of its body in the common signature.
 
 use crate::context::{Failure, FunctionContext};
+use crate::text::Text;
 use crate::{casts, datetime, decimal, encoding, hash, json, like, math, random, regex, search, strings, url};
 use millstream_abi::{CallStatus, RuntimeFn, RuntimeFnPtr, Slot, Str};
 use std::ffi::c_void;
@@ -33,6 +34,13 @@ impl<'a> Argument<'a> for &'a [u8] {
     unsafe fn read(slot: &'a Slot) -> &'a [u8] {
         // SAFETY: a slot is laid out like a `Str` and at least as aligned; the caller promises that its bytes live.
         unsafe { (*(&raw const *slot).cast::<Str>()).as_bytes() }
+    }
+}
+
+impl<'a> Argument<'a> for Text<'a> {
+    unsafe fn read(slot: &'a Slot) -> Text<'a> {
+        // SAFETY: as for texts; a slot is laid out like a `Str`.
+        Text::over(unsafe { *(&raw const *slot).cast::<Str>() }, unsafe { Argument::read(slot) })
     }
 }
 

@@ -7,13 +7,84 @@
 //! Two differences remain: `$` matches at the very end only, not before a final line break, and `(?i)` folds all of
 //! Unicode instead of ASCII.
 
+use crate::regex_chain::{Find, RegexChain};
+use memchr::memmem::Finder;
+use regex_syntax::hir::{HirKind, Literal};
 use std::fmt;
 use std::ops::Range;
 
+/// A pattern of the engine of linear time.
+pub(crate) struct PlainRegex {
+    regex: ::regex::Regex,
+    /// Of groups; reused from row to row.
+    locations: ::regex::CaptureLocations,
+    literal: Option<InnerLiteral>,
+    /// For patterns that need no engine.
+    chain: Option<RegexChain>,
+}
+
+/// A text that is in every match.
+struct InnerLiteral {
+    finder: Finder<'static>,
+    /// Bytes of a match before it, at most.
+    before: usize,
+}
+
+impl PlainRegex {
+    fn new(regex: ::regex::Regex, pattern: &str) -> PlainRegex {
+        let locations = regex.capture_locations();
+        PlainRegex { regex, locations, literal: InnerLiteral::of(pattern), chain: RegexChain::of(pattern) }
+    }
+
+    /// What the chain finds, if there is one.
+    #[inline]
+    fn follow_chain(&self, s: &str, from: usize, group: usize) -> Find {
+        self.chain.as_ref().map_or(Find::GaveUp, |chain| chain.find_at(s, from, group))
+    }
+
+    /// Where the first match starts at the earliest; `None` if there is none. The engine looks for a literal in the middle of a pattern,
+    /// too, but begins at the start of the text, and searches backward from it.
+    #[inline]
+    fn first_start(&self, s: &str) -> Option<usize> {
+        let Some(InnerLiteral { finder, before }) = &self.literal else { return Some(0) };
+        let place = finder.find(s.as_bytes())?;
+        Some(s.floor_char_boundary(place.saturating_sub(*before)))
+    }
+}
+
+impl InnerLiteral {
+    /// Shorter ones are in too many texts.
+    const SHORTEST: usize = 3;
+
+    /// The longest one of a pattern that is a sequence.
+    fn of(pattern: &str) -> Option<InnerLiteral> {
+        let mut hir = regex_syntax::parse(pattern).ok()?;
+        while let HirKind::Capture(capture) = hir.kind() {
+            hir = (*capture.sub).clone();
+        }
+        let whole = [hir.clone()];
+        let parts = match hir.kind() {
+            HirKind::Concat(parts) => parts,
+            _ => &whole[..],
+        };
+        let (mut best, mut before): (Option<(&[u8], usize)>, usize) = (None, 0);
+        for part in parts {
+            if let HirKind::Literal(Literal(bytes)) = part.kind()
+                && bytes.len() >= Self::SHORTEST
+                && best.is_none_or(|(best, _)| best.len() < bytes.len())
+            {
+                best = Some((bytes, before));
+            }
+            before = before.saturating_add(part.properties().maximum_len().unwrap_or(usize::MAX));
+        }
+        best.map(|(bytes, before)| InnerLiteral { finder: Finder::new(bytes).into_owned(), before })
+    }
+}
+
 /// A compiled pattern.
 pub(crate) enum CompiledRegex {
-    /// Linear time; the locations of groups are reused from row to row.
-    Plain(Box<(::regex::Regex, ::regex::CaptureLocations)>),
+    /// Linear time.
+    Plain(Box<PlainRegex>),
     /// Backtracking.
     Fancy(Box<fancy_regex::Regex>),
 }
@@ -21,7 +92,7 @@ pub(crate) enum CompiledRegex {
 impl fmt::Debug for CompiledRegex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CompiledRegex::Plain(plain) => plain.0.fmt(f),
+            CompiledRegex::Plain(plain) => plain.regex.fmt(f),
             CompiledRegex::Fancy(fancy) => fancy.fmt(f),
         }
     }
@@ -42,8 +113,7 @@ impl CompiledRegex {
 
     fn compile_translated(pattern: &str) -> Option<CompiledRegex> {
         if let Ok(plain) = ::regex::Regex::new(pattern) {
-            let locations = plain.capture_locations();
-            return Some(CompiledRegex::Plain(Box::new((plain, locations))));
+            return Some(CompiledRegex::Plain(Box::new(PlainRegex::new(plain, pattern))));
         }
         Self::compile_fancy(pattern)
     }
@@ -55,7 +125,10 @@ impl CompiledRegex {
     /// Whether some part of `s` matches.
     pub(crate) fn is_match(&self, s: &str) -> bool {
         match self {
-            CompiledRegex::Plain(plain) => plain.0.is_match(s),
+            CompiledRegex::Plain(plain) => match plain.follow_chain(s, 0, 0) {
+                Find::GaveUp => plain.first_start(s).is_some_and(|from| plain.regex.is_match_at(s, from)),
+                found => found != Find::Nothing,
+            },
             CompiledRegex::Fancy(fancy) => fancy.is_match(s).unwrap_or(false),
         }
     }
@@ -63,13 +136,21 @@ impl CompiledRegex {
     /// Where group `group` of the first match lies; `None` without match, group, or part of the match in the group.
     pub(crate) fn find_group(&mut self, s: &str, group: usize) -> Option<Range<usize>> {
         match self {
-            CompiledRegex::Plain(plain) if group == 0 => plain.0.find(s).map(|found| found.range()),
             CompiledRegex::Plain(plain) => {
-                let (regex, locations) = &mut **plain;
-                if group >= locations.len() {
+                if group >= plain.locations.len() {
                     return None;
                 }
-                regex.captures_read(locations, s)?;
+                match plain.follow_chain(s, 0, group) {
+                    Find::Match { group, .. } => return Some(group),
+                    Find::Nothing => return None,
+                    Find::GaveUp => {}
+                }
+                let from = plain.first_start(s)?;
+                let PlainRegex { regex, locations, .. } = &mut **plain;
+                if group == 0 {
+                    return regex.find_at(s, from).map(|found| found.range());
+                }
+                regex.captures_read_at(locations, s, from)?;
                 locations.get(group).map(|(start, end)| start..end)
             }
             CompiledRegex::Fancy(fancy) => fancy.captures(s).ok()??.get(group).map(|found| found.range()),
@@ -80,11 +161,11 @@ impl CompiledRegex {
     /// backtracking engine gives up.
     pub(crate) fn find_groups(&self, s: &str, group: usize) -> Option<Vec<Option<Range<usize>>>> {
         match self {
-            CompiledRegex::Plain(plain) if group < plain.0.captures_len() => {
+            CompiledRegex::Plain(plain) if group < plain.regex.captures_len() => {
                 let mut found = Vec::new();
-                let mut locations = plain.0.capture_locations();
+                let mut locations = plain.regex.capture_locations();
                 each_match(s, |from| {
-                    let all = plain.0.captures_read_at(&mut locations, s, from).map(|all| all.range());
+                    let all = plain.regex.captures_read_at(&mut locations, s, from).map(|all| all.range());
                     found.extend(all.as_ref().map(|_| locations.get(group).map(|(start, end)| start..end)));
                     Some(all)
                 })?;
@@ -108,7 +189,11 @@ impl CompiledRegex {
         let mut all = Vec::new();
         each_match(s, |from| {
             let found = match self {
-                CompiledRegex::Plain(plain) => plain.0.find_at(s, from).map(|found| found.range()),
+                CompiledRegex::Plain(plain) => match plain.follow_chain(s, from, 0) {
+                    Find::Match { whole, .. } => Some(whole),
+                    Find::Nothing => None,
+                    Find::GaveUp => plain.regex.find_at(s, from).map(|found| found.range()),
+                },
                 CompiledRegex::Fancy(fancy) => fancy.find_from_pos(s, from).ok()?.map(|found| found.range()),
             };
             all.extend(found.clone());
@@ -276,6 +361,50 @@ fn translate_property(p: char, chars: &mut std::iter::Peekable<std::str::Chars<'
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_literal_in_a_pattern_changes_no_match() {
+        let pieces = ["abc", "ab", "c", "&", "id=", "é", "1", "\n", "ABC", "x"];
+        let patterns = [
+            "(&|^)abc([^&]*)",
+            "x?é{0,2}(abc)1*",
+            ".*id=(.)",
+            "(abc|id=)x",
+            "(?i)abc",
+            "\\babc\\b",
+            "^abc$",
+            "(x|éé)(ab)+id=$",
+            "abc|x",
+            "((?:é|1)id=abc)",
+            "(?m)^id=(c?)$",
+            "[a-c]{3}",
+            "(x*)(id=)?abc",
+        ];
+        let mut state = 7_u64;
+        let mut below = |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % end
+        };
+        for pattern in patterns {
+            let Some(mut compiled) = CompiledRegex::compile(pattern) else { panic!("{pattern}") };
+            let CompiledRegex::Plain(plain) = &compiled else { panic!("{pattern}") };
+            let reference = plain.regex.clone();
+            for _ in 0..3_000 {
+                let s: String = (0..below(12)).map(|_| pieces[below(pieces.len() as u64) as usize]).collect();
+                assert_eq!(compiled.is_match(&s), reference.is_match(&s), "{pattern} {s}");
+                let expected = reference.captures(&s);
+                for group in 0..4 {
+                    let expected = expected.as_ref().and_then(|all| all.get(group)).map(|found| found.range());
+                    assert_eq!(compiled.find_group(&s, group), expected, "{pattern} {s} {group}");
+                }
+            }
+        }
+        let literal =
+            |pattern: &str| InnerLiteral::of(pattern).map(|literal| (literal.finder.needle().to_vec(), literal.before));
+        assert_eq!(literal("(&|^)channel_id=([^&]*)"), Some((b"channel_id=".to_vec(), 1)));
+        assert_eq!(literal("((?:é|x)abc.*defg)"), Some((b"defg".to_vec(), usize::MAX)));
+        assert!(["abc|x", "ab", "(?i)abc", "(abc)?"].iter().all(|pattern| literal(pattern).is_none()));
+    }
 
     #[test]
     fn plain_patterns_run_in_linear_time() {

@@ -5,16 +5,18 @@
 //! return `None`; those that fail the row return an [`Failure`].
 //!
 //! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`. What bodies compile and keep between
-//! rows lies below the context, and knows nothing of it: `like_pattern`, `java_regex`, `date_pattern`, `java_random`.
+//! rows lies below the context, and knows nothing of it: `like_pattern`, `java_regex`, `regex_chain`, `date_pattern`, `java_random`.
 //!
 //! What row programs do not compute with is in [`collection`] and [`printf`]: their bodies take whole Arrow columns.
 
+mod arena;
 mod cache;
 mod casts;
 pub mod collection;
 mod context;
 mod date_parse;
 mod date_pattern;
+mod date_template;
 mod datetime;
 mod decimal;
 mod dispatch;
@@ -26,11 +28,15 @@ mod json;
 mod like;
 mod like_pattern;
 mod math;
+mod places;
 pub mod printf;
 mod random;
 mod regex;
+mod regex_chain;
+mod replacement;
 mod search;
 mod strings;
+mod text;
 mod url;
 
 pub use context::{Failure, FunctionContext, FunctionSettings};

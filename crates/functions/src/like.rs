@@ -4,6 +4,7 @@
 
 use crate::context::{Failure, FunctionContext};
 use crate::like_pattern::{LikePattern, folded};
+use crate::text::Text;
 
 /// The one character of an ESCAPE clause; `None` if it is empty.
 pub(crate) fn escape_character(escape: &str) -> Result<Option<char>, Failure> {
@@ -20,7 +21,7 @@ pub fn is_like(text: &str, pattern: &str, escape: char) -> Result<bool, String> 
 }
 
 /// `s LIKE pattern`
-pub(crate) fn like(context: &mut FunctionContext, s: &[u8], pattern: &str) -> bool {
+pub(crate) fn like(context: &mut FunctionContext, s: &[u8], pattern: Text<'_>) -> bool {
     let compiled = context.caches.likes.get(pattern, |pattern| LikePattern::compile(pattern, None));
     compiled.as_ref().is_ok_and(|compiled| compiled.matches(s))
 }
@@ -29,7 +30,7 @@ pub(crate) fn like(context: &mut FunctionContext, s: &[u8], pattern: &str) -> bo
 pub(crate) fn like_escape(
     context: &mut FunctionContext,
     s: &[u8],
-    pattern: &str,
+    pattern: Text<'_>,
     escape: &str,
 ) -> Result<bool, Failure> {
     let escape = escape_character(escape)?;
@@ -37,13 +38,13 @@ pub(crate) fn like_escape(
     let caches = &mut context.caches;
     caches.key.clear();
     caches.key.push(character);
-    caches.key.push_str(pattern);
-    let compiled = caches.escaped_likes.get(&caches.key, |_| LikePattern::compile(pattern, escape));
+    caches.key.push_str(&pattern);
+    let compiled = caches.escaped_likes.get(&*caches.key, |_| LikePattern::compile(&pattern, escape));
     compiled.as_ref().map(|compiled| compiled.matches(s)).map_err(|message| Failure::argument(message.clone()))
 }
 
 /// `s ILIKE pattern`
-pub(crate) fn ilike(context: &mut FunctionContext, s: &str, pattern: &str) -> bool {
+pub(crate) fn ilike(context: &mut FunctionContext, s: &str, pattern: Text<'_>) -> bool {
     let caches = &mut context.caches;
     let compiled = caches.folded_likes.get(pattern, |pattern| LikePattern::compile_folded(pattern, None));
     fold(s, &mut caches.folded);
@@ -54,7 +55,7 @@ pub(crate) fn ilike(context: &mut FunctionContext, s: &str, pattern: &str) -> bo
 pub(crate) fn ilike_escape(
     context: &mut FunctionContext,
     s: &str,
-    pattern: &str,
+    pattern: Text<'_>,
     escape: &str,
 ) -> Result<bool, Failure> {
     let escape = escape_character(escape)?;
@@ -62,8 +63,8 @@ pub(crate) fn ilike_escape(
     let caches = &mut context.caches;
     caches.key.clear();
     caches.key.push(character);
-    caches.key.push_str(pattern);
-    let compiled = caches.escaped_folded_likes.get(&caches.key, |_| LikePattern::compile_folded(pattern, escape));
+    caches.key.push_str(&pattern);
+    let compiled = caches.escaped_folded_likes.get(&*caches.key, |_| LikePattern::compile_folded(&pattern, escape));
     fold(s, &mut caches.folded);
     let text = caches.folded.as_bytes();
     compiled.as_ref().map(|compiled| compiled.matches(text)).map_err(|message| Failure::argument(message.clone()))

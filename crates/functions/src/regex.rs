@@ -5,27 +5,28 @@ use crate::java_regex::CompiledRegex;
 use crate::json::array_of_strings;
 use crate::like::escape_character;
 use crate::strings::{count_chars, part};
+use crate::text::Text;
 use millstream_abi::Str;
 
 /// The compiled form of a pattern, from the cache.
-fn compiled<'c>(context: &'c mut FunctionContext, pattern: &str) -> Option<&'c mut CompiledRegex> {
+fn compiled<'c>(context: &'c mut FunctionContext, pattern: Text<'_>) -> Option<&'c mut CompiledRegex> {
     context.caches.regexes.get(pattern, CompiledRegex::compile).as_mut()
 }
 
 /// `REGEXP(s, pattern)`: whether some part of `s` matches; FALSE for an empty or malformed pattern.
-pub(crate) fn matches(context: &mut FunctionContext, s: &str, pattern: &str) -> bool {
+pub(crate) fn matches(context: &mut FunctionContext, s: &str, pattern: Text<'_>) -> bool {
     !pattern.is_empty() && compiled(context, pattern).is_some_and(|regex| regex.is_match(s))
 }
 
 /// `REGEXP_EXTRACT(s, pattern, group)`: NULL without a match, for a group that took no part in it or does not exist,
 /// and for a malformed pattern.
-pub(crate) fn extract(context: &mut FunctionContext, s: &str, pattern: &str, group: i32) -> Option<Str> {
+pub(crate) fn extract(context: &mut FunctionContext, s: &str, pattern: Text<'_>, group: i32) -> Option<Str> {
     let group = usize::try_from(group).ok()?;
     compiled(context, pattern)?.find_group(s, group).map(|range| part(&s[range]))
 }
 
 /// `REGEXP_REPLACE(s, pattern, replacement)`: the replacement is taken literally; NULL for a malformed pattern.
-pub(crate) fn replace(context: &mut FunctionContext, s: &str, pattern: &str, replacement: &str) -> Option<Str> {
+pub(crate) fn replace(context: &mut FunctionContext, s: &str, pattern: Text<'_>, replacement: &str) -> Option<Str> {
     let found = compiled(context, pattern)?.find_all(s)?;
     if found.is_empty() {
         return Some(part(s));
@@ -42,24 +43,24 @@ pub(crate) fn replace(context: &mut FunctionContext, s: &str, pattern: &str, rep
 }
 
 /// `REGEXP_COUNT(s, pattern)`: NULL for a malformed pattern.
-pub(crate) fn count(context: &mut FunctionContext, s: &str, pattern: &str) -> Option<i32> {
+pub(crate) fn count(context: &mut FunctionContext, s: &str, pattern: Text<'_>) -> Option<i32> {
     Some(compiled(context, pattern)?.find_all(s)?.len() as i32)
 }
 
 /// `REGEXP_INSTR(s, pattern)`: position from 1 of the first match, 0 without one; NULL for a malformed pattern.
-pub(crate) fn instr(context: &mut FunctionContext, s: &str, pattern: &str) -> Option<i32> {
+pub(crate) fn instr(context: &mut FunctionContext, s: &str, pattern: Text<'_>) -> Option<i32> {
     let found = compiled(context, pattern)?.find_group(s, 0);
     Some(found.map_or(0, |range| count_chars(&s[..range.start]) as i32 + 1))
 }
 
 /// `REGEXP_SUBSTR(s, pattern)`: the first match; NULL without one and for a malformed pattern.
-pub(crate) fn substr(context: &mut FunctionContext, s: &str, pattern: &str) -> Option<Str> {
+pub(crate) fn substr(context: &mut FunctionContext, s: &str, pattern: Text<'_>) -> Option<Str> {
     extract(context, s, pattern, 0)
 }
 
 /// `REGEXP_EXTRACT_ALL(s, pattern, group)` as a JSON array: NULL for a malformed pattern and for a group that does not
 /// exist.
-pub(crate) fn extract_all(context: &mut FunctionContext, s: &str, pattern: &str, group: i32) -> Option<String> {
+pub(crate) fn extract_all(context: &mut FunctionContext, s: &str, pattern: Text<'_>, group: i32) -> Option<String> {
     let groups = compiled(context, pattern)?.find_groups(s, usize::try_from(group).ok()?)?;
     Some(array_of_strings(groups.into_iter().map(|range| range.map(|range| &s[range]))))
 }
@@ -81,14 +82,19 @@ fn parts<'s>(s: &'s str, regex: &CompiledRegex) -> Option<Vec<&'s str>> {
 }
 
 /// `REGEXP_SPLIT(s, pattern)` as a JSON array; NULL for a malformed pattern.
-pub(crate) fn split(context: &mut FunctionContext, s: &str, pattern: &str) -> Option<String> {
+pub(crate) fn split(context: &mut FunctionContext, s: &str, pattern: Text<'_>) -> Option<String> {
     let parts = parts(s, compiled(context, pattern)?)?;
     Some(array_of_strings(parts.into_iter().map(Some)))
 }
 
 /// `STR_TO_MAP(s, pair, key_value)` as a JSON array of keys and values in turn; both separators are regular
 /// expressions. NULL for malformed ones.
-pub(crate) fn str_to_map(context: &mut FunctionContext, s: &str, pair: &str, key_value: &str) -> Option<String> {
+pub(crate) fn str_to_map(
+    context: &mut FunctionContext,
+    s: &str,
+    pair: Text<'_>,
+    key_value: Text<'_>,
+) -> Option<String> {
     if s.is_empty() {
         return Some("[]".to_owned());
     }
@@ -106,8 +112,8 @@ pub(crate) fn str_to_map(context: &mut FunctionContext, s: &str, pair: &str, key
 }
 
 /// `s SIMILAR TO pattern`
-pub(crate) fn similar_to(context: &mut FunctionContext, s: &str, pattern: &str) -> Result<bool, Failure> {
-    similar_to_escape(context, s, pattern, "")
+pub(crate) fn similar_to(context: &mut FunctionContext, s: &str, pattern: Text<'_>) -> Result<bool, Failure> {
+    similar_to_escape(context, s, &pattern, "")
 }
 
 /// `s SIMILAR TO pattern ESCAPE escape`
@@ -122,6 +128,6 @@ pub(crate) fn similar_to_escape(
     caches.key.clear();
     caches.key.push(character.unwrap_or('\0'));
     caches.key.push_str(pattern);
-    let regex = caches.similar.get(&caches.key, |_| CompiledRegex::compile_similar(pattern, character));
+    let regex = caches.similar.get(&*caches.key, |_| CompiledRegex::compile_similar(pattern, character));
     regex.as_ref().map(|regex| regex.is_match(s)).map_err(|message| Failure::argument(message.clone()))
 }

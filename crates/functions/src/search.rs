@@ -1,20 +1,39 @@
 //! Finding and splitting: POSITION, SPLIT_INDEX, STARTSWITH, ENDSWITH.
 
+use crate::context::FunctionContext;
+use crate::places::nth_place;
 use crate::strings::{byte_offset, count_chars, part};
-use memchr::{memchr_iter, memmem};
+use crate::text::Text;
+use memchr::{memchr, memmem::Finder};
 use millstream_abi::Str;
+
+/// The prepared form of a text of more than one byte that is looked for.
+fn finder<'c>(context: &'c mut FunctionContext, search: Text<'_>) -> &'c Finder<'static> {
+    context.caches.finders.get(search, |search| Finder::new(search).into_owned())
+}
 
 /// `LOCATE(search, s, from)`: position from 1 of the first occurrence at or after position `from`; 0 when there is
 /// none; 1 for an empty `search`.
-pub(crate) fn position(search: &str, s: &str, from: i32) -> i32 {
-    if search.is_empty() {
-        return 1;
-    }
-    let start = byte_offset(s, from.saturating_sub(1).max(0) as usize);
-    match memmem::find(&s.as_bytes()[start..], search.as_bytes()) {
-        Some(offset) => count_chars(&s[..start + offset]) as i32 + 1,
-        None => 0,
-    }
+pub(crate) fn position(context: &mut FunctionContext, search: Text<'_>, s: &str, from: i32) -> i32 {
+    let start = if from <= 1 { 0 } else { byte_offset(s, from as usize - 1) };
+    let rest = &s.as_bytes()[start..];
+    let found = match search.as_bytes() {
+        [] => return 1,
+        [byte] => memchr(*byte, rest),
+        _ => finder(context, search).find(rest),
+    };
+    found.map_or(0, |offset| count_chars(&s[..start + offset]) as i32 + 1)
+}
+
+/// Part `index` (from 0) of `s` cut at a byte.
+#[inline]
+fn nth_part_at(s: &str, separator: u8, index: usize) -> Option<Str> {
+    let begin = match index {
+        0 => 0,
+        _ => nth_place(separator, s.as_bytes(), index - 1)? + 1,
+    };
+    let rest = &s[begin..];
+    Some(part(&rest[..nth_place(separator, rest.as_bytes(), 0).unwrap_or(rest.len())]))
 }
 
 /// Part `index` (from 0) of `s` cut at `separator`, given where the separators start.
@@ -29,22 +48,22 @@ fn nth_part(s: &str, separator: usize, mut starts: impl Iterator<Item = usize>, 
 
 /// `SPLIT_INDEX(s, separator, index)`: part `index` from 0, NULL beyond the last one and for an empty `s`; an empty
 /// separator cuts at every white space character.
-pub(crate) fn split_index(s: &str, separator: &str, index: i32) -> Option<Str> {
+pub(crate) fn split_index(context: &mut FunctionContext, s: &str, separator: Text<'_>, index: i32) -> Option<Str> {
     let index = usize::try_from(index).ok()?;
     if s.is_empty() {
         return None;
     }
     match separator.as_bytes() {
         [] => s.split(char::is_whitespace).nth(index).map(part),
-        [byte] => nth_part(s, 1, memchr_iter(*byte, s.as_bytes()), index),
-        bytes => nth_part(s, bytes.len(), memmem::find_iter(s.as_bytes(), bytes), index),
+        [byte] => nth_part_at(s, *byte, index),
+        bytes => nth_part(s, bytes.len(), finder(context, separator).find_iter(s.as_bytes()), index),
     }
 }
 
 /// `SPLIT_INDEX(s, code, index)`: the separator is the character of a code from 1 to 255.
-pub(crate) fn split_index_code(s: &str, code: i32, index: i32) -> Option<Str> {
+pub(crate) fn split_index_code(context: &mut FunctionContext, s: &str, code: i32, index: i32) -> Option<Str> {
     let code = u8::try_from(code).ok().filter(|code| *code > 0)?;
-    split_index(s, char::from(code).encode_utf8(&mut [0; 4]), index)
+    split_index(context, s, (&*char::from(code).encode_utf8(&mut [0; 4])).into(), index)
 }
 
 /// `STARTSWITH(s, start)`
@@ -55,4 +74,34 @@ pub(crate) fn starts_with(s: &[u8], start: &[u8]) -> bool {
 /// `ENDSWITH(s, end)`
 pub(crate) fn ends_with(s: &[u8], end: &[u8]) -> bool {
     s.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_split_as_the_library_does() {
+        let mut context = FunctionContext::default();
+        let mut state = 1_u64;
+        let mut below = |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % end
+        };
+        let separators = ["/", "\u{1}", "é", "aa", "/a/", "漢字", "😀", "a"];
+        let letters = ["/", "a", "\u{1}", "é", "漢", "字", "😀", "some text between", "x"];
+        for _ in 0..20_000 {
+            let s: String = (0..1 + below(60)).map(|_| letters[below(9) as usize]).collect();
+            let separator = separators[below(8) as usize];
+            let index = below(12) as i32;
+            let got = split_index(&mut context, &s, separator.into(), index);
+            let expected = s.split(separator).nth(index as usize).map(part);
+            // A part points into the text, or is short.
+            assert_eq!(got, expected, "{s} {separator} {index}");
+            let from = below(20) as i32;
+            let start = s.char_indices().nth((from - 1).max(0) as usize).map_or(s.len(), |(at, _)| at);
+            let found = s[start..].find(separator).map_or(0, |at| s[..start + at].chars().count() as i32 + 1);
+            assert_eq!(position(&mut context, separator.into(), &s, from), found, "{s} {separator} {from}");
+        }
+    }
 }

@@ -5,6 +5,8 @@
 //! is itself inline.) ASCII text, found by one vectorised scan, takes paths where a code point is a byte.
 
 use crate::context::{Failure, FunctionContext};
+pub(crate) use crate::replacement::replace;
+use crate::text::{HIGH, ONES, Text, is_ascii, value_of};
 use millstream_abi::Str;
 use std::cmp::Ordering;
 
@@ -12,12 +14,13 @@ use std::cmp::Ordering;
 pub(crate) const MAX_RESULT_BYTES: usize = 64 << 20;
 
 /// A part of an argument, without copying.
+#[inline]
 pub(crate) fn part(s: &str) -> Str {
-    Str::new(s.as_bytes())
+    value_of(s.as_bytes())
 }
 
 /// The failure of a result longer than [`MAX_RESULT_BYTES`].
-fn too_long(function: &str) -> Failure {
+pub(crate) fn too_long(function: &str) -> Failure {
     Failure::argument(format!("the result of {function} would exceed {} MiB", MAX_RESULT_BYTES >> 20))
 }
 
@@ -30,43 +33,60 @@ pub(crate) fn compare(left: &[u8], right: &[u8]) -> i32 {
     }
 }
 
-/// Changes the case of ASCII text: no copy when nothing changes, no allocation otherwise.
-fn ascii_case(context: &mut FunctionContext, s: &str, change: fn(&mut [u8]), stays: fn(&u8) -> bool) -> Str {
-    if s.as_bytes().iter().all(stays) {
-        return part(s);
+/// The bit that tells upper from lower case, in each byte of an ASCII word that is one of the 26 letters from `first` on.
+#[inline]
+fn case_bits(word: u64, first: u8) -> u64 {
+    let (from, past) = (word + ONES * u64::from(0x80 - first), word + ONES * u64::from(0x80 - first - 26));
+    (from & !past & HIGH) >> 2
+}
+
+/// Changes the case of the ASCII letters from `first` to the 25th behind it in a short string.
+#[inline]
+fn short_case(s: Str, first: u8) -> Str {
+    // The length of a short string is in the lowest bytes, and less than any letter.
+    Str { low: s.low ^ case_bits(s.low, first), high: s.high ^ case_bits(s.high, first) }
+}
+
+/// Changes the case of the ASCII letters from `first` on: no copy when nothing changes, no allocation otherwise.
+fn ascii_case(context: &mut FunctionContext, s: Text<'_>, first: u8) -> Str {
+    let changes = |byte: &u8| byte.wrapping_sub(first) < 26;
+    if !s.as_bytes().iter().fold(false, |any, byte| any | changes(byte)) {
+        return s.value();
     }
     context.keep_with(s.len(), |out| {
         out.copy_from_slice(s.as_bytes());
-        change(out);
+        for byte in out {
+            *byte ^= u8::from(changes(byte)) << 5;
+        }
     })
 }
 
 /// `UPPER(s)`
-pub(crate) fn upper(context: &mut FunctionContext, s: &str) -> Str {
-    if s.is_ascii() {
-        ascii_case(context, s, <[u8]>::make_ascii_uppercase, |b| !b.is_ascii_lowercase())
-    } else {
-        context.keep(s.to_uppercase().as_bytes())
+pub(crate) fn upper(context: &mut FunctionContext, s: Text<'_>) -> Str {
+    match s.short_ascii() {
+        Some(short) => short_case(short, b'a'),
+        None if is_ascii(&s) => ascii_case(context, s, b'a'),
+        None => context.keep(s.to_uppercase().as_bytes()),
     }
 }
 
 /// `LOWER(s)`
-pub(crate) fn lower(context: &mut FunctionContext, s: &str) -> Str {
-    if s.is_ascii() {
-        ascii_case(context, s, <[u8]>::make_ascii_lowercase, |b| !b.is_ascii_uppercase())
-    } else {
-        context.keep(s.to_lowercase().as_bytes())
+pub(crate) fn lower(context: &mut FunctionContext, s: Text<'_>) -> Str {
+    match s.short_ascii() {
+        Some(short) => short_case(short, b'A'),
+        None if is_ascii(&s) => ascii_case(context, s, b'A'),
+        None => context.keep(s.to_lowercase().as_bytes()),
     }
 }
 
 /// Code points of a string.
 pub(crate) fn count_chars(s: &str) -> usize {
-    if s.is_ascii() { s.len() } else { s.chars().count() }
+    if is_ascii(s) { s.len() } else { s.chars().count() }
 }
 
 /// `CHAR_LENGTH(s)`
-pub(crate) fn char_length(s: &str) -> i32 {
-    count_chars(s) as i32
+pub(crate) fn char_length(s: Text<'_>) -> i32 {
+    s.short_ascii().map_or_else(|| count_chars(&s), Str::len) as i32
 }
 
 /// `OCTET_LENGTH(s)`
@@ -91,7 +111,7 @@ pub(crate) fn trim_trailing(s: &str, chars: &str) -> Str {
 
 /// Byte offset of code point `index`; the length when there are fewer.
 pub(crate) fn byte_offset(s: &str, index: usize) -> usize {
-    if s.is_ascii() { index.min(s.len()) } else { s.char_indices().nth(index).map_or(s.len(), |(offset, _)| offset) }
+    if is_ascii(s) { index.min(s.len()) } else { s.char_indices().nth(index).map_or(s.len(), |(offset, _)| offset) }
 }
 
 /// The first `length` code points from code point `start` on.
@@ -159,21 +179,9 @@ pub(crate) fn repeat(s: &str, n: i32) -> Result<String, Failure> {
     }
 }
 
-/// `REPLACE(s, search, replacement)`
-pub(crate) fn replace(context: &mut FunctionContext, s: &str, search: &str, by: &str) -> Result<Str, Failure> {
-    let found = if search.is_empty() { s.len() + 1 } else { memchr::memmem::find_iter(s.as_bytes(), search).count() };
-    if found == 0 {
-        return Ok(part(s));
-    }
-    if found.saturating_mul(by.len()) > MAX_RESULT_BYTES {
-        return Err(too_long("REPLACE"));
-    }
-    Ok(context.keep(s.replace(search, by).as_bytes()))
-}
-
 /// `REVERSE(s)`
 pub(crate) fn reverse(context: &mut FunctionContext, s: &str) -> Str {
-    if s.is_ascii() {
+    if is_ascii(s) {
         context.keep_with(s.len(), |out| {
             out.copy_from_slice(s.as_bytes());
             out.reverse();
@@ -282,4 +290,30 @@ pub(crate) fn is_digit(s: &str) -> bool {
 pub(crate) fn is_decimal(s: &str) -> bool {
     let s = s.strip_prefix(['+', '-']).unwrap_or(s);
     s.starts_with(|c: char| c.is_ascii_digit() || c == '.') && s.parse::<f64>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_of_every_length_and_byte() {
+        let mut context = FunctionContext::default();
+        let mut check = |s: &str| {
+            let (lower, upper) = (lower(&mut context, s.into()), upper(&mut context, s.into()));
+            let expected = [s.to_lowercase(), s.to_uppercase()];
+            for (got, expected) in [lower, upper].iter().zip(&expected) {
+                // SAFETY: the context and the text are alive.
+                assert_eq!(unsafe { got.as_bytes() }, expected.as_bytes(), "{s}");
+                assert!(!got.is_inline() || *got == Str::new(expected.as_bytes()), "no bytes behind a short string");
+            }
+            assert_eq!(char_length(s.into()), s.chars().count() as i32, "{s}");
+        };
+        for c in (0..0x250).filter_map(char::from_u32) {
+            for length in [0, 1, 3, 8, 10, 11, 12, 20, 63, 64, 65, 100] {
+                check(&format!("{}{c}", "-".repeat(length)));
+                check(&format!("{c}{}", "aZ".repeat(length / 2)));
+            }
+        }
+    }
 }

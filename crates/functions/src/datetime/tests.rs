@@ -29,13 +29,16 @@ fn code(name: &str) -> i32 {
 fn timestamps_are_formatted() {
     let c = &mut context("UTC");
     let t = millis("2023-11-14 23:59:21.552");
-    assert_eq!(date_format(c, t, 3, "yyyy-MM-dd").map(string), Ok("2023-11-14".into()));
-    assert_eq!(date_format(c, t * 1_000_000 + 7, 9, "HH:mm:ss.SSSSSSSSS").map(string), Ok("23:59:21.552000007".into()));
-    assert_eq!(date_format(c, -1, 3, "yyyy HH:mm").map(string), Ok("1969 23:59".into()));
-    assert!(date_format(c, t, 3, "bogus").is_err());
-    let formatted = date_format_str(c, "2017-12-05 14:08:55.123", "yyyy/MM/dd HH").unwrap();
+    assert_eq!(date_format(c, t, 3, "yyyy-MM-dd".into()).map(string), Ok("2023-11-14".into()));
+    assert_eq!(
+        date_format(c, t * 1_000_000 + 7, 9, "HH:mm:ss.SSSSSSSSS".into()).map(string),
+        Ok("23:59:21.552000007".into())
+    );
+    assert_eq!(date_format(c, -1, 3, "yyyy HH:mm".into()).map(string), Ok("1969 23:59".into()));
+    assert!(date_format(c, t, 3, "bogus".into()).is_err());
+    let formatted = date_format_str(c, "2017-12-05 14:08:55.123", "yyyy/MM/dd HH".into()).unwrap();
     assert_eq!(formatted.map(string), Some("2017/12/05 14".into()));
-    assert_eq!(date_format_str(c, "x", "yyyy").unwrap(), None);
+    assert_eq!(date_format_str(c, "x", "yyyy".into()).unwrap(), None);
 }
 
 #[test]
@@ -43,17 +46,20 @@ fn text_is_read() {
     let c = &mut context("UTC");
     assert_eq!(to_date("2017-12-13"), parse_date("2017-12-13"));
     assert_eq!(to_date("xyz"), None);
-    assert_eq!(to_date_format(c, "2017/11/10", "yyyy/MM/dd"), Ok(parse_date("2017-11-10")));
-    assert_eq!(to_date_format(c, "x", "yyyy/MM/dd"), Ok(None));
+    assert_eq!(to_date_format(c, "2017/11/10", "yyyy/MM/dd".into()), Ok(parse_date("2017-11-10")));
+    assert_eq!(to_date_format(c, "x", "yyyy/MM/dd".into()), Ok(None));
     assert_eq!(to_timestamp("1999-09-10 05:20:10.1234"), Some(millis("1999-09-10 05:20:10.123")));
     assert_eq!(to_timestamp("1999-09-10"), Some(millis("1999-09-10")));
     assert_eq!(to_timestamp("2000-02-30 x"), None);
-    let compact = to_timestamp_format(c, "20240131235959", "yyyyMMddHHmmss");
+    let compact = to_timestamp_format(c, "20240131235959", "yyyyMMddHHmmss".into());
     assert_eq!(compact, Ok(Some(millis("2024-01-31 23:59:59"))));
     // What does not have the format is tried in the default one, as in Flink.
-    assert_eq!(to_timestamp_format(c, "1999-9-10 05:20:10", "dd/MM/yyyy"), Ok(Some(millis("1999-09-10 05:20:10"))));
-    assert_eq!(to_timestamp_format(c, "10.9.99", "dd/MM/yyyy"), Ok(None));
-    assert!(to_timestamp_format(c, "10.9.99", "b").is_err());
+    assert_eq!(
+        to_timestamp_format(c, "1999-9-10 05:20:10", "dd/MM/yyyy".into()),
+        Ok(Some(millis("1999-09-10 05:20:10")))
+    );
+    assert_eq!(to_timestamp_format(c, "10.9.99", "dd/MM/yyyy".into()), Ok(None));
+    assert!(to_timestamp_format(c, "10.9.99", "b".into()).is_err());
 }
 
 #[test]
@@ -68,9 +74,9 @@ fn numbers_become_moments() {
     assert_eq!(to_timestamp_ltz_double(f64::INFINITY, 0), Ok(None));
     assert_eq!(to_timestamp_ltz_decimal(12_345, 1, 3), Ok(Some(1_234)));
     assert_eq!(to_timestamp_ltz_decimal(i128::MAX, 0, 3), Ok(None));
-    let moment = to_timestamp_ltz_str(c, "2023-01-01 00:00:00", DEFAULT_FORMAT, "Asia/Shanghai");
+    let moment = to_timestamp_ltz_str(c, "2023-01-01 00:00:00", DEFAULT_FORMAT.into(), "Asia/Shanghai");
     assert_eq!(moment, Ok(Some(millis("2022-12-31 16:00:00"))));
-    assert!(to_timestamp_ltz_str(c, "2023-01-01 00:00:00", DEFAULT_FORMAT, "Mars").is_err());
+    assert!(to_timestamp_ltz_str(c, "2023-01-01 00:00:00", DEFAULT_FORMAT.into(), "Mars").is_err());
 }
 
 #[test]
@@ -78,9 +84,9 @@ fn unix_times_use_the_session_zone() {
     let (shanghai, utc) = (&mut context("Asia/Shanghai"), &mut context("UTC"));
     assert_eq!(from_unixtime(utc, 44).map(string), Ok("1970-01-01 00:00:44".into()));
     assert_eq!(from_unixtime(shanghai, 44).map(string), Ok("1970-01-01 08:00:44".into()));
-    assert_eq!(from_unixtime_format(utc, 44, "yyyy/MM/dd").map(string), Ok("1970/01/01".into()));
+    assert_eq!(from_unixtime_format(utc, 44, "yyyy/MM/dd".into()).map(string), Ok("1970/01/01".into()));
     assert_eq!(unix_timestamp(shanghai, "1970-01-01 08:00:44"), Ok(44));
-    assert_eq!(unix_timestamp_format(shanghai, "1970-01-01 00:00:44.5 Z", "yyyy-MM-dd HH:mm:ss.SSS X"), Ok(44));
+    assert_eq!(unix_timestamp_format(shanghai, "1970-01-01 00:00:44.5 Z", "yyyy-MM-dd HH:mm:ss.SSS X".into()), Ok(44));
     assert_eq!(unix_timestamp(utc, "soon"), Ok(i64::MIN));
     let converted = convert_tz(utc, "1970-01-01 00:00:00", "UTC", "America/Los_Angeles").unwrap();
     assert_eq!(converted.map(string), Some("1969-12-31 16:00:00".into()));

@@ -36,6 +36,31 @@ pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
 #[inline]
 pub fn civil_from_days(days: i64) -> Civil {
     let shifted = days + 719_468;
+    match u32::try_from(shifted) {
+        Ok(shifted) if shifted < 1 << 30 => civil_in_32_bits(shifted),
+        _ => civil_in_64_bits(shifted),
+    }
+}
+
+/// The date of a day since 0000-03-01, up to the year 2,939,000: by multiplications of 32 bits, after Cassio Neri and Lorenz
+/// Schneider, "Euclidean affine functions and their application to calendar algorithms".
+#[inline]
+fn civil_in_32_bits(shifted: u32) -> Civil {
+    let quarters = 4 * shifted + 3;
+    let century = quarters / 146_097;
+    let quarters = quarters % 146_097 / 4 * 4 + 3;
+    // 2,939,745 is 2³² / 1,461 rounded up: the high half is the year of the century, the low half the day of the year.
+    let product = 2_939_745 * u64::from(quarters);
+    let (year_of_century, day_of_year) = ((product >> 32) as u32, product as u32 / 2_939_745 / 4);
+    let months = 2_141 * day_of_year + 197_913;
+    let (month, day) = (months >> 16, (months & 0xffff) / 2_141 + 1);
+    // Years start in March.
+    let is_next = day_of_year >= 306;
+    let year = i64::from(100 * century + year_of_century) + i64::from(is_next);
+    Civil { year, month: if is_next { month - 12 } else { month }, day }
+}
+
+fn civil_in_64_bits(shifted: i64) -> Civil {
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -237,6 +262,19 @@ mod tests {
             };
             assert_eq!(add_months(days, months), (later - epoch).num_days());
         }
+    }
+
+    #[test]
+    fn dates_are_the_same_in_32_and_64_bits() {
+        // Every day of eight eras, and steps through all that are counted in 32 bits.
+        for shifted in (0..8 * 146_097).chain((0..1 << 30).step_by(10_007)).chain([(1 << 30) - 1]) {
+            assert_eq!(civil_in_32_bits(shifted), civil_in_64_bits(shifted.into()), "{shifted}");
+        }
+        let (last, next) = (civil_from_days((1 << 30) - 719_469), civil_from_days((1 << 30) - 719_468));
+        assert_eq!(
+            days_from_civil(last.year, last.month, last.day) + 1,
+            days_from_civil(next.year, next.month, next.day)
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub mod zone;
 pub use binary::{write_bytes_literal, write_hex};
 pub use number::{
     POWERS_OF_TEN, cast_integer, decimal_of_f64, f64_of_decimal, parse_boolean, parse_decimal, parse_f32, parse_f64,
-    parse_integer, write_boolean, write_decimal, write_f32, write_f64, write_integer,
+    parse_integer, write_boolean, write_decimal, write_digits, write_f32, write_f64, write_integer,
 };
 pub use temporal::{
     EpochUnit, TimestampStyle, cast_date, cast_time, cast_timestamp, parse_date, parse_epoch, parse_time,

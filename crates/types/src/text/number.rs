@@ -43,8 +43,8 @@ pub(super) fn write_pair(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&PAIRS[at..at + 2]);
 }
 
-/// Appends a number in at least `width` digits.
-pub(super) fn write_digits(out: &mut Vec<u8>, mut value: u64, width: usize) {
+/// Appends a number in at least `width` digits, where `width` counts up to 20.
+pub fn write_digits(out: &mut Vec<u8>, mut value: u64, width: usize) {
     let mut buffer = [b'0'; 20];
     let mut at = buffer.len();
     while value >= 100 {
