@@ -113,19 +113,16 @@ impl PreparedRun {
         })
     }
 
-    /// Plans it as an earlier version did, if that `fits` what is kept and the present plan does not.
-    pub(crate) fn plan_as_kept(&mut self, fits: impl Fn(&PlanShape) -> bool) -> Result<(), Diagnostic> {
+    /// Plans it as an earlier version did, if that `fits` what is kept and the present plan does not. A plan that cannot be made fits
+    /// nothing.
+    pub(crate) fn plan_as_kept(&mut self, fits: impl Fn(&PlanShape) -> bool) {
         if fits(&self.shape()) {
-            return Ok(());
+            return;
         }
-        for rules in Rules::EARLIER {
-            let (plan, programs) = planned(&self.inserts, &self.config, &self.memory, self.in_place, rules)?;
-            if fits(&PlanShape::of(&plan)) {
-                (self.plan, self.programs) = (plan, programs);
-                return Ok(());
-            }
+        let by = |rules| planned(&self.inserts, &self.config, &self.memory, self.in_place, rules).ok();
+        if let Some(earlier) = Rules::EARLIER.into_iter().filter_map(by).find(|(plan, _)| fits(&PlanShape::of(plan))) {
+            (self.plan, self.programs) = earlier;
         }
-        Ok(())
     }
 
     /// What it keeps from one run to the next: it can resume from another one's checkpoint if [`PlanShape::fit`] says

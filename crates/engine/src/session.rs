@@ -353,7 +353,7 @@ impl Session {
         self.open_state_directory()?;
         let to_come = self.to_come.make_contiguous();
         let Some(state) = &mut self.state else { return Ok(None) };
-        run.plan_as_kept(|shape| !state.has_jobs() || state.keeps(shape))?;
+        run.plan_as_kept(|shape| !state.has_jobs() || state.keeps(shape));
         state.job(&run.plan, to_come, run.name(), run.checkpoints).map(Some)
     }
 }

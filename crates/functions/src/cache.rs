@@ -129,6 +129,7 @@ pub(crate) struct Caches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draws::draws;
 
     #[test]
     fn compiles_once_and_stays_bounded() {
@@ -151,12 +152,11 @@ mod tests {
     fn every_pattern_has_its_own_form() {
         // More patterns than are compared, of lengths about that of a short value, in an order without a rule.
         let patterns: Vec<String> = (0..40).map(|n| format!("{}{n}", &"pattern of some length"[..n % 20])).collect();
-        let (mut cache, mut compiled, mut state) = (PatternCache::default(), 0, 1_u64);
+        let (mut cache, mut compiled, mut below) = (PatternCache::default(), 0, draws(1));
         for _ in 0..10_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // Neighbours mostly, so that all ways are taken.
-            let from = if state >> 63 == 0 { (state >> 40) as usize } else { 7 };
-            let pattern = &*patterns[(from + (state >> 33) as usize % 3) % patterns.len()];
+            let from = if below(2) == 0 { below(patterns.len()) } else { 7 };
+            let pattern = &*patterns[(from + below(3)) % patterns.len()];
             let form = cache.get(pattern, |text| {
                 compiled += 1;
                 text.to_owned()

@@ -177,17 +177,8 @@ fn digits(values: [u32; 4]) -> [u8; 8] {
 mod tests {
     use super::*;
     use crate::date_pattern::{DatePattern, Dialect};
+    use crate::draws::draws;
     use millstream_types::text::zone::Zone;
-
-    /// A linear congruential generator; its low bits are poor, so that the high ones are used.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 20) % end
-        }
-    }
 
     #[test]
     fn templates_write_what_patterns_do() {
@@ -224,25 +215,25 @@ mod tests {
             "DDD",
             "hh",
         ];
-        let (mut numbers, mut arena, mut written) = (Numbers(7), Arena::default(), [0, 0, 0]);
+        let (mut below, mut arena, mut written) = (draws(7), Arena::default(), [0, 0, 0]);
         for _ in 0..20_000 {
-            let dialect = if numbers.below(2) == 0 { Dialect::Formatter } else { Dialect::Simple };
+            let dialect = if below(2) == 0 { Dialect::Formatter } else { Dialect::Simple };
             // Half of the patterns have parts of fixed width only.
-            let most = if numbers.below(2) == 0 { 22 } else { parts.len() as u64 };
-            let text: String = (0..numbers.below(10)).map(|_| parts[numbers.below(most) as usize]).collect();
+            let most = if below(2) == 0 { 22 } else { parts.len() };
+            let text: String = (0..below(10)).map(|_| parts[below(most)]).collect();
             let Ok(pattern) = DatePattern::compile(&text, dialect) else { continue };
             let Some(template) = DateTemplate::of(&pattern.items) else {
                 written[0] += 1;
                 continue;
             };
             for _ in 0..5 {
-                let local_seconds = match numbers.below(4) {
-                    0 => numbers.below(1 << 31) as i64,
-                    1 => numbers.below(400_000_000_000) as i64 - 70_000_000_000,
-                    2 => (numbers.below(4) as i64 - 2) + FOUR_DIGITS.start() * SECONDS_PER_DAY,
-                    _ => (numbers.below(4) as i64 - 2) + (FOUR_DIGITS.end() + 1) * SECONDS_PER_DAY,
+                let local_seconds = match below(4) {
+                    0 => below(1 << 31) as i64,
+                    1 => below(400_000_000_000) as i64 - 70_000_000_000,
+                    2 => (below(4) as i64 - 2) + FOUR_DIGITS.start() * SECONDS_PER_DAY,
+                    _ => (below(4) as i64 - 2) + (FOUR_DIGITS.end() + 1) * SECONDS_PER_DAY,
                 };
-                let nanos = [0, 999_999_999, numbers.below(1_000_000_000) as u32, 1_000_000][numbers.below(4) as usize];
+                let nanos = [0, 999_999_999, below(1_000_000_000) as u32, 1_000_000][below(4)];
                 let moment = Moment { local_seconds, nanos, zone: Zone::UTC };
                 let Some(short) = template.write(&mut arena, moment) else {
                     written[1] += 1;

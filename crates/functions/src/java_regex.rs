@@ -1,15 +1,13 @@
 //! Regular expressions with Java's syntax, compiled, and patterns of SIMILAR TO.
 //!
 //! A pattern is translated where Java and Rust write the same thing differently, then compiled once per worker. Plain
-//! patterns run in linear time on the `regex` engine; those with look-around, back references or possessive
+//! patterns run in linear time: what is a chain without an engine ([`RegexChain`]), all else on the `regex` engine; those with look-around, back references or possessive
 //! quantifiers run on the backtracking engine, whose steps are bounded.
 //!
 //! Two differences remain: `$` matches at the very end only, not before a final line break, and `(?i)` folds all of
 //! Unicode instead of ASCII.
 
 use crate::regex_chain::{Find, RegexChain};
-use memchr::memmem::Finder;
-use regex_syntax::hir::{HirKind, Literal};
 use std::fmt;
 use std::ops::Range;
 
@@ -18,66 +16,20 @@ pub(crate) struct PlainRegex {
     regex: ::regex::Regex,
     /// Of groups; reused from row to row.
     locations: ::regex::CaptureLocations,
-    literal: Option<InnerLiteral>,
     /// For patterns that need no engine.
     chain: Option<RegexChain>,
-}
-
-/// A text that is in every match.
-struct InnerLiteral {
-    finder: Finder<'static>,
-    /// Bytes of a match before it, at most.
-    before: usize,
 }
 
 impl PlainRegex {
     fn new(regex: ::regex::Regex, pattern: &str) -> PlainRegex {
         let locations = regex.capture_locations();
-        PlainRegex { regex, locations, literal: InnerLiteral::of(pattern), chain: RegexChain::of(pattern) }
+        PlainRegex { regex, locations, chain: RegexChain::of(pattern) }
     }
 
     /// What the chain finds, if there is one.
     #[inline]
     fn follow_chain(&self, s: &str, from: usize, group: usize) -> Find {
         self.chain.as_ref().map_or(Find::GaveUp, |chain| chain.find_at(s, from, group))
-    }
-
-    /// Where the first match starts at the earliest; `None` if there is none. The engine looks for a literal in the middle of a pattern,
-    /// too, but begins at the start of the text, and searches backward from it.
-    #[inline]
-    fn first_start(&self, s: &str) -> Option<usize> {
-        let Some(InnerLiteral { finder, before }) = &self.literal else { return Some(0) };
-        let place = finder.find(s.as_bytes())?;
-        Some(s.floor_char_boundary(place.saturating_sub(*before)))
-    }
-}
-
-impl InnerLiteral {
-    /// Shorter ones are in too many texts.
-    const SHORTEST: usize = 3;
-
-    /// The longest one of a pattern that is a sequence.
-    fn of(pattern: &str) -> Option<InnerLiteral> {
-        let mut hir = regex_syntax::parse(pattern).ok()?;
-        while let HirKind::Capture(capture) = hir.kind() {
-            hir = (*capture.sub).clone();
-        }
-        let whole = [hir.clone()];
-        let parts = match hir.kind() {
-            HirKind::Concat(parts) => parts,
-            _ => &whole[..],
-        };
-        let (mut best, mut before): (Option<(&[u8], usize)>, usize) = (None, 0);
-        for part in parts {
-            if let HirKind::Literal(Literal(bytes)) = part.kind()
-                && bytes.len() >= Self::SHORTEST
-                && best.is_none_or(|(best, _)| best.len() < bytes.len())
-            {
-                best = Some((bytes, before));
-            }
-            before = before.saturating_add(part.properties().maximum_len().unwrap_or(usize::MAX));
-        }
-        best.map(|(bytes, before)| InnerLiteral { finder: Finder::new(bytes).into_owned(), before })
     }
 }
 
@@ -126,7 +78,7 @@ impl CompiledRegex {
     pub(crate) fn is_match(&self, s: &str) -> bool {
         match self {
             CompiledRegex::Plain(plain) => match plain.follow_chain(s, 0, 0) {
-                Find::GaveUp => plain.first_start(s).is_some_and(|from| plain.regex.is_match_at(s, from)),
+                Find::GaveUp => plain.regex.is_match(s),
                 found => found != Find::Nothing,
             },
             CompiledRegex::Fancy(fancy) => fancy.is_match(s).unwrap_or(false),
@@ -145,12 +97,11 @@ impl CompiledRegex {
                     Find::Nothing => return None,
                     Find::GaveUp => {}
                 }
-                let from = plain.first_start(s)?;
                 let PlainRegex { regex, locations, .. } = &mut **plain;
                 if group == 0 {
-                    return regex.find_at(s, from).map(|found| found.range());
+                    return regex.find(s).map(|found| found.range());
                 }
-                regex.captures_read_at(locations, s, from)?;
+                regex.captures_read(locations, s)?;
                 locations.get(group).map(|(start, end)| start..end)
             }
             CompiledRegex::Fancy(fancy) => fancy.captures(s).ok()??.get(group).map(|found| found.range()),
@@ -361,9 +312,10 @@ fn translate_property(p: char, chars: &mut std::iter::Peekable<std::str::Chars<'
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draws::draws;
 
     #[test]
-    fn a_literal_in_a_pattern_changes_no_match() {
+    fn patterns_match_with_and_without_a_chain_as_the_engine_does() {
         let pieces = ["abc", "ab", "c", "&", "id=", "é", "1", "\n", "ABC", "x"];
         let patterns = [
             "(&|^)abc([^&]*)",
@@ -380,17 +332,13 @@ mod tests {
             "[a-c]{3}",
             "(x*)(id=)?abc",
         ];
-        let mut state = 7_u64;
-        let mut below = |end: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % end
-        };
+        let mut below = draws(7);
         for pattern in patterns {
             let Some(mut compiled) = CompiledRegex::compile(pattern) else { panic!("{pattern}") };
             let CompiledRegex::Plain(plain) = &compiled else { panic!("{pattern}") };
             let reference = plain.regex.clone();
             for _ in 0..3_000 {
-                let s: String = (0..below(12)).map(|_| pieces[below(pieces.len() as u64) as usize]).collect();
+                let s: String = (0..below(12)).map(|_| pieces[below(pieces.len())]).collect();
                 assert_eq!(compiled.is_match(&s), reference.is_match(&s), "{pattern} {s}");
                 let expected = reference.captures(&s);
                 for group in 0..4 {
@@ -399,11 +347,6 @@ mod tests {
                 }
             }
         }
-        let literal =
-            |pattern: &str| InnerLiteral::of(pattern).map(|literal| (literal.finder.needle().to_vec(), literal.before));
-        assert_eq!(literal("(&|^)channel_id=([^&]*)"), Some((b"channel_id=".to_vec(), 1)));
-        assert_eq!(literal("((?:é|x)abc.*defg)"), Some((b"defg".to_vec(), usize::MAX)));
-        assert!(["abc|x", "ab", "(?i)abc", "(abc)?"].iter().all(|pattern| literal(pattern).is_none()));
     }
 
     #[test]

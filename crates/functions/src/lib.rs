@@ -4,8 +4,9 @@
 //! needs memory, the time zone or a cache gets the [`FunctionContext`]. Functions that Flink defines to return NULL on bad input
 //! return `None`; those that fail the row return an [`Failure`].
 //!
-//! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`. What bodies compile and keep between
-//! rows lies below the context, and knows nothing of it: `like_pattern`, `java_regex`, `regex_chain`, `date_pattern`, `java_random`.
+//! A file per family: `strings`, `search`, `replacement`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`. What bodies compile and
+//! keep between rows lies below the context, and knows nothing of it: `like_pattern`, `java_regex` with `regex_chain`, `date_pattern`
+//! with `date_template`, `java_random`. Arguments that are texts come as `text` says, and results go to the `arena`.
 //!
 //! What row programs do not compute with is in [`collection`] and [`printf`]: their bodies take whole Arrow columns.
 
@@ -20,6 +21,8 @@ mod date_template;
 mod datetime;
 mod decimal;
 mod dispatch;
+#[cfg(test)]
+mod draws;
 mod encoding;
 mod hash;
 mod java_random;

@@ -328,6 +328,7 @@ fn ascii_set(class: &Class) -> Option<ByteSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draws::draws;
 
     fn is_chain(pattern: &str) -> bool {
         RegexChain::of(pattern).is_some()
@@ -392,11 +393,7 @@ mod tests {
             "&\\?(a)",
         ];
         let pieces = ["a", "b", "c", "&", "ab", "a=", "é", "?", "aa", "\n"];
-        let mut state = 5_u64;
-        let mut below = |end: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % end
-        };
+        let mut below = draws(5);
         for pattern in patterns {
             let chain = RegexChain::of(pattern).unwrap_or_else(|| panic!("{pattern}"));
             let engine = ::regex::Regex::new(pattern).unwrap();

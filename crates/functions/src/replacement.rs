@@ -127,6 +127,7 @@ fn pack_word(word: u64, left_out: u8, places: u64) -> (u64, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draws::draws;
 
     fn replaced(context: &mut FunctionContext, s: &str, search: &str, by: &str) -> String {
         let result = replace(context, s.into(), search.into(), by).unwrap();
@@ -139,16 +140,11 @@ mod tests {
     #[test]
     fn replaces_as_the_library_does() {
         let mut context = FunctionContext::default();
-        let mut state = 1_u64;
-        let mut below = |end: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % end
-        };
+        let mut below = draws(1);
         let letters = ["a", "b", "c", "\0", "é", "ß", "漢", "😀", "aa", "ab", "x"];
         for round in 0..30_000 {
-            let mut text = |most: u64, kinds: u64| -> String {
-                (0..below(most)).map(|_| letters[below(kinds) as usize]).collect()
-            };
+            let mut text =
+                |most: usize, kinds: usize| -> String { (0..below(most)).map(|_| letters[below(kinds)]).collect() };
             // Few kinds of letters make many, adjacent and overlapping occurrences.
             let kinds = [2, 4, 11][round % 3];
             let s = text(if round % 500 == 0 { 3_000 } else { 90 }, kinds);

@@ -79,20 +79,17 @@ pub(crate) fn ends_with(s: &[u8], end: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draws::draws;
 
     #[test]
     fn texts_are_split_as_the_library_does() {
         let mut context = FunctionContext::default();
-        let mut state = 1_u64;
-        let mut below = |end: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % end
-        };
+        let mut below = draws(1);
         let separators = ["/", "\u{1}", "é", "aa", "/a/", "漢字", "😀", "a"];
         let letters = ["/", "a", "\u{1}", "é", "漢", "字", "😀", "some text between", "x"];
         for _ in 0..20_000 {
-            let s: String = (0..1 + below(60)).map(|_| letters[below(9) as usize]).collect();
-            let separator = separators[below(8) as usize];
+            let s: String = (0..1 + below(60)).map(|_| letters[below(9)]).collect();
+            let separator = separators[below(8)];
             let index = below(12) as i32;
             let got = split_index(&mut context, &s, separator.into(), index);
             let expected = s.split(separator).nth(index as usize).map(part);

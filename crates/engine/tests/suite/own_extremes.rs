@@ -107,6 +107,22 @@ fn sides_may_be_mirrored_filtered_or_only_asked_for() {
 }
 
 #[test]
+fn windows_of_local_time_have_their_rows() {
+    // Clocks are put back within the hours of the rows. Tumbling windows stay a join then.
+    let mut session = session(&[("parallelism.default", "2"), ("table.local-time-zone", "Europe/Berlin")]);
+    session.run(&TABLE.replace("TABLE t", "TABLE u").replace("id * 11 -", "1698537600000 + id * 4000 -")).unwrap();
+    for (window, is_ranking) in WINDOWS.into_iter().zip([false, true, true]) {
+        let window = window.replace("TABLE t", "TABLE u").replace("SECOND", "HOUR");
+        let base = format!("SELECT id, k, v, window_start AS ws, window_end AS we FROM TABLE({window})");
+        let (one, two) = (joined(&base, "", "MAX(v)", "b.v = m.e"), joined(&base, "", "MAX(v)", "b.v + 0 = m.e"));
+        let plan = plan(&session, &one);
+        assert_eq!(plan.contains("RANK 1 to 1"), is_ranking, "{plan}");
+        let (one, two) = (rows(&mut session, &one), rows(&mut session, &two));
+        assert!(one.len() > 3 && one == two, "{window}: {one:#?} {two:#?}");
+    }
+}
+
+#[test]
 fn rows_of_an_interval_meet_the_extreme_of_their_window() {
     for settings in
         [&[("parallelism.default", "2")][..], &[("parallelism.default", "1"), ("pipeline.buffer-rows", "50")]]

@@ -16,7 +16,7 @@
 //! Whether a row is late is decided by the watermark of its own stream, as before, and a window comes when both sides have passed
 //! its end.
 
-use super::branch::is_inlined;
+use super::above::Above;
 use super::expressions::columns_of;
 use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::expr::{CompareOp, Expr, ExprKind};
@@ -39,31 +39,10 @@ struct Grouped<'a> {
 
 impl<'a> Grouped<'a> {
     /// Of a relation that is an aggregation but for projections and filters.
-    #[recursive::recursive]
     fn of(rel: &'a Rel) -> Option<Grouped<'a>> {
-        let side = match rel {
-            Rel::Aggregate { input, window, keys, aggregates } => Grouped {
-                aggregation: rel,
-                input,
-                window,
-                keys,
-                aggregates,
-                columns: columns_of(&rel.schema()),
-                filters: Vec::new(),
-            },
-            Rel::Project { input, columns } => {
-                let mut side = Grouped::of(input)?;
-                side.columns = columns.iter().map(|(e, _)| e.clone().substitute(&side.columns)).collect();
-                side
-            }
-            Rel::Filter { input, predicate } => {
-                let mut side = Grouped::of(input)?;
-                side.filters.push(predicate.clone().substitute(&side.columns));
-                side
-            }
-            _ => return None,
-        };
-        side.columns.iter().chain(&side.filters).all(is_inlined).then_some(side)
+        let Above { below: aggregation, columns, filters } = Above::of(rel)?;
+        let Rel::Aggregate { input, window, keys, aggregates } = aggregation else { return None };
+        Some(Grouped { aggregation, input, window, keys, aggregates, columns, filters })
     }
 
     /// The column of the aggregation that a key of the join is.

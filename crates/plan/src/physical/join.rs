@@ -43,15 +43,7 @@ impl Planner {
             key.nullable |= of_right.nullable;
         }
         let operator = self.operator(operator_kind, timeline, &[&of_left, &of_right], key_fields);
-        if let Some((key, time, mut leading)) = leading_of_join(rel)
-            && let Some(at) = of_left.place(&time)
-        {
-            leading.order.iter_mut().for_each(|sort| sort.column = of_left.keys[key]);
-            if let LeadingWindows::Slices { time, .. } = &mut leading.windows {
-                *time = at;
-            }
-            self.operators[operator].inputs[0].leading = Some(leading);
-        }
+        self.operators[operator].inputs[0].leading = leading_of_join(rel, &of_left);
         let output = &self.operators[operator].output;
         let columns = joined_columns(output, left_schema.fields.len(), right_schema.fields.len(), width, kind);
         // A row whose key is NULL has no partner: only an outer side keeps it.

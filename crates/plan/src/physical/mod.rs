@@ -17,6 +17,7 @@
 //! | ORDER BY, LIMIT in a subquery | a [`Sort`] |
 //! | UNNEST | a flat map |
 
+mod above;
 mod aggregate;
 mod branch;
 mod expressions;
@@ -82,17 +83,6 @@ struct Planned {
     branches: Vec<Branch>,
 }
 
-/// A relation that has state.
-struct PlannedKeyed {
-    rel: Rel,
-    /// See [`meaning`].
-    meaning: Option<Rel>,
-    /// Only those of the same depth are the same.
-    depth: usize,
-    /// Begins at it.
-    branch: Branch,
-}
-
 #[derive(Default)]
 struct Planner {
     rules: Rules,
@@ -101,8 +91,9 @@ struct Planner {
     operators: Vec<KeyedOperator>,
     sorts: Vec<Sort>,
     lookups: Vec<LookupTable>,
-    /// Relations that have state, so that two that are equal share it.
-    planned: Vec<PlannedKeyed>,
+    /// Relations that have state, with the branch that begins at it, so that two that are equal share it: by their [`meaning`], as far as
+    /// they have one. Only those of the same depth are the same.
+    planned: Vec<(Rel, usize, Branch)>,
     /// Expressions of pipelines that start at a source still refer to the table's columns.
     pipelines: Vec<Pipeline>,
     sinks: Vec<SinkPlan>,
@@ -261,16 +252,14 @@ impl Planner {
         rel: &Rel,
         plan: impl FnOnce(&mut Planner, &Rel) -> Result<Branch, Diagnostic>,
     ) -> Result<Vec<Branch>, Diagnostic> {
-        let (depth, by_meaning) = (self.depth, self.rules >= Rules::Equals);
-        let meaning = by_meaning.then(|| meaning(rel)).flatten();
-        let is_same = |known: &&PlannedKeyed| {
-            known.depth == depth && (known.meaning.is_some() && known.meaning == meaning || known.rel == *rel)
-        };
-        if let Some(known) = self.planned.iter().find(is_same) {
-            return Ok(vec![known.branch.clone()]);
+        let depth = self.depth;
+        let meaning = if self.rules >= Rules::Equals { meaning(rel) } else { None };
+        let same = meaning.unwrap_or_else(|| rel.clone());
+        if let Some((_, _, branch)) = self.planned.iter().find(|(known, at, _)| *at == depth && *known == same) {
+            return Ok(vec![branch.clone()]);
         }
         let branch = plan(self, rel)?;
-        self.planned.push(PlannedKeyed { rel: rel.clone(), meaning, depth, branch: branch.clone() });
+        self.planned.push((same, depth, branch.clone()));
         Ok(vec![branch])
     }
 

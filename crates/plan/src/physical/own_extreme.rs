@@ -10,9 +10,10 @@
 //! exchanged once, and but for the first of each window they are not kept. The maximum may be one of a key within the window if the
 //! join compares the key, and the comparison be `>=` as well as `=`.
 
-use super::branch::is_inlined;
+use super::above::Above;
 use super::expressions::{columns_of, meaning, same_computation};
 use super::group_join::windows_below;
+use super::payload::Payload;
 use crate::aggregate::AggregateFunction;
 use crate::common::Changed;
 use crate::expr::{CompareOp, Expr, ExprKind};
@@ -21,35 +22,6 @@ use crate::logical::{JoinKind, JoinStrategy, RankFunction, Rel, SortKey, Window}
 use crate::operators::filter::conjuncts;
 use crate::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Field, Value};
-
-/// Projections and filters over a relation.
-struct Above<'a> {
-    below: &'a Rel,
-    columns: Vec<Expr>,
-    filters: Vec<Expr>,
-}
-
-impl<'a> Above<'a> {
-    /// `None` if an expression is better computed one after the other.
-    #[recursive::recursive]
-    fn of(rel: &'a Rel) -> Option<Above<'a>> {
-        let above = match rel {
-            Rel::Project { input, columns } => {
-                let mut above = Above::of(input)?;
-                above.columns = columns.iter().map(|(e, _)| e.clone().substitute(&above.columns)).collect();
-                above
-            }
-            Rel::Filter { input, predicate } => {
-                let mut above = Above::of(input)?;
-                let predicate = predicate.clone().substitute(&above.columns);
-                above.filters.extend(conjuncts(&predicate).into_iter().cloned());
-                above
-            }
-            _ => Above { below: rel, columns: columns_of(&rel.schema()), filters: Vec::new() },
-        };
-        above.columns.iter().chain(&above.filters).all(is_inlined).then_some(above)
-    }
-}
 
 /// The greatest or least value of each window, and key, of rows.
 struct Extreme<'a> {
@@ -234,7 +206,7 @@ fn ranked(rel: &Rel, rows: &Rel, extreme: &Rel, is_mirrored: bool) -> Option<Rel
         return None;
     };
     let extreme = Extreme::of(extreme)?;
-    let Above { below, columns, mut filters } = Above::of(rows)?;
+    let Above { below, columns, filters } = Above::of(rows)?;
     if meaning(below)? != meaning(extreme.rows.below)? {
         return None;
     }
@@ -242,7 +214,8 @@ fn ranked(rel: &Rel, rows: &Rel, extreme: &Rel, is_mirrored: bool) -> Option<Rel
     let (start, mut is_of_window) = extreme.start(&time, *timeline)?;
     // What both leave out is left out before. What only the join leaves out is so after ranking.
     let mut input = below.clone();
-    for predicate in &extreme.rows.filters {
+    let mut filters: Vec<Expr> = filters.iter().flat_map(conjuncts).cloned().collect();
+    for predicate in extreme.rows.filters.iter().flat_map(conjuncts) {
         let known = filters.iter().position(|filter| same_computation(filter, predicate))?;
         filters.remove(known);
         input = Rel::Filter { input: Box::new(input), predicate: predicate.clone() };
@@ -317,11 +290,11 @@ fn ranked(rel: &Rel, rows: &Rel, extreme: &Rel, is_mirrored: bool) -> Option<Rel
 }
 
 /// Which rows on the left of a join can have a partner, if those on the right are the extremes of their windows, and a time of the left is
-/// compared with one of the window: the key of the join that is compared with them, the time, and what leads.
+/// compared with one of the window. Both come from one table: then the watermark before a row says whether the extreme is of it.
 ///
 /// A row meets the extreme of its own window, and at the start of that the one of the window before. So one that another of its window
 /// exceeds has no partner.
-pub(super) fn leading_of_join(rel: &Rel) -> Option<(usize, Expr, Leading)> {
+pub(super) fn leading_of_join(rel: &Rel, of_left: &Payload<'_>) -> Option<Leading> {
     let Rel::Join { left, right, kind: JoinKind::Inner, strategy, keys, residual } = rel else { return None };
     let between = match strategy {
         JoinStrategy::Interval { left_time, right_time, lower_ms, upper_ms } => Between {
@@ -336,12 +309,14 @@ pub(super) fn leading_of_join(rel: &Rel) -> Option<(usize, Expr, Leading)> {
     let (rows, extreme) = (Above::of(left)?, Extreme::of(right)?);
     let WindowAssigner::Tumble(slicing) = extreme.window.assigner else { return None };
     // A row on the left has to be one of those that the extreme is of.
-    let are_filtered = |predicate: &Expr| rows.filters.iter().any(|filter| same_computation(filter, predicate));
+    let filters: Vec<&Expr> = rows.filters.iter().flat_map(conjuncts).collect();
+    let are_filtered = |predicate: &Expr| filters.iter().any(|filter| same_computation(filter, predicate));
     let is_own = extreme.keys.is_empty()
         && extreme.window.timeline == Timeline::Own
-        && extreme.rows.filters.iter().all(are_filtered)
+        && extreme.rows.filters.iter().flat_map(conjuncts).all(are_filtered)
+        && matches!(rows.below, Rel::Scan { .. })
         && meaning(rows.below)? == meaning(extreme.rows.below)?;
-    let time = extreme.window.time.as_ref()?.clone().substitute(&extreme.rows.columns);
+    let own_time = extreme.window.time.as_ref()?.clone().substitute(&extreme.rows.columns);
     let of_rows = |e: &Expr| e.clone().substitute(&rows.columns);
     let of_extreme = |e: &Expr| match e.clone().substitute(&extreme.columns).kind {
         ExprKind::Column(column) => Some(column),
@@ -356,14 +331,17 @@ pub(super) fn leading_of_join(rel: &Rel) -> Option<(usize, Expr, Leading)> {
     };
     let is_within = between.lower_ms?.saturating_add(behind_end) >= -slicing.size_ms
         && between.upper_ms?.saturating_add(behind_end) <= 0;
-    if !is_own || !is_within || !same_computation(&of_rows(&between.left), &time) {
+    if !is_own || !is_within || !same_computation(&of_rows(&between.left), &own_time) {
         return None;
     }
     let is_value = |(l, r): &(Expr, Expr)| of_extreme(r) == Some(0) && same_computation(&of_rows(l), &extreme.value);
-    let key = keys.iter().position(is_value)?;
-    let order = vec![SortColumn { column: key, descending: extreme.is_greatest, nulls_first: false }];
-    let windows = LeadingWindows::Slices { time: 0, slicing };
-    Some((key, between.left, Leading { windows, order, function: RankFunction::Rank, most: 1 }))
+    let column = of_left.keys[keys.iter().position(is_value)?];
+    Some(Leading {
+        windows: LeadingWindows::Slices { time: of_left.place(&between.left)?, slicing },
+        order: vec![SortColumn { column, descending: extreme.is_greatest, nulls_first: false }],
+        function: RankFunction::Rank,
+        most: 1,
+    })
 }
 
 /// `right + lower ≤ left ≤ right + upper`: a column of each side, in milliseconds.
@@ -381,14 +359,14 @@ impl Between {
         let mut between: Option<Between> = None;
         for condition in conjuncts(condition) {
             let ExprKind::Compare(op, a, b) = &condition.kind else { continue };
-            let Some(((a, a_ms), (b, b_ms))) = column_and_ms(a).zip(column_and_ms(b)) else { continue };
-            let (of, op, ms) = match (a.1 < width, b.1 < width) {
-                (true, false) => ((a, b), *op, b_ms.checked_sub(a_ms)?),
-                (false, true) => ((b, a), op.mirrored(), a_ms.checked_sub(b_ms)?),
+            let Some((a, b)) = column_and_ms(a).zip(column_and_ms(b)) else { continue };
+            let (left, op, right) = match (a.place < width, b.place < width) {
+                (true, false) => (a, *op, b),
+                (false, true) => (b, op.mirrored(), a),
                 _ => continue,
             };
-            let ((left, _), (right, place)) = of;
-            let right = right.clone().renumbered(|_| place - width);
+            let ms = right.ms.checked_sub(left.ms)?;
+            let (left, right) = (left.column, right.column.clone().renumbered(|place| place - width));
             let between = between.get_or_insert_with(|| Between {
                 left: left.clone(),
                 right: right.clone(),
@@ -398,29 +376,36 @@ impl Between {
             if !same_computation(&between.left, left) || !same_computation(&between.right, &right) {
                 continue;
             }
-            match op {
-                CompareOp::GreaterEqual => between.lower_ms = between.lower_ms.max(Some(ms)),
-                CompareOp::Greater => between.lower_ms = between.lower_ms.max(ms.checked_add(1)),
-                CompareOp::LessEqual => between.upper_ms = Some(between.upper_ms.map_or(ms, |upper| upper.min(ms))),
-                CompareOp::Less => {
-                    let ms = ms.checked_sub(1)?;
-                    between.upper_ms = Some(between.upper_ms.map_or(ms, |upper| upper.min(ms)));
-                }
-                CompareOp::Equal | CompareOp::NotEqual => {}
-            }
+            let (lower, upper) = match op {
+                CompareOp::GreaterEqual => (Some(ms), None),
+                CompareOp::Greater => (ms.checked_add(1), None),
+                CompareOp::LessEqual => (None, Some(ms)),
+                CompareOp::Less => (None, ms.checked_sub(1)),
+                CompareOp::Equal | CompareOp::NotEqual => (None, None),
+            };
+            between.lower_ms = between.lower_ms.max(lower);
+            between.upper_ms = [between.upper_ms, upper].into_iter().flatten().min();
         }
         between
     }
 }
 
-/// A column of times with its place, and what is added to it.
-fn column_and_ms(time: &Expr) -> Option<((&Expr, usize), i64)> {
+/// A column of times, and what is added to it.
+struct TimePlus<'a> {
+    column: &'a Expr,
+    place: usize,
+    ms: i64,
+}
+
+fn column_and_ms(time: &Expr) -> Option<TimePlus<'_>> {
     match &time.kind {
-        &ExprKind::Column(column) if time.data_type == DataType::Timestamp(3) => Some(((time, column), 0)),
+        &ExprKind::Column(place) if time.data_type == DataType::Timestamp(3) => {
+            Some(TimePlus { column: time, place, ms: 0 })
+        }
         ExprKind::AddInterval(time, interval) if interval.data_type == DataType::IntervalMilli => {
             let ExprKind::Literal(Value::Int(ms)) = interval.kind else { return None };
-            let (column, before) = column_and_ms(time)?;
-            Some((column, before.checked_add(ms)?))
+            let before = column_and_ms(time)?;
+            Some(TimePlus { ms: before.ms.checked_add(ms)?, ..before })
         }
         _ => None,
     }

@@ -13,8 +13,22 @@ use millstream_types::Diagnostic;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// A window and, where keys are compared, the hash of a key. Keys that share a hash share it, and only the first of them is looked at.
-type WindowKey = (i64, i64);
+/// After so many rows of a buffer it is seen whether the others are worth looking at.
+const FIRST_ROWS: usize = 1 << 10;
+
+/// A window, of a key where these are compared.
+#[derive(Clone, Copy)]
+struct Window {
+    /// Its time, or those of its slice.
+    start: i64,
+    end: i64,
+    /// The hash of the key. Keys that share a hash share the window, and only the first of them is looked at.
+    hash: i64,
+    /// From this watermark on its rows are late.
+    due: i64,
+    /// Where its best rows are.
+    place: usize,
+}
 
 /// The rows of an input that may matter, in their order; `None`: all.
 ///
@@ -38,46 +52,46 @@ pub(super) fn leading_rows(
     let times = times_of(&columns[time])?;
     let order = leading.order.iter().map(|&sort| SortKeys::new(&columns[sort.column], sort));
     let order: Vec<SortKeys> = order.collect::<Result<_, _>>()?;
-    let compared = if leading.windows == LeadingWindows::OfTime { &*input.keys } else { &[] };
+    let by_key = leading.windows == LeadingWindows::OfTime;
+    let compared = if by_key { &*input.keys } else { &[] };
     let key =
         |&column: &usize| SortKeys::new(&columns[column], SortColumn { column, descending: false, nulls_first: true });
     let keys: Vec<SortKeys> = compared.iter().map(key).collect::<Result<_, _>>()?;
 
     let most = leading.most;
-    // The best rows of each place so far, in order.
+    // The best rows of each window so far, in order.
     let mut best: Vec<Vec<u32>> = Vec::new();
-    let mut places: HashMap<WindowKey, usize> = HashMap::new();
-    // The place of the row before, the times of its slice, and where its best rows are.
-    let mut last: Option<(WindowKey, (i64, i64), usize)> = None;
+    let mut places: HashMap<(i64, i64), usize> = HashMap::new();
+    let mut last: Option<Window> = None;
     let mut kept = Vec::new();
-    for row in 0..hashes.len() as u32 {
-        let (time, hash) = (times[row as usize], hashes[row as usize]);
-        let same = last.filter(|&((_, of), (start, end), _)| match leading.windows {
-            LeadingWindows::OfTime => time == start && hash == of,
-            LeadingWindows::Slices { .. } => (start..end).contains(&time),
-        });
-        let (place, (start, end), number) = same.unwrap_or_else(|| {
-            let (place, times) = match leading.windows {
-                LeadingWindows::OfTime => ((time, hash), (time, time)),
+    for row in 0..hashes.len() {
+        // With many keys nearly every row is one of the first.
+        if row == FIRST_ROWS && kept.len() > FIRST_ROWS / 2 {
+            return Ok(None);
+        }
+        let (time, hash) = (times[row], if by_key { hashes[row] } else { 0 });
+        let same = last.filter(|of| (of.start..of.end).contains(&time) && of.hash == hash);
+        let window = same.unwrap_or_else(|| {
+            let (start, end, due) = match leading.windows {
+                LeadingWindows::OfTime => (time, time.saturating_add(1), timeline.watermark_at(time)),
                 LeadingWindows::Slices { slicing, .. } => {
                     let start = slicing.start_of(time);
-                    ((start, 0), (start, start.saturating_add(slicing.size_ms)))
+                    let end = start.saturating_add(slicing.size_ms);
+                    (start, end, end.saturating_sub(1))
                 }
             };
-            let number = *places.entry(place).or_insert_with(|| {
+            let place = *places.entry((start, hash)).or_insert_with(|| {
                 best.push(Vec::new());
                 best.len() - 1
             });
-            (place, times, number)
+            Window { start, end, hash, due, place }
         });
-        last = Some((place, (start, end), number));
-        let (due, stays) = match leading.windows {
-            LeadingWindows::OfTime => (timeline.watermark_at(time), false),
-            LeadingWindows::Slices { .. } => (end.saturating_sub(1), time == start),
-        };
-        let best = &mut best[number];
+        last = Some(window);
+        let (best, is_in_time) = (&mut best[window.place], ordinals[row].watermark < window.due);
+        let stays = !by_key && time == window.start;
+        let row = row as u32;
         let is_other = |&first: &u32| compare(&keys, first, row).is_ne();
-        if ordinals[row as usize].watermark >= due || best.first().is_some_and(is_other) {
+        if !is_in_time || best.first().is_some_and(is_other) {
             kept.push(row);
             continue;
         }
