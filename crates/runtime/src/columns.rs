@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
 use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array};
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// A column of views into more buffers than this is copied.
 const MANY_BUFFERS: usize = 8;
+/// Where so many rows are in each buffer of a column of many, it is not copied.
+const ROWS_OF_BUFFER: usize = 16;
 
 /// A column at some rows; NULL where the number of the row is.
 pub(crate) fn selected(column: &dyn Array, rows: &dyn Array) -> Result<ArrayRef, Diagnostic> {
@@ -79,8 +81,16 @@ impl Parts {
     }
 
     /// The number of the row at each place; `None`: it is that of the place.
-    pub(crate) fn order(&self) -> Option<&[u32]> {
-        self.order.as_ref().map(|order| &**order.values())
+    pub(crate) fn numbers(&self) -> Option<ScalarBuffer<u32>> {
+        self.order.as_ref().map(|order| order.values().clone())
+    }
+
+    /// What belongs to the rows, in the order of places.
+    pub(crate) fn arranged_values<T: Copy>(&self, values: Vec<T>) -> Vec<T> {
+        match &self.order {
+            Some(order) => order.values().iter().map(|&row| values[row as usize]).collect(),
+            None => values,
+        }
     }
 
     /// A column in the order of places.
@@ -138,6 +148,20 @@ pub(crate) fn unselectable(error: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::bug(format!("rows of a column cannot be selected: {error}"))
 }
 
+/// Whether strings are less than half of what their buffers hold.
+pub(crate) fn is_sparse(column: &ArrayRef) -> bool {
+    fn of_views<T: ByteViewType>(views: &GenericByteViewArray<T>) -> bool {
+        let held: usize = views.data_buffers().iter().map(Buffer::len).sum();
+        let lengths = views.views().iter().map(|&view| view as u32 as usize);
+        held > 0 && 2 * lengths.filter(|&length| length > Str::INLINE).sum::<usize>() < held
+    }
+    match column.data_type() {
+        DataType::Utf8View => of_views(column.as_string_view()),
+        DataType::BinaryView => of_views(column.as_binary_view()),
+        _ => false,
+    }
+}
+
 /// A column of strings in its own buffer, so that it does not keep the input alive; others unchanged.
 pub(crate) fn compact(column: &ArrayRef) -> ArrayRef {
     views(column, 0)
@@ -146,6 +170,12 @@ pub(crate) fn compact(column: &ArrayRef) -> ArrayRef {
 /// Puts strings that are spread over many buffers into one.
 pub(crate) fn tidy(column: ArrayRef) -> ArrayRef {
     views(&column, MANY_BUFFERS)
+}
+
+/// Puts strings into one buffer where there are many buffers for the strings that are in them.
+pub(crate) fn of_few_buffers(column: ArrayRef) -> ArrayRef {
+    let rows = column.len();
+    views(&column, MANY_BUFFERS.max(rows / ROWS_OF_BUFFER))
 }
 
 fn views(column: &ArrayRef, buffers: usize) -> ArrayRef {

@@ -105,6 +105,16 @@ impl Spilling {
         std::mem::take(&mut loaded.1)
     }
 
+    /// Whether so little of the budget is used that several may keep rows in the same columns, which stay until the last of them
+    /// has forgotten its own.
+    pub(crate) fn is_plenty(&self) -> bool {
+        match self.config.mode {
+            When::Never => true,
+            When::Auto => self.has_at_most(self.low()),
+            When::Always => false,
+        }
+    }
+
     /// Whether there is more state than there should be.
     pub(crate) fn is_short(&self) -> bool {
         self.config.mode == When::Auto && self.budget.state() > self.high()

@@ -1,6 +1,7 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
 use super::encoding::{restore_columns, save_columns};
+use super::shared::Part;
 use crate::columns::{Parts, bytes_of, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -11,12 +12,15 @@ use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{Diagnostic, Schema};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Rows of one buffer for one partition, or rows in merged order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Batch {
-    /// Columns as in `KeyedInput::schema`.
+    /// Columns as in `KeyedInput::schema`; none where `parts` have the rows.
     pub(crate) columns: Vec<ArrayRef>,
+    /// The rows, one part after the other, where they are shared: only operators that keep rows get such ones.
+    parts: Vec<Part>,
     /// The place of each row.
     pub(crate) ordinals: Vec<Ordinal>,
 }
@@ -45,6 +49,11 @@ pub(crate) fn merged([left, right]: [&[Ordinal]; 2]) -> impl Iterator<Item = (us
 }
 
 impl Batch {
+    /// Rows of these columns, and their places.
+    pub(crate) fn new(columns: Vec<ArrayRef>, ordinals: Vec<Ordinal>) -> Batch {
+        Batch { columns, parts: Vec::new(), ordinals }
+    }
+
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.ordinals.len()
@@ -52,13 +61,45 @@ impl Batch {
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        bytes_of(&self.columns) + self.ordinals.len() * size_of::<Ordinal>()
+        let rows = bytes_of(&self.columns) + self.parts.iter().map(Part::bytes).sum::<usize>();
+        rows + self.ordinals.len() * size_of::<Ordinal>()
+    }
+
+    /// A column of its rows.
+    pub(crate) fn column(&self, column: usize) -> Result<ArrayRef, Diagnostic> {
+        if self.parts.is_empty() {
+            return Ok(Arc::clone(&self.columns[column]));
+        }
+        let parts = self.parts.iter().map(|part| part.column(column)).collect::<Result<Vec<_>, _>>()?;
+        joined(&parts.iter().collect::<Vec<_>>())
+    }
+
+    /// The rows as parts.
+    pub(crate) fn into_parts(self) -> Vec<Part> {
+        match self.parts.is_empty() && !self.ordinals.is_empty() {
+            true => vec![Part::own(self.columns, self.ordinals.len())],
+            false => self.parts,
+        }
+    }
+
+    /// The same with columns of its own.
+    fn owned(self) -> Result<Batch, Diagnostic> {
+        let Some(part) = self.parts.first() else { return Ok(self) };
+        let columns = (0..part.width()).map(|column| self.column(column)).collect::<Result<_, _>>()?;
+        Ok(Batch::new(columns, self.ordinals))
     }
 
     /// Writes the rows.
-    pub(crate) fn save(&self, out: &mut ByteWriter) {
-        save_columns(&self.columns, self.rows(), out);
+    pub(crate) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        match self.parts.first() {
+            None => save_columns(&self.columns, self.rows(), out),
+            Some(part) => {
+                let columns = (0..part.width()).map(|column| self.column(column)).collect::<Result<Vec<_>, _>>()?;
+                save_columns(&columns, self.rows(), out);
+            }
+        }
         self.ordinals.iter().for_each(|ordinal| ordinal.save(out));
+        Ok(())
     }
 
     /// Reads rows of the columns of a schema, or a batch without rows and columns.
@@ -71,24 +112,37 @@ impl Batch {
         let types = schema.fields.iter().map(|field| field.data_type.to_arrow());
         let (columns, rows) = restore_columns(types, from)?;
         let ordinals = (0..rows).map(|_| Ordinal::restore(from)).collect::<Result<_, _>>()?;
-        Ok(Batch { columns, ordinals })
+        Ok(Batch::new(columns, ordinals))
     }
 
-    /// Routes rows to their partitions, which `bits` bits of the hashes of their keys choose. Strings are copied out of
-    /// the input.
+    /// Routes rows to their partitions, which `bits` bits of the hashes of their keys choose. The partitions get rows of
+    /// their own: strings are copied out of the input.
     pub(crate) fn split(self, hashes: &[i64], bits: u32) -> Result<Vec<(usize, Batch)>, Diagnostic> {
         let parts = Parts::new(hashes, bits);
-        let ordinals = match parts.order() {
-            Some(order) => order.iter().map(|&row| self.ordinals[row as usize]).collect(),
-            None => self.ordinals,
-        };
         let columns = self.columns.iter().map(|c| parts.arranged(c).map(|c| compact(&c)));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
+        let ordinals = parts.arranged_values(self.ordinals);
         let part = |(partition, places): (usize, Range<usize>)| {
             let columns = sliced(&columns, places.start, places.len());
-            (partition, Batch { columns, ordinals: ordinals[places].to_vec() })
+            (partition, Batch::new(columns, ordinals[places].to_vec()))
         };
         Ok(parts.places().map(part).collect())
+    }
+
+    /// The same without copies: the partitions share the columns. `are_of_table` as for [`Part::to_share`].
+    pub(crate) fn share(self, hashes: &[i64], bits: u32, are_of_table: bool) -> Vec<(usize, Batch)> {
+        let parts = Parts::new(hashes, bits);
+        let all = Part::to_share(self.columns, self.ordinals.len(), are_of_table);
+        let order = parts.numbers();
+        let ordinals = parts.arranged_values(self.ordinals);
+        let part = |(partition, places): (usize, Range<usize>)| {
+            let rows = match &order {
+                Some(order) => all.of(order.slice(places.start, places.len())),
+                None => all.clone(),
+            };
+            (partition, Batch { columns: Vec::new(), parts: vec![rows], ordinals: ordinals[places].to_vec() })
+        };
+        parts.places().map(part).collect()
     }
 
     /// Smallest watermark before a row.
@@ -106,10 +160,10 @@ impl Batch {
         if before == self.rows() {
             return Ok((Some(self), None));
         }
-        if self.ordinals[..before].iter().all(is_before) {
+        if self.parts.is_empty() && self.ordinals[..before].iter().all(is_before) {
             let part = |first: usize, rows: usize| {
                 let ordinals = self.ordinals[first..first + rows].to_vec();
-                Some(Batch { columns: sliced(&self.columns, first, rows), ordinals })
+                Some(Batch::new(sliced(&self.columns, first, rows), ordinals))
             };
             return Ok((part(0, before), part(before, self.rows() - before)));
         }
@@ -121,37 +175,64 @@ impl Batch {
         Ok((Some(part(true)?), Some(part(false)?)))
     }
 
-    /// The rows of these numbers.
+    /// The rows of these numbers, which ascend.
     pub(crate) fn pick(&self, rows: Vec<u32>) -> Result<Batch, Diagnostic> {
+        debug_assert!(rows.is_sorted());
         let ordinals = rows.iter().map(|&i| self.ordinals[i as usize]).collect();
-        let rows = UInt32Array::from(rows);
-        let columns = self.columns.iter().map(|c| selected(c, &rows)).collect::<Result<_, _>>()?;
-        Ok(Batch { columns, ordinals })
+        if self.parts.is_empty() {
+            let rows = UInt32Array::from(rows);
+            let columns = self.columns.iter().map(|c| selected(c, &rows)).collect::<Result<_, _>>()?;
+            return Ok(Batch::new(columns, ordinals));
+        }
+        let (mut parts, mut rest, mut first) = (Vec::new(), &rows[..], 0);
+        for part in &self.parts {
+            let end = first + part.rows();
+            let (here, after) = rest.split_at(rest.partition_point(|&row| (row as usize) < end));
+            if !here.is_empty() {
+                parts.push(part.pick(here.iter().map(|&row| row - first as u32)));
+            }
+            (rest, first) = (after, end);
+        }
+        Ok(Batch { columns: Vec::new(), parts, ordinals })
+    }
+
+    /// All rows of the batches, one batch after the other.
+    fn chained(batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
+        let mut ordinals = Vec::with_capacity(batches.iter().map(Batch::rows).sum());
+        batches.iter().for_each(|b| ordinals.extend_from_slice(&b.ordinals));
+        if batches.iter().any(|b| !b.parts.is_empty()) {
+            let parts = batches.into_iter().flat_map(Batch::into_parts).collect();
+            return Ok(Batch { columns: Vec::new(), parts, ordinals });
+        }
+        let width = batches.first().map_or(0, |b| b.columns.len());
+        let column = |i: usize| joined(&batches.iter().map(|b| &b.columns[i]).collect::<Vec<_>>());
+        Ok(Batch::new((0..width).map(column).collect::<Result<_, _>>()?, ordinals))
+    }
+
+    /// All rows of the batches, in no order.
+    pub(crate) fn gathered(mut batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
+        batches.retain(|b| b.rows() > 0);
+        Batch::chained(batches)
     }
 
     /// All rows of the batches in merged order.
     pub(crate) fn merge(mut batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
         batches.retain(|b| b.rows() > 0);
-        if batches.is_empty() {
-            return Ok(Batch::default());
-        }
         batches.sort_by_key(|b| b.ordinals[0]);
         let follow = |(before, after): (&Batch, &Batch)| before.ordinals.last() <= after.ordinals.first();
-        let are_in_order =
-            batches.iter().all(|b| b.ordinals.is_sorted()) && batches.iter().zip(&batches[1..]).all(follow);
-        if are_in_order && batches.len() == 1 {
-            return Ok(batches.pop().unwrap_or_default());
-        }
-        let mut ordinals = Vec::with_capacity(batches.iter().map(Batch::rows).sum());
-        batches.iter().for_each(|b| ordinals.extend_from_slice(&b.ordinals));
-        let width = batches[0].columns.len();
+        let are_in_order = batches.iter().all(|b| b.ordinals.is_sorted())
+            && batches.iter().zip(batches.iter().skip(1)).all(follow);
         if are_in_order {
-            let column = |i: usize| joined(&batches.iter().map(|b| &b.columns[i]).collect::<Vec<_>>());
-            return Ok(Batch { columns: (0..width).map(column).collect::<Result<_, _>>()?, ordinals });
+            return match batches.len() {
+                1 => Ok(batches.pop().unwrap_or_default()),
+                _ => Batch::chained(batches),
+            };
         }
+        let batches = batches.into_iter().map(Batch::owned).collect::<Result<Vec<_>, _>>()?;
+        let ordinals = batches.iter().flat_map(|b| b.ordinals.iter().copied());
         let rows = |(i, b): (usize, &Batch)| (0..b.rows()).map(move |row| (i, row)).collect::<Vec<_>>();
-        let places: Vec<(usize, usize)> = batches.iter().enumerate().flat_map(rows).collect();
-        let mut order: Vec<(Ordinal, (usize, usize))> = ordinals.into_iter().zip(places).collect();
+        let places = batches.iter().enumerate().flat_map(rows);
+        let mut order: Vec<(Ordinal, (usize, usize))> = ordinals.zip(places).collect();
         // Stable, because it finds the runs that are in order already.
         order.sort_by_key(|(ordinal, _)| *ordinal);
         let (ordinals, places): (Vec<Ordinal>, Vec<(usize, usize)>) = order.into_iter().unzip();
@@ -159,7 +240,8 @@ impl Batch {
             let arrays: Vec<&dyn Array> = batches.iter().map(|b| &*b.columns[i]).collect();
             interleave(&arrays, &places).map(|c| compact(&c)).map_err(unselectable)
         };
-        Ok(Batch { columns: (0..width).map(column).collect::<Result<_, _>>()?, ordinals })
+        let width = batches[0].columns.len();
+        Ok(Batch::new((0..width).map(column).collect::<Result<_, _>>()?, ordinals))
     }
 }
 
@@ -168,7 +250,6 @@ mod tests {
     use super::*;
     use arrow_array::Int64Array;
     use arrow_array::types::Int64Type;
-    use std::sync::Arc;
 
     fn batch(rows: &[(i64, u16, u64)]) -> Batch {
         let ordinals: Vec<Ordinal> = rows
@@ -177,7 +258,7 @@ mod tests {
             .collect();
         let column =
             Int64Array::from_iter_values(rows.iter().map(|r| r.0.wrapping_mul(10_000) + r.1 as i64 * 100 + r.2 as i64));
-        Batch { columns: vec![Arc::new(column)], ordinals }
+        Batch::new(vec![Arc::new(column)], ordinals)
     }
 
     fn values(batch: &Batch) -> Vec<i64> {

@@ -339,7 +339,7 @@ impl State for CountRows {
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         self.groups.table.save(out);
-        self.rows.save(out);
+        self.rows.save(out)?;
         out.i64s(&self.times);
         for key in &self.keys {
             out.u64(key.rows);

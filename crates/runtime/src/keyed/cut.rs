@@ -132,7 +132,10 @@ impl KeyedStation {
             Ok::<_, Diagnostic>(SavedPartition {
                 state: is_state_changed.then(|| kept.save()).transpose()?,
                 due: if self.joins_arrivals() { kept.relative(due) } else { due },
-                waiting: waiting.iter().flat_map(|waiting| save_waiting(waiting, generation)).collect(),
+                waiting: waiting.iter().try_fold(Vec::new(), |mut all, waiting| {
+                    all.extend(save_waiting(waiting, generation)?);
+                    Ok::<_, Diagnostic>(all)
+                })?,
             })
         };
         let kept = is_changed.then(saved).transpose()?;
@@ -221,17 +224,17 @@ impl KeyedStation {
 }
 
 /// What is kept of rows that wait for an input when a cut to a generation passes: those in memory together.
-fn save_waiting(waiting: &[Waiting], generation: Generation) -> Vec<(WaitingRows, Saved)> {
+fn save_waiting(waiting: &[Waiting], generation: Generation) -> Result<Vec<(WaitingRows, Saved)>, Diagnostic> {
     let (mut saved, mut in_memory, mut out) = (Vec::new(), None, ByteWriter::new());
     for waiting in waiting.iter().filter(|waiting| waiting.generation < generation) {
         match &waiting.content {
             Place::Memory(batch) => {
-                batch.save(&mut out);
+                batch.save(&mut out)?;
                 in_memory = Some(in_memory.map_or(waiting.about, |others| together(others, waiting.about)));
             }
             Place::File(blob) => saved.push((waiting.about, Place::File(blob.clone()))),
         }
     }
     saved.extend(in_memory.map(|about| (about, Place::Memory(out.into_bytes()))));
-    saved
+    Ok(saved)
 }

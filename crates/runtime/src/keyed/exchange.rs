@@ -15,6 +15,10 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+/// Buffers are shared where a partition gets this many rows of one on average: the columns that a partition keeps rows of are
+/// known by name and looked through. Tests share nearly all.
+const FEWEST_SHARED: usize = if cfg!(debug_assertions) { 0 } else { 16 };
+
 impl KeyedStation {
     /// Rows for the partitions. The last column that the program emits is the hash of the key.
     pub(super) fn exchange(
@@ -53,7 +57,7 @@ impl KeyedStation {
                 ordinal.watermark = ordinal.watermark.max(in_time).saturating_sub(self.lag_ms);
             }
         }
-        let (mut batch, mut hashes) = (Batch { columns, ordinals }, hashes.values().clone());
+        let (mut batch, mut hashes) = (Batch::new(columns, ordinals), hashes.values().clone());
         let of = &self.plan.inputs[input];
         if let Some(leading) = &of.leading
             && let Some(rows) = leading_rows(leading, of, self.plan.timeline, &batch, &hashes)?
@@ -63,7 +67,7 @@ impl KeyedStation {
         }
         self.note_windows(input, &batch.columns)?;
         let (mut first_due, mut is_deferred) = (i64::MAX, false);
-        for (partition, batch) in batch.split(&hashes, self.partition_bits)? {
+        for (partition, batch) in self.parted(batch, &hashes, arrived)? {
             let mut inbox = self.inbox(partition);
             if self.joins_arrivals() && generation > inbox.generation {
                 // Which rows come first decides what is output: those of another split may still be from before the cut.
@@ -90,6 +94,15 @@ impl KeyedStation {
         }
         consequences.awaited.push(first_due);
         Ok(())
+    }
+
+    /// The rows of each partition.
+    fn parted(&self, batch: Batch, hashes: &[i64], arrived: &Arrived<'_>) -> Result<Vec<(usize, Batch)>, Diagnostic> {
+        let is_worth_it = batch.rows() >= FEWEST_SHARED * self.partitions.len();
+        match is_worth_it && self.behaviour.keeps_rows && self.host.spilling.is_plenty() {
+            true => Ok(batch.share(hashes, self.partition_bits, arrived.buffer.is_of_table)),
+            false => batch.split(hashes, self.partition_bits),
+        }
     }
 
     /// Notes the windows of rows.

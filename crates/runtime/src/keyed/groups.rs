@@ -1,6 +1,7 @@
 //! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
 
 use super::state::Work;
+use crate::columns::sliced;
 use crate::executable_plan::OperatorCode;
 use crate::groups;
 use arrow_array::{ArrayRef, new_null_array};
@@ -16,6 +17,8 @@ pub(crate) struct Groups {
     /// Key columns.
     types: Vec<DataType>,
     input: KeyedInput,
+    /// Of each input the positions of its keys, and NULLs in place of its columns.
+    keys: Vec<(Vec<usize>, Vec<ArrayRef>)>,
 }
 
 impl Groups {
@@ -28,7 +31,9 @@ impl Groups {
             return Err(Diagnostic::bug("the inputs of an operator disagree about its keys"));
         }
         let types = plan.keys.iter().map(|k| k.data_type.clone()).collect();
-        Ok(Groups { table: GroupTable::new(Arc::new(layout.clone())), types, input: plan.inputs[0].clone() })
+        let keys = plan.inputs.iter().map(|input| (input.keys.clone(), nulls_of(input, 0))).collect();
+        let table = GroupTable::new(Arc::new(layout.clone()));
+        Ok(Groups { table, types, input: plan.inputs[0].clone(), keys })
     }
 
     /// The key columns of groups.
@@ -50,6 +55,27 @@ impl Groups {
         groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
     }
 
+    /// The same where columns are made when they are asked for: only those of the key are.
+    pub(crate) fn assign_by_key(
+        &mut self,
+        port: usize,
+        column: impl Fn(usize) -> Result<ArrayRef, Diagnostic>,
+        rows: usize,
+        work: &mut Work<'_>,
+    ) -> Result<Vec<u64>, Diagnostic> {
+        let (keys, others) = &mut self.keys[port];
+        if others.first().is_none_or(|other| other.len() < rows) {
+            let nulls = |column: &ArrayRef| new_null_array(column.data_type(), rows.next_power_of_two());
+            *others = others.iter().map(nulls).collect();
+        }
+        // The program looks at keys only.
+        let mut columns = sliced(others, 0, rows);
+        for &key in &*keys {
+            columns[key] = column(key)?;
+        }
+        self.assign(port, &columns, rows, work)
+    }
+
     /// Has the groups that [`GroupTable::save`] has written instead.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
         self.table = GroupTable::restore(Arc::clone(self.table.layout()), &self.types, from)?;
@@ -65,10 +91,8 @@ impl Groups {
     pub(crate) fn keep(&mut self, groups: &[u64], work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let keys = self.columns(groups);
         self.clear();
-        let fields = self.input.schema.fields.iter();
         // Only the keys are read.
-        let mut columns: Vec<ArrayRef> =
-            fields.map(|f| new_null_array(&f.data_type.to_arrow(), groups.len())).collect();
+        let mut columns = nulls_of(&self.input, groups.len());
         for (&place, key) in self.input.keys.iter().zip(keys) {
             columns[place] = key;
         }
@@ -76,4 +100,9 @@ impl Groups {
         debug_assert!(numbers.iter().enumerate().all(|(i, &n)| n == i as u64), "the groups were distinct");
         Ok(())
     }
+}
+
+/// NULLs in all columns of an input.
+fn nulls_of(input: &KeyedInput, rows: usize) -> Vec<ArrayRef> {
+    input.schema.fields.iter().map(|field| new_null_array(&field.data_type.to_arrow(), rows)).collect()
 }

@@ -40,7 +40,7 @@ pub(super) fn leading_rows(
     batch: &Batch,
     hashes: &[i64],
 ) -> Result<Option<Vec<u32>>, Diagnostic> {
-    let Batch { columns, ordinals } = batch;
+    let Batch { columns, ordinals, .. } = batch;
     let time = match leading.windows {
         LeadingWindows::OfTime => input.time,
         LeadingWindows::Slices { time, .. } => Some(time),
@@ -146,7 +146,7 @@ mod tests {
             position: position as u64,
             pipeline: 0,
         };
-        Batch { columns, ordinals: rows.iter().enumerate().map(ordinal).collect() }
+        Batch::new(columns, rows.iter().enumerate().map(ordinal).collect())
     }
 
     #[test]

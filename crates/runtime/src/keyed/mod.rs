@@ -41,6 +41,7 @@ mod rounds;
 mod session;
 mod session_rows;
 mod settling;
+mod shared;
 mod slots;
 mod spilling;
 mod spooled;
@@ -285,11 +286,11 @@ impl KeyedStation {
         let consumed = batch.earliest().saturating_add(1);
         match (self.behaviour.due, self.plan.inputs[input].time) {
             (Due::Time(after), Some(time)) => {
-                let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
+                let first = times_of(&batch.column(time)?)?.iter().copied().min().unwrap_or(i64::MAX);
                 Ok(consumed.max(self.plan.timeline.watermark_at(first.saturating_add(after))))
             }
             (Due::LeftTime, Some(time)) if input == 0 => {
-                let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
+                let first = times_of(&batch.column(time)?)?.iter().copied().min().unwrap_or(i64::MAX);
                 Ok(consumed.max(first))
             }
             (Due::LeftTime, _) => Ok(i64::MAX),

@@ -31,19 +31,31 @@ pub(super) struct Behaviour {
     /// millisecond: then the two are always one session, as those that touch are.
     pub(super) lag_ms: i64,
     needs_time: bool,
+    /// Whether its states keep rows as they come, so that these may be in buffers that partitions share.
+    pub(super) keeps_rows: bool,
 }
 
 impl Behaviour {
     pub(super) fn of(kind: &KeyedKind) -> Behaviour {
-        let usual = Behaviour { due: Due::Consumed, has_windows: false, held_back_ms: 0, lag_ms: 0, needs_time: true };
+        let usual = Behaviour {
+            due: Due::Consumed,
+            has_windows: false,
+            held_back_ms: 0,
+            lag_ms: 0,
+            needs_time: true,
+            keeps_rows: false,
+        };
         match kind {
             KeyedKind::WindowJoin(_) | KeyedKind::Rank(_) => {
-                Behaviour { due: Due::Time(0), has_windows: true, ..usual }
+                Behaviour { due: Due::Time(0), has_windows: true, keeps_rows: true, ..usual }
             }
             KeyedKind::IntervalJoin(join) => {
-                Behaviour { held_back_ms: Reach::new(join.lower_ms, join.upper_ms).held_back(), ..usual }
+                let held_back_ms = Reach::new(join.lower_ms, join.upper_ms).held_back();
+                Behaviour { held_back_ms, keeps_rows: true, ..usual }
             }
-            KeyedKind::RegularJoin(_) => Behaviour { due: Due::Arrival, needs_time: false, ..usual },
+            KeyedKind::RegularJoin(_) => {
+                Behaviour { due: Due::Arrival, needs_time: false, keeps_rows: true, ..usual }
+            }
             KeyedKind::VersionedJoin(_) => Behaviour { due: Due::LeftTime, ..usual },
             KeyedKind::Over(over) => {
                 Behaviour { due: Due::Time(0), needs_time: matches!(over.frame, Frame::Range(Some(_))), ..usual }

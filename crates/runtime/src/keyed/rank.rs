@@ -106,6 +106,9 @@ impl Rank {
 
 impl State for Rank {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        if !work.is_plenty {
+            self.windows.own()?;
+        }
         for batch in inputs {
             for window in self.windows.add(0, batch)? {
                 self.cut(window, work)?;
@@ -135,8 +138,7 @@ impl State for Rank {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.windows.save(out);
-        Ok(())
+        self.windows.save(out)
     }
 
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {

@@ -122,7 +122,7 @@ impl State for SessionRows {
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         self.sessions.save(out);
-        self.rows.save(out);
+        self.rows.save(out)?;
         self.sessions.open().for_each(|session| out.u32s(&self.rows_of(session)));
         Ok(())
     }

@@ -94,7 +94,7 @@ impl KeyedStation {
             partitions += usize::from(!groups.is_empty());
             for WaitingGroup { port, numbers, batches } in groups {
                 let mut out = ByteWriter::new();
-                Batch::merge(batches)?.save(&mut out);
+                Batch::merge(batches)?.save(&mut out)?;
                 let blob = writer.write(&out.into_bytes()).map_err(|e| spilling.failed(&e))?;
                 written.push((partition, port, numbers, blob));
             }

@@ -53,6 +53,8 @@ pub(crate) struct Work<'a> {
     pub(crate) stats: &'a QueryStats,
     /// Most rows of an output buffer.
     pub(crate) most_rows: usize,
+    /// Whether there is memory enough to keep rows in columns that other partitions share.
+    pub(crate) is_plenty: bool,
     /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.
     pub(crate) is_tight: bool,
     /// Milliseconds since the query started.

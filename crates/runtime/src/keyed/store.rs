@@ -1,13 +1,16 @@
 //! Rows that an operator keeps, by number.
 //!
-//! Rows come in chunks and are numbered from 0 in the order in which they come. Small chunks are put together as in a
+//! Rows come in chunks and are numbered from 0 in the order in which they come. A chunk has columns of its own, or rows of
+//! columns that other partitions share ([`Part`]). Small chunks of the first kind are put together as in a
 //! binary counter, so that rows that come one at a time cost a logarithmic number of copies and no chunk each.
 //! [`RowStore::keep`] forgets rows and renumbers the others; operators call it when the number of rows has doubled
 //! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is
 //! alive.
 
+use super::batch::Batch;
 use super::encoding::{restore_columns, save_columns};
-use crate::columns::{bytes_of, compact, joined, selected, tidy, unselectable};
+use super::shared::Part;
+use crate::columns::{joined, of_few_buffers, selected, unselectable};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
 use millstream_storage::{ByteReader, ByteWriter};
@@ -25,25 +28,26 @@ pub(crate) struct RowStore {
     rows: usize,
     /// Bytes of all chunks.
     bytes: usize,
+    /// How many chunks share their columns.
+    shared: usize,
     /// One row of NULLs.
     nulls: Vec<ArrayRef>,
 }
 
 /// Some rows of a store.
-pub(crate) struct Chunk {
+struct Chunk {
     first: usize,
-    /// Columns.
-    pub(crate) columns: Vec<ArrayRef>,
-    /// Rows of each.
-    pub(crate) rows: usize,
-    bytes: usize,
+    rows: Part,
 }
 
 impl RowStore {
     /// Without rows, of the columns of `schema`.
     pub(crate) fn new(schema: &Schema) -> RowStore {
-        let nulls = schema.fields.iter().map(|f| new_null_array(&f.data_type.to_arrow(), 1)).collect();
-        RowStore { chunks: Vec::new(), rows: 0, bytes: 0, nulls }
+        RowStore::with_nulls(schema.fields.iter().map(|f| new_null_array(&f.data_type.to_arrow(), 1)).collect())
+    }
+
+    fn with_nulls(nulls: Vec<ArrayRef>) -> RowStore {
+        RowStore { chunks: Vec::new(), rows: 0, bytes: 0, shared: 0, nulls }
     }
 
     /// Number of rows.
@@ -57,44 +61,72 @@ impl RowStore {
     }
 
     /// The chunks in order.
-    pub(crate) fn chunks(&self) -> &[Chunk] {
-        &self.chunks
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.chunks.iter().map(|chunk| &chunk.rows)
     }
 
     /// Adds rows and returns the number of the first.
     pub(crate) fn push(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<u32, Diagnostic> {
-        let first = self.rows;
         if rows == 0 {
-            return Ok(first as u32);
+            return Ok(self.rows as u32);
         }
+        self.push_part(Part::own(columns, rows))
+    }
+
+    /// Adds the rows of a batch, which may be shared, and returns the number of the first.
+    pub(crate) fn push_batch(&mut self, batch: Batch) -> Result<u32, Diagnostic> {
+        let first = self.rows as u32;
+        batch.into_parts().into_iter().try_for_each(|part| self.push_part(part).map(|_| ()))?;
+        Ok(first)
+    }
+
+    fn push_part(&mut self, part: Part) -> Result<u32, Diagnostic> {
+        let (first, rows) = (self.rows, part.rows());
         if first + rows >= NO_ROW as usize {
             return Err(Diagnostic::bug("an operator keeps more than 4 billion rows of one partition"));
         }
-        let bytes = bytes_of(&columns);
         self.rows += rows;
-        self.bytes += bytes;
-        self.chunks.push(Chunk { first, columns, rows, bytes });
+        self.bytes += part.bytes();
+        self.shared += usize::from(part.is_shared());
+        self.chunks.push(Chunk { first, rows: part });
         while let [.., before, last] = self.chunks.as_slice() {
-            if before.rows > 2 * last.rows || before.rows + last.rows > LARGE_CHUNK {
+            let (few, more) = (last.rows.rows(), before.rows.rows());
+            if more > 2 * few || more + few > LARGE_CHUNK || before.rows.is_shared() || last.rows.is_shared() {
                 break;
             }
-            let columns = before.columns.iter().zip(&last.columns).map(|(a, b)| joined(&[a, b]));
-            let merged = Chunk {
-                first: before.first,
-                columns: columns.collect::<Result<_, _>>()?,
-                rows: before.rows + last.rows,
-                bytes: before.bytes + last.bytes,
-            };
+            let column = |i| joined(&[before.rows.whole(i), last.rows.whole(i)]);
+            let columns = (0..self.nulls.len()).map(column).collect::<Result<_, _>>()?;
+            let merged = Chunk { first: before.first, rows: Part::own(columns, more + few) };
+            self.bytes = self.bytes + merged.rows.bytes() - before.rows.bytes() - last.rows.bytes();
             self.chunks.truncate(self.chunks.len() - 2);
             self.chunks.push(merged);
         }
         Ok(first as u32)
     }
 
+    /// Makes copies of what is shared.
+    pub(crate) fn own(&mut self) -> Result<(), Diagnostic> {
+        if self.shared == 0 {
+            return Ok(());
+        }
+        let mut owned = RowStore::with_nulls(self.nulls.clone());
+        for Chunk { rows, .. } in std::mem::take(&mut self.chunks) {
+            match rows.is_shared() {
+                true => owned.push(rows.copied()?, rows.rows())?,
+                false => owned.push_part(rows)?,
+            };
+        }
+        *self = owned;
+        Ok(())
+    }
+
     /// Writes all rows.
-    pub(crate) fn save(&self, out: &mut ByteWriter) {
+    pub(crate) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         out.length(self.chunks.len());
-        self.chunks.iter().for_each(|chunk| save_columns(&chunk.columns, chunk.rows, out));
+        self.parts().try_for_each(|part| {
+            save_columns(&part.columns()?, part.rows(), out);
+            Ok(())
+        })
     }
 
     /// Adds the rows that [`RowStore::save`] has written; in an empty store they have the numbers that they had.
@@ -111,35 +143,42 @@ impl RowStore {
     pub(crate) fn gather(&self, numbers: &[u32]) -> Result<Vec<ArrayRef>, Diagnostic> {
         match self.chunks.as_slice() {
             [] => Ok(self.nulls.iter().map(|c| new_null_array(c.data_type(), numbers.len())).collect()),
-            [only] => {
-                let is_all = numbers.len() == only.rows && numbers.iter().enumerate().all(|(i, &n)| n as usize == i);
+            [Chunk { rows: only, .. }] => {
+                let is_all = numbers.len() == only.rows() && numbers.iter().enumerate().all(|(i, &n)| n as usize == i);
                 if is_all {
-                    return Ok(only.columns.clone());
+                    return only.columns();
                 }
+                let place = |&n: &u32| only.place(n as usize) as u32;
                 let indices: UInt32Array = match numbers.contains(&NO_ROW) {
-                    true => numbers.iter().map(|&n| (n != NO_ROW).then_some(n)).collect(),
-                    false => UInt32Array::from(numbers.to_vec()),
+                    true => numbers.iter().map(|n| (*n != NO_ROW).then(|| place(n))).collect(),
+                    false => UInt32Array::from_iter_values(numbers.iter().map(place)),
                 };
-                only.columns.iter().map(|c| selected(c, &indices)).collect()
+                (0..self.nulls.len()).map(|i| selected(only.whole(i), &indices)).collect()
             }
             chunks => {
-                let mut last = 0;
+                const UNUSED: usize = usize::MAX;
+                let (mut last, mut used, mut place_of) = (0, Vec::new(), vec![UNUSED; chunks.len()]);
                 let place = |&number: &u32| {
                     if number == NO_ROW {
                         return (0, 0);
                     }
                     let number = number as usize;
                     let chunk = &chunks[last];
-                    if number < chunk.first || number >= chunk.first + chunk.rows {
+                    if number < chunk.first || number >= chunk.first + chunk.rows.rows() {
                         last = chunks.partition_point(|c| c.first <= number) - 1;
                     }
-                    (last + 1, number - chunks[last].first)
+                    let Chunk { first, rows } = &chunks[last];
+                    if place_of[last] == UNUSED {
+                        used.push(rows);
+                        place_of[last] = used.len();
+                    }
+                    (place_of[last], rows.place(number - first))
                 };
                 let places: Vec<(usize, usize)> = numbers.iter().map(place).collect();
                 let column = |(i, null): (usize, &ArrayRef)| {
-                    let arrays: Vec<&dyn Array> =
-                        std::iter::once(&**null).chain(chunks.iter().map(|c| &*c.columns[i])).collect();
-                    interleave(&arrays, &places).map(tidy).map_err(unselectable)
+                    let wholes = used.iter().map(|rows| &**rows.whole(i));
+                    let arrays: Vec<&dyn Array> = std::iter::once(&**null).chain(wholes).collect();
+                    interleave(&arrays, &places).map(of_few_buffers).map_err(unselectable)
                 };
                 self.nulls.iter().enumerate().map(column).collect()
             }
@@ -149,17 +188,16 @@ impl RowStore {
     /// Keeps the rows of these ascending numbers only; the *i*-th of them is number *i* from now on.
     pub(crate) fn keep(&mut self, numbers: &[u32]) -> Result<(), Diagnostic> {
         let mut rest = numbers;
-        let mut kept = RowStore { chunks: Vec::new(), rows: 0, bytes: 0, nulls: self.nulls.clone() };
-        for chunk in std::mem::take(&mut self.chunks) {
-            let end = chunk.first + chunk.rows;
+        let mut kept = RowStore::with_nulls(self.nulls.clone());
+        for Chunk { first, rows } in std::mem::take(&mut self.chunks) {
+            let end = first + rows.rows();
             let (here, after) = rest.split_at(rest.partition_point(|&n| (n as usize) < end));
             rest = after;
-            if here.len() == chunk.rows {
-                kept.push(chunk.columns, chunk.rows)?;
+            if here.len() == rows.rows() {
+                kept.push_part(rows)?;
             } else if !here.is_empty() {
-                let indices = UInt32Array::from_iter_values(here.iter().map(|&n| n - chunk.first as u32));
-                let columns = chunk.columns.iter().map(|c| selected(c, &indices).map(|c| compact(&c)));
-                kept.push(columns.collect::<Result<_, _>>()?, here.len())?;
+                let left = rows.pick(here.iter().map(|&n| n - first as u32));
+                kept.push(left.copied()?, here.len())?;
             }
         }
         *self = kept;
@@ -240,7 +278,7 @@ mod tests {
         }
         push(&mut store, 1000..200_000);
         push(&mut store, 200_000..200_010);
-        assert!(store.chunks().len() < 20, "{}", store.chunks().len());
+        assert!(store.chunks.len() < 20, "{}", store.chunks.len());
         let wanted = [999, 5, NO_ROW, 200_003, 1000, 0];
         let expected = [Some(999), Some(5), None, Some(200_003), Some(1000), Some(0)];
         assert_eq!(numbers(&store.gather(&wanted).unwrap()), expected);

@@ -154,8 +154,8 @@ impl Side {
     }
 
     /// Writes the rows, with times that are relative to `now`.
-    fn save(&self, now: i64, out: &mut ByteWriter) {
-        self.store.save(out);
+    fn save(&self, now: i64, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.store.save(out)?;
         out.i64s(&self.times.iter().map(|time| time.saturating_sub(now)).collect::<Vec<_>>());
         out.u32s(&self.groups);
         if self.is_outer {
@@ -164,6 +164,7 @@ impl Side {
             self.deadlines.iter().for_each(|Reverse((_, row))| is_waiting[*row as usize] = true);
             save_flags(&is_waiting, out);
         }
+        Ok(())
     }
 
     /// Restores the rows that [`Side::save`] has written, of `groups` groups, with times that are relative to `now`;
@@ -224,7 +225,7 @@ impl StreamJoin {
 
     /// Gives the rows of an input their groups, [`NONE`] for keys with NULL; such rows of inner sides are left out.
     fn grouped(&mut self, port: usize, batch: Batch, work: &mut Work<'_>) -> Result<(Batch, Vec<u32>), Diagnostic> {
-        let groups = self.groups.assign(port, &batch.columns, batch.rows(), work)?;
+        let groups = self.groups.assign_by_key(port, |column| batch.column(column), batch.rows(), work)?;
         let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.table.is_null(group)).collect();
         if self.sides[port].is_outer || !is_null.contains(&true) {
             let group = |(&group, &is_null): (&u64, &bool)| if is_null { NONE } else { group as u32 };
@@ -241,7 +242,7 @@ impl StreamJoin {
         let side = &mut self.sides[port];
         let (first, rows) = (side.store.len(), batch.rows());
         side.times.resize(first + rows, work.now_ms);
-        side.store.push(batch.columns, rows)?;
+        side.store.push_batch(batch)?;
         side.groups.extend(groups);
         side.link(first, self.groups.table.len());
         Ok(first)
@@ -256,13 +257,13 @@ impl StreamJoin {
         let (batch, groups) = self.grouped(port, batch, work)?;
         let side = &mut self.sides[port];
         let time = side.time.ok_or_else(|| Diagnostic::bug("rows of an interval join have no time"))?;
-        let (times, ordinals) = (times_of(&batch.columns[time])?, batch.ordinals);
+        let (times, ordinals) = (times_of(&batch.column(time)?)?, batch.ordinals.clone());
         let watermarks = times.iter().zip(&ordinals).map(|(&time, ordinal)| (time, ordinal.watermark));
         let is_kept: Vec<bool> = watermarks.clone().map(|(t, watermark)| watermark < reach.last(port, t)).collect();
         let late = watermarks.filter(|&(t, watermark)| reach.last(port, t).max(t) <= watermark).count();
         work.stats.late_rows.fetch_add(late as u64, Relaxed);
         side.times.extend_from_slice(&times);
-        side.store.push(batch.columns, ordinals.len())?;
+        side.store.push_batch(batch)?;
         side.groups.extend(groups.iter().zip(&is_kept).map(|(&group, &is_kept)| if is_kept { group } else { NONE }));
         if side.is_outer {
             side.matched.resize(first + ordinals.len(), false);
@@ -404,6 +405,9 @@ impl StreamJoin {
 impl State for StreamJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         self.now_ms = work.now_ms;
+        if !work.is_plenty {
+            self.sides.iter_mut().try_for_each(|side| side.store.own())?;
+        }
         match self.rule {
             Rule::Interval(reach) => {
                 self.meet(reach, inputs, work)?;
@@ -439,8 +443,7 @@ impl State for StreamJoin {
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         self.groups.table.save(out);
         let now = if let Rule::Regular { .. } = self.rule { self.now_ms } else { 0 };
-        self.sides.iter().for_each(|side| side.save(now, out));
-        Ok(())
+        self.sides.iter().try_for_each(|side| side.save(now, out))
     }
 
     fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {

@@ -182,7 +182,20 @@ fn batch(rows: &Rows) -> Batch {
         Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2))),
         Arc::new(StringViewArray::from_iter(rows.iter().map(|row| row.3.as_deref()))),
     ];
-    Batch { columns, ordinals: rows.iter().map(|row| row.0).collect() }
+    Batch::new(columns, rows.iter().map(|row| row.0).collect())
+}
+
+/// The same, as rows of one or two buffers, of which every other row is another partition's.
+fn shared(rows: &Rows, random: &Dice) -> Batch {
+    let middle = random.below(rows.len() as u64 + 1) as usize;
+    let (before, after) = rows.split_at(middle);
+    let of_buffer = |rows: &[(Ordinal, i64, i64, Option<String>)]| {
+        let twice: Rows = rows.iter().flat_map(|row| [row.clone(), row.clone()]).collect();
+        let hashes: Vec<i64> = (0..twice.len() as i64).map(|i| i % 2 * i64::MIN).collect();
+        let mut parts = batch(&twice).share(&hashes, 1, random.below(2) == 0);
+        if parts.is_empty() { Batch::default() } else { parts.swap_remove(0).1 }
+    };
+    Batch::merge(vec![of_buffer(before), of_buffer(after)]).unwrap()
 }
 
 /// Does the job of a step and adds to the output.
@@ -193,6 +206,17 @@ fn advance(
     now_ms: i64,
     found: &mut Output,
 ) -> Result<(), Diagnostic> {
+    advance_with(state, code, (step.inputs.iter().map(batch).collect(), step.watermark), (now_ms, true), found)
+}
+
+/// The same with inputs, and the moment and whether memory is plenty.
+fn advance_with(
+    state: &mut dyn State,
+    code: &OperatorCode,
+    (inputs, watermark): (Vec<Batch>, i64),
+    (now_ms, is_plenty): (i64, bool),
+    found: &mut Output,
+) -> Result<(), Diagnostic> {
     let stats = QueryStats::new(&QueryPlan::default());
     let mut functions = FunctionContext::new(FunctionSettings::default());
     let mut work = Work {
@@ -201,14 +225,15 @@ fn advance(
         errors: RowErrors::new(ErrorPolicy::Fail, &stats),
         stats: &stats,
         most_rows: 50,
+        is_plenty,
         is_tight: true,
         now_ms,
         held_back_ms: 0,
         timeline: Timeline::Own,
-        window: step.watermark,
+        window: watermark,
         output: output::Output::default(),
     };
-    state.advance(step.inputs.iter().map(batch).collect(), step.watermark, &mut work)?;
+    state.advance(inputs, watermark, &mut work)?;
     let finished = work.output.finish()?.items.into_iter();
     found.extend(finished.map(|(window, item)| match item {
         output::Item::Rows(rows) => (window, rows.columns, rows.watermarks),
@@ -268,6 +293,35 @@ fn states_go_on_where_they_were_written() {
 }
 
 #[test]
+fn rows_of_shared_buffers_are_as_good_as_own_ones() {
+    let random = Dice::new(5);
+    for _ in 0..3 {
+        for kind in kinds().into_iter().filter(|kind| Behaviour::of(kind).keeps_rows) {
+            let what = format!("{kind:?}");
+            let has_late = takes_late_rows(&kind);
+            let (plan, code) = operator(kind);
+            let steps = steps(&random, (plan.inputs.len(), has_late), 40);
+            let (mut own, mut other) = (state_of(&plan, &code).unwrap(), state_of(&plan, &code).unwrap());
+            let (mut expected, mut found) = (Output::new(), Output::new());
+            for (i, step) in steps.iter().enumerate() {
+                let now = i as i64 * STEP_MS;
+                advance(&mut *own, &code, step, now, &mut expected).unwrap();
+                let inputs = step.inputs.iter();
+                let inputs = inputs.map(|rows| if random.below(3) == 0 { batch(rows) } else { shared(rows, &random) });
+                let inputs = (inputs.collect(), step.watermark);
+                let is_plenty = random.below(4) != 0;
+                advance_with(&mut *other, &code, inputs, (now, is_plenty), &mut found).unwrap();
+                if random.below(6) == 0 {
+                    other = restored(&plan, &code, &saved(&*other)).unwrap();
+                    own = restored(&plan, &code, &saved(&*own)).unwrap();
+                }
+            }
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+}
+
+#[test]
 fn damaged_states_give_errors_or_work() {
     let random = Dice::new(11);
     for kind in kinds() {
@@ -314,7 +368,7 @@ fn batches_are_read_as_they_were() {
         };
         for batch in [batch, part] {
             let mut out = ByteWriter::new();
-            batch.save(&mut out);
+            batch.save(&mut out).unwrap();
             let bytes = out.into_bytes();
             let mut reader = ByteReader::new(&bytes);
             let restored = Batch::restore(&schema(), &mut reader).unwrap();
@@ -362,7 +416,7 @@ fn rows_of_all_types_are_read_as_they_were() {
     let mut store = store::RowStore::new(&schema);
     store.push(columns, 3).unwrap();
     let mut out = ByteWriter::new();
-    store.save(&mut out);
+    store.save(&mut out).unwrap();
     let bytes = out.into_bytes();
     let mut restored = store::RowStore::new(&schema);
     restored.restore(&mut ByteReader::new(&bytes)).unwrap();

@@ -99,7 +99,7 @@ impl TimedRows {
         let mut waiting: Vec<(u32, Ordinal)> = self.order.iter().map(|&Reverse((_, o, row))| (row, o)).collect();
         waiting.sort_unstable_by_key(|&(row, _)| row);
         let (rows, ordinals): (Vec<u32>, Vec<Ordinal>) = waiting.into_iter().unzip();
-        Batch { columns: self.rows.gather(&rows)?, ordinals }.save(out);
+        Batch::new(self.rows.gather(&rows)?, ordinals).save(out)?;
         out.u32s(&rows.iter().map(|&row| self.groups[row as usize]).collect::<Vec<_>>());
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Windows {
         if batch.rows() == 0 {
             return Ok(vec![]);
         }
-        let times = times_of(&batch.columns[self.times[port]])?;
+        let times = times_of(&batch.column(self.times[port])?)?;
         let first = times[0];
         if times.iter().all(|&t| t == first) {
             self.put(port, first, batch)?;
@@ -61,9 +61,9 @@ impl Windows {
     fn put(&mut self, port: usize, time: i64, batch: Batch) -> Result<(), Diagnostic> {
         let schemas = &self.schemas;
         let stores = self.open.entry(time).or_insert_with(|| schemas.iter().map(RowStore::new).collect());
-        let (store, rows) = (&mut stores[port], batch.rows());
+        let store = &mut stores[port];
         self.bytes -= store.bytes();
-        let pushed = store.push(batch.columns, rows);
+        let pushed = store.push_batch(batch);
         self.bytes += store.bytes();
         pushed.map(|_| ())
     }
@@ -100,13 +100,21 @@ impl Windows {
         self.bytes
     }
 
+    /// Makes copies of what is shared with other partitions.
+    pub(crate) fn own(&mut self) -> Result<(), Diagnostic> {
+        self.open.values_mut().flatten().try_for_each(RowStore::own)?;
+        self.bytes = self.open.values().flatten().map(RowStore::bytes).sum();
+        Ok(())
+    }
+
     /// Writes all windows.
-    pub(crate) fn save(&self, out: &mut ByteWriter) {
+    pub(crate) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         out.length(self.open.len());
         for (&time, stores) in &self.open {
             out.i64(time);
-            stores.iter().for_each(|store| store.save(out));
+            stores.iter().try_for_each(|store| store.save(out))?;
         }
+        Ok(())
     }
 
     /// Adds the windows that [`Windows::save`] has written.
@@ -137,8 +145,8 @@ pub(crate) fn groups_of(
     work: &mut Work<'_>,
 ) -> Result<Vec<u64>, Diagnostic> {
     let mut all = Vec::with_capacity(store.len());
-    for chunk in store.chunks() {
-        all.extend(groups.assign(port, &chunk.columns, chunk.rows, work)?);
+    for part in store.parts() {
+        all.extend(groups.assign_by_key(port, |column| part.column(column), part.rows(), work)?);
     }
     Ok(all)
 }
@@ -203,6 +211,9 @@ impl WindowJoin {
 
 impl State for WindowJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        if !work.is_plenty {
+            self.windows.own()?;
+        }
         for (port, batch) in inputs.into_iter().enumerate() {
             self.windows.add(port, batch)?;
         }
@@ -223,8 +234,7 @@ impl State for WindowJoin {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.windows.save(out);
-        Ok(())
+        self.windows.save(out)
     }
 
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {

@@ -128,7 +128,8 @@ impl KeyedStation {
                     }
                 }
             }
-            inputs.push(Batch::merge(ready)?);
+            // Rows that are consumed as they come have no order.
+            inputs.push(if self.joins_arrivals() { Batch::gathered(ready)? } else { Batch::merge(ready)? });
         }
         let bytes = inputs.iter().map(Batch::bytes).sum();
         let _consumed = Charge::new(&self.host.flow.budget, MemoryClass::Operators, bytes);
@@ -140,6 +141,7 @@ impl KeyedStation {
             errors: self.host.row_errors(),
             stats: &self.host.stats,
             most_rows: self.host.buffer_size.rows(),
+            is_plenty: spilling.is_plenty(),
             is_tight: self.host.flow.is_tight(),
             now_ms: self.now_ms(),
             held_back_ms: self.behaviour.held_back_ms,

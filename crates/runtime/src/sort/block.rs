@@ -50,12 +50,12 @@ impl Block {
         rows.sort_unstable_by(compare);
         let ordinals = rows.iter().map(|&row| self.batch.ordinals[row as usize]).collect();
         let columns = all_selected(&self.batch.columns, &UInt32Array::from(rows))?;
-        Ok(Batch { columns: columns.iter().map(compact).collect(), ordinals })
+        Ok(Batch::new(columns.iter().map(compact).collect(), ordinals))
     }
 
     /// One of its rows by itself.
     pub(super) fn single(batch: &Batch, row: usize, order: &[SortColumn]) -> Result<Block, Diagnostic> {
         let columns: Vec<ArrayRef> = sliced(&batch.columns, row, 1).iter().map(compact).collect();
-        Block::new(Batch { columns, ordinals: vec![batch.ordinals[row]] }, order)
+        Block::new(Batch::new(columns, vec![batch.ordinals[row]]), order)
     }
 }

@@ -94,7 +94,7 @@ impl Merge {
         if places.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Batch { columns: gathered(&sources, &places)?, ordinals }))
+        Ok(Some(Batch::new(gathered(&sources, &places)?, ordinals)))
     }
 
     fn recount(&mut self) {

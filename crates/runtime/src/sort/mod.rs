@@ -226,7 +226,8 @@ impl SortStation {
         {
             left -= batch.rows();
             // A slice would keep the rows that are left out.
-            run.push_back(Batch { columns: batch.columns.iter().map(crate::columns::compact).collect(), ..batch });
+            let columns = batch.columns.iter().map(crate::columns::compact).collect();
+            run.push_back(Batch::new(columns, batch.ordinals));
         }
         drop(merge);
         self.add_run(run)
@@ -393,7 +394,7 @@ impl Station for SortStation {
         arrived.emit(&self.host, context, &mut |rows, emitted| {
             let ordinal = |row: u32| rows.ordinal(row as usize, arrived.origin);
             let ordinals = emitted.selection.iter().map(ordinal).collect();
-            self.add(Batch { columns: emitted.columns, ordinals })?;
+            self.add(Batch::new(emitted.columns, ordinals))?;
             Ok(ControlFlow::Continue(()))
         })?;
         let mut consequences = Consequences { finished: vec![arrived.place], ..Consequences::default() };

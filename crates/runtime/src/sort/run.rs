@@ -75,7 +75,7 @@ impl RunWriter {
         let Some(batch) = self.merge.next(rows.min(self.left))? else { return Ok(false) };
         self.left -= batch.rows();
         let mut out = ByteWriter::new();
-        batch.save(&mut out);
+        batch.save(&mut out)?;
         let blob = self.writer.write(&out.into_bytes()).map_err(|e| spilling.failed(&e))?;
         self.blobs.push_back(blob);
         Ok(self.left > 0)

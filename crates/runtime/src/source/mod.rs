@@ -87,6 +87,7 @@ impl SourceRuntime {
                 rows: length,
                 times: times.as_ref().map(|t| t.slice(start, length)),
                 watermarks: None,
+                are_of_table: in_memory.is_some(),
                 permit: permit.clone(),
             }
         };
