@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A column of views into more buffers than this is copied.
 const MANY_BUFFERS: usize = 8;
 /// Where so many rows are in each buffer of a column of many, it is not copied.
-const ROWS_OF_BUFFER: usize = 16;
+const ROWS_OF_BUFFER: usize = 2;
 
 /// A column at some rows; NULL where the number of the row is.
 pub(crate) fn selected(column: &dyn Array, rows: &dyn Array) -> Result<ArrayRef, Diagnostic> {
@@ -40,11 +40,20 @@ pub(crate) fn sliced(columns: &[ArrayRef], first: usize, rows: usize) -> Vec<Arr
 
 /// Arrays one after the other.
 pub(crate) fn joined(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
+    put_together(arrays, tidy)
+}
+
+/// The same; strings stay in the buffers that they are in, unless that are as many as there are strings.
+pub(crate) fn chained(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
+    put_together(arrays, of_few_buffers)
+}
+
+fn put_together(arrays: &[&ArrayRef], finish: impl FnOnce(ArrayRef) -> ArrayRef) -> Result<ArrayRef, Diagnostic> {
     if let [only] = arrays {
         return Ok(Arc::clone(only));
     }
     let arrays: Vec<&dyn Array> = arrays.iter().map(|a| &***a).collect();
-    concat(&arrays).map(tidy).map_err(unselectable)
+    concat(&arrays).map(finish).map_err(unselectable)
 }
 
 /// Which partition each row belongs to, by the top bits of the hash of its key.

@@ -74,12 +74,17 @@ impl Batch {
         joined(&parts.iter().collect::<Vec<_>>())
     }
 
-    /// The rows as parts.
-    pub(crate) fn into_parts(self) -> Vec<Part> {
-        match self.parts.is_empty() && !self.ordinals.is_empty() {
-            true => vec![Part::own(self.columns, self.ordinals.len())],
-            false => self.parts,
+    /// The same with its rows in parts.
+    pub(crate) fn in_parts(mut self) -> Batch {
+        if self.parts.is_empty() && !self.ordinals.is_empty() {
+            self.parts = vec![Part::own(std::mem::take(&mut self.columns), self.ordinals.len())];
         }
+        self
+    }
+
+    /// Its parts, if its rows are in such.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// The same with columns of its own.
@@ -115,10 +120,8 @@ impl Batch {
         Ok(Batch::new(columns, ordinals))
     }
 
-    /// Routes rows to their partitions, which `bits` bits of the hashes of their keys choose. The partitions get rows of
-    /// their own: strings are copied out of the input.
-    pub(crate) fn split(self, hashes: &[i64], bits: u32) -> Result<Vec<(usize, Batch)>, Diagnostic> {
-        let parts = Parts::new(hashes, bits);
+    /// Routes rows to their partitions. These get rows of their own: strings are copied out of the input.
+    pub(crate) fn split(self, parts: &Parts) -> Result<Vec<(usize, Batch)>, Diagnostic> {
         let columns = self.columns.iter().map(|c| parts.arranged(c).map(|c| compact(&c)));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
         let ordinals = parts.arranged_values(self.ordinals);
@@ -130,8 +133,7 @@ impl Batch {
     }
 
     /// The same without copies: the partitions share the columns. `are_of_table` as for [`Part::to_share`].
-    pub(crate) fn share(self, hashes: &[i64], bits: u32, are_of_table: bool) -> Vec<(usize, Batch)> {
-        let parts = Parts::new(hashes, bits);
+    pub(crate) fn share(self, parts: &Parts, are_of_table: bool) -> Vec<(usize, Batch)> {
         let all = Part::to_share(self.columns, self.ordinals.len(), are_of_table);
         let order = parts.numbers();
         let ordinals = parts.arranged_values(self.ordinals);
@@ -201,7 +203,7 @@ impl Batch {
         let mut ordinals = Vec::with_capacity(batches.iter().map(Batch::rows).sum());
         batches.iter().for_each(|b| ordinals.extend_from_slice(&b.ordinals));
         if batches.iter().any(|b| !b.parts.is_empty()) {
-            let parts = batches.into_iter().flat_map(Batch::into_parts).collect();
+            let parts = batches.into_iter().flat_map(|batch| batch.in_parts().parts).collect();
             return Ok(Batch { columns: Vec::new(), parts, ordinals });
         }
         let width = batches.first().map_or(0, |b| b.columns.len());
@@ -220,8 +222,8 @@ impl Batch {
         batches.retain(|b| b.rows() > 0);
         batches.sort_by_key(|b| b.ordinals[0]);
         let follow = |(before, after): (&Batch, &Batch)| before.ordinals.last() <= after.ordinals.first();
-        let are_in_order = batches.iter().all(|b| b.ordinals.is_sorted())
-            && batches.iter().zip(batches.iter().skip(1)).all(follow);
+        let are_in_order =
+            batches.iter().all(|b| b.ordinals.is_sorted()) && batches.iter().zip(batches.iter().skip(1)).all(follow);
         if are_in_order {
             return match batches.len() {
                 1 => Ok(batches.pop().unwrap_or_default()),
@@ -293,7 +295,7 @@ mod tests {
         let rows: Vec<(i64, u16, u64)> = (0..100).map(|i| (i, 0, i as u64)).collect();
         let hashes: Vec<i64> = (0..100i64).map(|i| (i % 7) << 60 | i).collect();
         let mut seen = 0;
-        for (partition, part) in batch(&rows).split(&hashes, 6).unwrap() {
+        for (partition, part) in batch(&rows).split(&Parts::new(&hashes, 6)).unwrap() {
             assert!(part.ordinals.is_sorted());
             let at_home = |o: &Ordinal| (hashes[o.position as usize] as u64 >> (u64::BITS - 6)) as usize == partition;
             assert!(part.ordinals.iter().all(at_home));

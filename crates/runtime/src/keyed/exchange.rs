@@ -4,6 +4,7 @@ use super::KeyedStation;
 use super::batch::{Batch, times_of};
 use super::inbox::PartitionJob;
 use super::leading::leading_rows;
+use crate::columns::Parts;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::Consequences;
 use arrow_array::ArrayRef;
@@ -15,9 +16,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// Buffers are shared where a partition gets this many rows of one on average: the columns that a partition keeps rows of are
-/// known by name and looked through. Tests share nearly all.
-const FEWEST_SHARED: usize = if cfg!(debug_assertions) { 0 } else { 16 };
+/// Buffers are shared where a partition gets this many rows of one on average: fewer are copied faster than they are selected
+/// column by column. Tests share nearly all.
+const FEWEST_SHARED: usize = if cfg!(debug_assertions) { 0 } else { 256 };
 
 impl KeyedStation {
     /// Rows for the partitions. The last column that the program emits is the hash of the key.
@@ -98,10 +99,11 @@ impl KeyedStation {
 
     /// The rows of each partition.
     fn parted(&self, batch: Batch, hashes: &[i64], arrived: &Arrived<'_>) -> Result<Vec<(usize, Batch)>, Diagnostic> {
-        let is_worth_it = batch.rows() >= FEWEST_SHARED * self.partitions.len();
+        let parts = Parts::new(hashes, self.partition_bits);
+        let is_worth_it = batch.rows() >= FEWEST_SHARED * parts.places().count();
         match is_worth_it && self.behaviour.keeps_rows && self.host.spilling.is_plenty() {
-            true => Ok(batch.share(hashes, self.partition_bits, arrived.buffer.is_of_table)),
-            false => batch.split(hashes, self.partition_bits),
+            true => Ok(batch.share(&parts, arrived.buffer.is_of_table)),
+            false => batch.split(&parts),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
 
+use super::shared::Part;
 use super::state::Work;
 use crate::columns::sliced;
 use crate::executable_plan::OperatorCode;
@@ -55,14 +56,17 @@ impl Groups {
         groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
     }
 
-    /// The same where columns are made when they are asked for: only those of the key are.
-    pub(crate) fn assign_by_key(
+    /// The same for a part of the rows of an input: of shared ones only the keys are selected.
+    pub(crate) fn assign_part(
         &mut self,
         port: usize,
-        column: impl Fn(usize) -> Result<ArrayRef, Diagnostic>,
-        rows: usize,
+        part: &Part,
         work: &mut Work<'_>,
     ) -> Result<Vec<u64>, Diagnostic> {
+        let rows = part.rows();
+        if !part.is_shared() {
+            return self.assign(port, part.wholes(), rows, work);
+        }
         let (keys, others) = &mut self.keys[port];
         if others.first().is_none_or(|other| other.len() < rows) {
             let nulls = |column: &ArrayRef| new_null_array(column.data_type(), rows.next_power_of_two());
@@ -71,7 +75,7 @@ impl Groups {
         // The program looks at keys only.
         let mut columns = sliced(others, 0, rows);
         for &key in &*keys {
-            columns[key] = column(key)?;
+            columns[key] = part.column(key)?;
         }
         self.assign(port, &columns, rows, work)
     }

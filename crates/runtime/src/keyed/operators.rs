@@ -53,9 +53,7 @@ impl Behaviour {
                 let held_back_ms = Reach::new(join.lower_ms, join.upper_ms).held_back();
                 Behaviour { held_back_ms, keeps_rows: true, ..usual }
             }
-            KeyedKind::RegularJoin(_) => {
-                Behaviour { due: Due::Arrival, needs_time: false, keeps_rows: true, ..usual }
-            }
+            KeyedKind::RegularJoin(_) => Behaviour { due: Due::Arrival, needs_time: false, keeps_rows: true, ..usual },
             KeyedKind::VersionedJoin(_) => Behaviour { due: Due::LeftTime, ..usual },
             KeyedKind::Over(over) => {
                 Behaviour { due: Due::Time(0), needs_time: matches!(over.frame, Frame::Range(Some(_))), ..usual }

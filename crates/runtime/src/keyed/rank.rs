@@ -106,9 +106,7 @@ impl Rank {
 
 impl State for Rank {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        if !work.is_plenty {
-            self.windows.own()?;
-        }
+        self.windows.settle(work.is_plenty)?;
         for batch in inputs {
             for window in self.windows.add(0, batch)? {
                 self.cut(window, work)?;

@@ -16,6 +16,8 @@ struct Whole {
     columns: Vec<ArrayRef>,
     rows: usize,
     bytes: usize,
+    /// Whether their buffers are those of a table in memory.
+    are_of_table: bool,
 }
 
 /// Some rows, or all of them, of columns that others may share.
@@ -29,15 +31,25 @@ pub(crate) struct Part {
 impl Part {
     /// All rows of columns that are nobody else's.
     pub(crate) fn own(columns: Vec<ArrayRef>, rows: usize) -> Part {
+        Part::whole_of(columns, rows, false)
+    }
+
+    fn whole_of(columns: Vec<ArrayRef>, rows: usize, are_of_table: bool) -> Part {
         let bytes = bytes_of(&columns);
-        Part { of: Arc::new(Whole { columns, rows, bytes }), rows: None }
+        Part { of: Arc::new(Whole { columns, rows, bytes, are_of_table }), rows: None }
     }
 
     /// All rows of columns that are going to be shared. Strings that are the smaller part of what their buffers hold are copied,
     /// unless the buffers are those of a table in memory, which stay anyway.
     pub(crate) fn to_share(columns: Vec<ArrayRef>, rows: usize, are_of_table: bool) -> Part {
         let keeps_little = |column: &ArrayRef| if is_sparse(column) { compact(column) } else { Arc::clone(column) };
-        Part::own(if are_of_table { columns } else { columns.iter().map(keeps_little).collect() }, rows)
+        let columns = if are_of_table { columns } else { columns.iter().map(keeps_little).collect() };
+        Part::whole_of(columns, rows, are_of_table)
+    }
+
+    /// Whether it keeps nothing in memory but numbers of rows: the buffers are those of a table that is there.
+    pub(crate) fn is_of_table(&self) -> bool {
+        self.of.are_of_table
     }
 
     /// Rows of one that has all, by ascending number.
@@ -67,13 +79,18 @@ impl Part {
         self.rows.is_some()
     }
 
-    /// The number in [`Part::whole`] of one of its rows.
+    /// The number in [`Part::wholes`] of one of its rows.
     #[inline]
     pub(crate) fn place(&self, row: usize) -> usize {
         self.rows.as_ref().map_or(row, |rows| rows[row] as usize)
     }
 
-    /// A column with all rows, those of others included.
+    /// The columns with all rows, those of others included.
+    pub(crate) fn wholes(&self) -> &[ArrayRef] {
+        &self.of.columns
+    }
+
+    /// One of [`Part::wholes`].
     pub(crate) fn whole(&self, column: usize) -> &ArrayRef {
         &self.of.columns[column]
     }

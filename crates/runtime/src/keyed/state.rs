@@ -55,6 +55,8 @@ pub(crate) struct Work<'a> {
     pub(crate) most_rows: usize,
     /// Whether there is memory enough to keep rows in columns that other partitions share.
     pub(crate) is_plenty: bool,
+    /// Whether the rows that are output are in buffers of tables in memory.
+    pub(crate) are_of_table: bool,
     /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.
     pub(crate) is_tight: bool,
     /// Milliseconds since the query started.
@@ -88,7 +90,8 @@ impl Work<'_> {
             let length = self.most_rows.min(rows - first);
             let columns = sliced(&columns, first, length);
             let watermarks = watermarks.map(|all| all[first..first + length].to_vec());
-            let rows = Rows { columns, rows: length, watermarks, ..Rows::default() };
+            let are_of_table = self.are_of_table;
+            let rows = Rows { columns, rows: length, watermarks, are_of_table, ..Rows::default() };
             self.output.push(self.window, rows, bytes * length);
         }
     }

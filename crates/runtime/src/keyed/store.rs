@@ -10,7 +10,7 @@
 use super::batch::Batch;
 use super::encoding::{restore_columns, save_columns};
 use super::shared::Part;
-use crate::columns::{joined, of_few_buffers, selected, unselectable};
+use crate::columns::{chained, joined, of_few_buffers, selected, unselectable};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
 use millstream_storage::{ByteReader, ByteWriter};
@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub(crate) const NO_ROW: u32 = u32::MAX;
 /// Chunks of more rows are not put together with others.
 const LARGE_CHUNK: usize = 32 << 10;
+/// The same while memory is plenty: each time rows are put together costs a copy of them.
+const PLENTY_CHUNK: usize = 2 << 10;
 
 /// See the module.
 pub(crate) struct RowStore {
@@ -28,8 +30,10 @@ pub(crate) struct RowStore {
     rows: usize,
     /// Bytes of all chunks.
     bytes: usize,
-    /// How many chunks share their columns.
-    shared: usize,
+    /// Whether strings may stay in buffers that others have, too.
+    is_plenty: bool,
+    /// Whether all rows are in buffers of tables in memory.
+    are_of_table: bool,
     /// One row of NULLs.
     nulls: Vec<ArrayRef>,
 }
@@ -47,7 +51,8 @@ impl RowStore {
     }
 
     fn with_nulls(nulls: Vec<ArrayRef>) -> RowStore {
-        RowStore { chunks: Vec::new(), rows: 0, bytes: 0, shared: 0, nulls }
+        let (is_plenty, are_of_table) = (false, true);
+        RowStore { chunks: Vec::new(), rows: 0, bytes: 0, is_plenty, are_of_table, nulls }
     }
 
     /// Number of rows.
@@ -76,25 +81,31 @@ impl RowStore {
     /// Adds the rows of a batch, which may be shared, and returns the number of the first.
     pub(crate) fn push_batch(&mut self, batch: Batch) -> Result<u32, Diagnostic> {
         let first = self.rows as u32;
-        batch.into_parts().into_iter().try_for_each(|part| self.push_part(part).map(|_| ()))?;
+        let batch = batch.in_parts();
+        batch.parts().iter().try_for_each(|part| self.push_part(part.clone()).map(|_| ()))?;
         Ok(first)
     }
 
     fn push_part(&mut self, part: Part) -> Result<u32, Diagnostic> {
+        if part.is_shared() && !self.is_plenty {
+            return self.push(part.copied()?, part.rows());
+        }
         let (first, rows) = (self.rows, part.rows());
         if first + rows >= NO_ROW as usize {
             return Err(Diagnostic::bug("an operator keeps more than 4 billion rows of one partition"));
         }
         self.rows += rows;
         self.bytes += part.bytes();
-        self.shared += usize::from(part.is_shared());
+        self.are_of_table &= part.is_of_table();
         self.chunks.push(Chunk { first, rows: part });
+        let largest = if self.is_plenty { PLENTY_CHUNK } else { LARGE_CHUNK };
         while let [.., before, last] = self.chunks.as_slice() {
             let (few, more) = (last.rows.rows(), before.rows.rows());
-            if more > 2 * few || more + few > LARGE_CHUNK || before.rows.is_shared() || last.rows.is_shared() {
+            if more > 2 * few || more + few > largest || before.rows.is_shared() || last.rows.is_shared() {
                 break;
             }
-            let column = |i| joined(&[before.rows.whole(i), last.rows.whole(i)]);
+            let put_together = if self.is_plenty { chained } else { joined };
+            let column = |i| put_together(&[before.rows.whole(i), last.rows.whole(i)]);
             let columns = (0..self.nulls.len()).map(column).collect::<Result<_, _>>()?;
             let merged = Chunk { first: before.first, rows: Part::own(columns, more + few) };
             self.bytes = self.bytes + merged.rows.bytes() - before.rows.bytes() - last.rows.bytes();
@@ -104,17 +115,19 @@ impl RowStore {
         Ok(first as u32)
     }
 
-    /// Makes copies of what is shared.
-    pub(crate) fn own(&mut self) -> Result<(), Diagnostic> {
-        if self.shared == 0 {
+    /// Whether all rows are in buffers of tables in memory, so that what is gathered of them keeps nothing else alive.
+    pub(crate) fn are_of_table(&self) -> bool {
+        self.are_of_table
+    }
+
+    /// Whether memory is plenty from now on; if not, makes copies of what others have in memory, too.
+    pub(crate) fn settle(&mut self, is_plenty: bool) -> Result<(), Diagnostic> {
+        if std::mem::replace(&mut self.is_plenty, is_plenty) == is_plenty || is_plenty {
             return Ok(());
         }
         let mut owned = RowStore::with_nulls(self.nulls.clone());
         for Chunk { rows, .. } in std::mem::take(&mut self.chunks) {
-            match rows.is_shared() {
-                true => owned.push(rows.copied()?, rows.rows())?,
-                false => owned.push_part(rows)?,
-            };
+            owned.push(rows.copied()?, rows.rows())?;
         }
         *self = owned;
         Ok(())
@@ -157,6 +170,8 @@ impl RowStore {
             }
             chunks => {
                 const UNUSED: usize = usize::MAX;
+                // The row of NULLs comes first, if it is used: a column that may have some costs more.
+                let nulls = usize::from(numbers.contains(&NO_ROW));
                 let (mut last, mut used, mut place_of) = (0, Vec::new(), vec![UNUSED; chunks.len()]);
                 let place = |&number: &u32| {
                     if number == NO_ROW {
@@ -169,15 +184,15 @@ impl RowStore {
                     }
                     let Chunk { first, rows } = &chunks[last];
                     if place_of[last] == UNUSED {
+                        place_of[last] = nulls + used.len();
                         used.push(rows);
-                        place_of[last] = used.len();
                     }
                     (place_of[last], rows.place(number - first))
                 };
                 let places: Vec<(usize, usize)> = numbers.iter().map(place).collect();
                 let column = |(i, null): (usize, &ArrayRef)| {
                     let wholes = used.iter().map(|rows| &**rows.whole(i));
-                    let arrays: Vec<&dyn Array> = std::iter::once(&**null).chain(wholes).collect();
+                    let arrays: Vec<&dyn Array> = std::iter::repeat_n(&**null, nulls).chain(wholes).collect();
                     interleave(&arrays, &places).map(of_few_buffers).map_err(unselectable)
                 };
                 self.nulls.iter().enumerate().map(column).collect()
@@ -189,6 +204,7 @@ impl RowStore {
     pub(crate) fn keep(&mut self, numbers: &[u32]) -> Result<(), Diagnostic> {
         let mut rest = numbers;
         let mut kept = RowStore::with_nulls(self.nulls.clone());
+        kept.is_plenty = self.is_plenty;
         for Chunk { first, rows } in std::mem::take(&mut self.chunks) {
             let end = first + rows.rows();
             let (here, after) = rest.split_at(rest.partition_point(|&n| (n as usize) < end));

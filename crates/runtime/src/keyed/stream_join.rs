@@ -225,7 +225,11 @@ impl StreamJoin {
 
     /// Gives the rows of an input their groups, [`NONE`] for keys with NULL; such rows of inner sides are left out.
     fn grouped(&mut self, port: usize, batch: Batch, work: &mut Work<'_>) -> Result<(Batch, Vec<u32>), Diagnostic> {
-        let groups = self.groups.assign_by_key(port, |column| batch.column(column), batch.rows(), work)?;
+        let batch = batch.in_parts();
+        let mut groups = Vec::with_capacity(batch.rows());
+        for part in batch.parts() {
+            groups.extend(self.groups.assign_part(port, part, work)?);
+        }
         let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.table.is_null(group)).collect();
         if self.sides[port].is_outer || !is_null.contains(&true) {
             let group = |(&group, &is_null): (&u64, &bool)| if is_null { NONE } else { group as u32 };
@@ -281,6 +285,7 @@ impl StreamJoin {
         let matched = [std::mem::take(&mut left.matched), std::mem::take(&mut right.matched)];
         let views = [&*left, &*right];
         let mut sides = Sides { stores: views.map(|side| &side.store), matched, shows_pairs: true };
+        work.are_of_table = sides.stores.iter().all(|store| store.are_of_table());
         let mut pairs = Pairs::default();
         for (port, i, before) in merged([&arrived[0].ordinals, &arrived[1].ordinals]) {
             let (row, other) = (arrived[port].first + i, 1 - port);
@@ -319,6 +324,7 @@ impl StreamJoin {
     /// Finds the partners of the rows of an input of a regular join from number `first` on.
     fn probe(&mut self, port: usize, first: usize, ttl_ms: Option<i64>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let mut sides = Sides { stores: self.stores(), matched: Default::default(), shows_pairs: true };
+        work.are_of_table = sides.stores.iter().all(|store| store.are_of_table());
         let (new, other) = (&self.sides[port], &self.sides[1 - port]);
         let mut pairs = Pairs::default();
         for row in first..new.groups.len() {
@@ -405,9 +411,7 @@ impl StreamJoin {
 impl State for StreamJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         self.now_ms = work.now_ms;
-        if !work.is_plenty {
-            self.sides.iter_mut().try_for_each(|side| side.store.own())?;
-        }
+        self.sides.iter_mut().try_for_each(|side| side.store.settle(work.is_plenty))?;
         match self.rule {
             Rule::Interval(reach) => {
                 self.meet(reach, inputs, work)?;

@@ -7,6 +7,7 @@ use super::state::{State, Work};
 use super::*;
 use crate::ErrorPolicy;
 use crate::adaptive::Dice;
+use crate::columns::Parts;
 use crate::executable_plan::PipelineCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
@@ -192,7 +193,7 @@ fn shared(rows: &Rows, random: &Dice) -> Batch {
     let of_buffer = |rows: &[(Ordinal, i64, i64, Option<String>)]| {
         let twice: Rows = rows.iter().flat_map(|row| [row.clone(), row.clone()]).collect();
         let hashes: Vec<i64> = (0..twice.len() as i64).map(|i| i % 2 * i64::MIN).collect();
-        let mut parts = batch(&twice).share(&hashes, 1, random.below(2) == 0);
+        let mut parts = batch(&twice).share(&Parts::new(&hashes, 1), random.below(2) == 0);
         if parts.is_empty() { Batch::default() } else { parts.swap_remove(0).1 }
     };
     Batch::merge(vec![of_buffer(before), of_buffer(after)]).unwrap()
@@ -226,6 +227,7 @@ fn advance_with(
         stats: &stats,
         most_rows: 50,
         is_plenty,
+        are_of_table: false,
         is_tight: true,
         now_ms,
         held_back_ms: 0,

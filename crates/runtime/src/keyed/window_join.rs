@@ -25,6 +25,8 @@ pub(crate) struct Windows {
     open: BTreeMap<i64, Vec<RowStore>>,
     /// Bytes of all rows.
     bytes: usize,
+    /// As for [`RowStore::settle`].
+    is_plenty: bool,
 }
 
 impl Windows {
@@ -35,6 +37,7 @@ impl Windows {
             times: plan.inputs.iter().filter_map(|i| i.time).collect(),
             open: BTreeMap::new(),
             bytes: 0,
+            is_plenty: false,
         }
     }
 
@@ -62,6 +65,7 @@ impl Windows {
         let schemas = &self.schemas;
         let stores = self.open.entry(time).or_insert_with(|| schemas.iter().map(RowStore::new).collect());
         let store = &mut stores[port];
+        store.settle(self.is_plenty)?;
         self.bytes -= store.bytes();
         let pushed = store.push_batch(batch);
         self.bytes += store.bytes();
@@ -100,10 +104,12 @@ impl Windows {
         self.bytes
     }
 
-    /// Makes copies of what is shared with other partitions.
-    pub(crate) fn own(&mut self) -> Result<(), Diagnostic> {
-        self.open.values_mut().flatten().try_for_each(RowStore::own)?;
-        self.bytes = self.open.values().flatten().map(RowStore::bytes).sum();
+    /// See [`RowStore::settle`].
+    pub(crate) fn settle(&mut self, is_plenty: bool) -> Result<(), Diagnostic> {
+        if std::mem::replace(&mut self.is_plenty, is_plenty) != is_plenty {
+            self.open.values_mut().flatten().try_for_each(|store| store.settle(is_plenty))?;
+            self.bytes = self.open.values().flatten().map(RowStore::bytes).sum();
+        }
         Ok(())
     }
 
@@ -146,7 +152,7 @@ pub(crate) fn groups_of(
 ) -> Result<Vec<u64>, Diagnostic> {
     let mut all = Vec::with_capacity(store.len());
     for part in store.parts() {
-        all.extend(groups.assign_by_key(port, |column| part.column(column), part.rows(), work)?);
+        all.extend(groups.assign_part(port, part, work)?);
     }
     Ok(all)
 }
@@ -211,15 +217,14 @@ impl WindowJoin {
 
 impl State for WindowJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        if !work.is_plenty {
-            self.windows.own()?;
-        }
+        self.windows.settle(work.is_plenty)?;
         for (port, batch) in inputs.into_iter().enumerate() {
             self.windows.add(port, batch)?;
         }
         while let Some((window, stores)) = self.windows.complete(watermark) {
             work.window = window;
             let [left, right] = &stores[..] else { return Err(Diagnostic::bug("a join has two inputs")) };
+            work.are_of_table = left.are_of_table() && right.are_of_table();
             self.join(left, right, work)?;
         }
         Ok(())

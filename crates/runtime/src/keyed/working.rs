@@ -142,6 +142,7 @@ impl KeyedStation {
             stats: &self.host.stats,
             most_rows: self.host.buffer_size.rows(),
             is_plenty: spilling.is_plenty(),
+            are_of_table: false,
             is_tight: self.host.flow.is_tight(),
             now_ms: self.now_ms(),
             held_back_ms: self.behaviour.held_back_ms,
