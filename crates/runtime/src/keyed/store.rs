@@ -155,7 +155,9 @@ impl RowStore {
     /// The rows of these numbers, in their order; [`NO_ROW`] gives NULLs.
     pub(crate) fn gather(&self, numbers: &[u32]) -> Result<Vec<ArrayRef>, Diagnostic> {
         match self.chunks.as_slice() {
-            [] => Ok(self.nulls.iter().map(|c| new_null_array(c.data_type(), numbers.len())).collect()),
+            chunks if chunks.is_empty() || numbers.is_empty() => {
+                Ok(self.nulls.iter().map(|c| new_null_array(c.data_type(), numbers.len())).collect())
+            }
             [Chunk { rows: only, .. }] => {
                 let is_all = numbers.len() == only.rows() && numbers.iter().enumerate().all(|(i, &n)| n as usize == i);
                 if is_all {

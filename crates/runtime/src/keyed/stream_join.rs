@@ -259,6 +259,9 @@ impl StreamJoin {
             return Ok(NewRows { first, ..NewRows::default() });
         }
         let (batch, groups) = self.grouped(port, batch, work)?;
+        if batch.rows() == 0 {
+            return Ok(NewRows { first, ..NewRows::default() });
+        }
         let side = &mut self.sides[port];
         let time = side.time.ok_or_else(|| Diagnostic::bug("rows of an interval join have no time"))?;
         let (times, ordinals) = (times_of(&batch.column(time)?)?, batch.ordinals.clone());
