@@ -108,11 +108,7 @@ impl Spilling {
     /// Whether so little of the budget is used that several may keep rows in the same columns, which stay until the last of them
     /// has forgotten its own.
     pub(crate) fn is_plenty(&self) -> bool {
-        match self.config.mode {
-            When::Never => true,
-            When::Auto => self.has_at_most(self.low()),
-            When::Always => false,
-        }
+        !self.is_eager() && self.has_at_most(self.low())
     }
 
     /// Whether there is more state than there should be.

@@ -51,6 +51,16 @@ impl Kept {
         }
     }
 
+    /// Memory is short: keeps nothing in buffers of others. Takes more memory until the last partition has done so.
+    pub(super) fn settle(&mut self) -> Result<(), Diagnostic> {
+        if let Place::Memory(state) = &mut self.place {
+            state.settle(false)?;
+            self.decoded = state.bytes();
+            self.charge.set(self.decoded);
+        }
+        Ok(())
+    }
+
     /// A job at a moment is done: what is held now.
     pub(super) fn worked(&mut self, now_ms: i64) {
         self.now_ms = now_ms;

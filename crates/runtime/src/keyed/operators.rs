@@ -31,8 +31,20 @@ pub(super) struct Behaviour {
     /// millisecond: then the two are always one session, as those that touch are.
     pub(super) lag_ms: i64,
     needs_time: bool,
-    /// Whether its states keep rows as they come, so that these may be in buffers that partitions share.
-    pub(super) keeps_rows: bool,
+    /// Which buffers its partitions may share.
+    pub(super) shares: Shares,
+}
+
+/// Which buffers the partitions of an operator may share: one is freed when the last partition has forgotten its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shares {
+    /// None: its states do not keep rows as they come.
+    Nothing,
+    /// Those of tables in memory, which are there anyway. Of others a partition with few rows would keep many alive that the others
+    /// have forgotten.
+    Tables,
+    /// All: partitions forget the rows of a buffer at the same time, or never.
+    All,
 }
 
 impl Behaviour {
@@ -43,17 +55,21 @@ impl Behaviour {
             held_back_ms: 0,
             lag_ms: 0,
             needs_time: true,
-            keeps_rows: false,
+            shares: Shares::Nothing,
         };
         match kind {
-            KeyedKind::WindowJoin(_) | KeyedKind::Rank(_) => {
-                Behaviour { due: Due::Time(0), has_windows: true, keeps_rows: true, ..usual }
+            KeyedKind::WindowJoin(_) => {
+                Behaviour { due: Due::Time(0), has_windows: true, shares: Shares::All, ..usual }
             }
+            KeyedKind::Rank(_) => Behaviour { due: Due::Time(0), has_windows: true, shares: Shares::Tables, ..usual },
             KeyedKind::IntervalJoin(join) => {
                 let held_back_ms = Reach::new(join.lower_ms, join.upper_ms).held_back();
-                Behaviour { held_back_ms, keeps_rows: true, ..usual }
+                Behaviour { held_back_ms, shares: Shares::Tables, ..usual }
             }
-            KeyedKind::RegularJoin(_) => Behaviour { due: Due::Arrival, needs_time: false, keeps_rows: true, ..usual },
+            KeyedKind::RegularJoin(join) => {
+                let shares = if join.ttl_ms.is_some() { Shares::Tables } else { Shares::All };
+                Behaviour { due: Due::Arrival, needs_time: false, shares, ..usual }
+            }
             KeyedKind::VersionedJoin(_) => Behaviour { due: Due::LeftTime, ..usual },
             KeyedKind::Over(over) => {
                 Behaviour { due: Due::Time(0), needs_time: matches!(over.frame, Frame::Range(Some(_))), ..usual }

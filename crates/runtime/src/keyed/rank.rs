@@ -106,7 +106,6 @@ impl Rank {
 
 impl State for Rank {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        self.windows.settle(work.is_plenty)?;
         for batch in inputs {
             for window in self.windows.add(0, batch)? {
                 self.cut(window, work)?;
@@ -125,6 +124,10 @@ impl State for Rank {
             }
         }
         Ok(())
+    }
+
+    fn settle(&mut self, is_plenty: bool) -> Result<(), Diagnostic> {
+        self.windows.settle(is_plenty)
     }
 
     fn due(&self) -> i64 {

@@ -65,6 +65,9 @@ impl KeyedStation {
         inbox.is_busy = true;
         drop(inbox);
         let is_spilled = self.spill_state(partition)?;
+        if !is_spilled {
+            self.kept(partition)?.settle()?;
+        }
         let mut inbox = self.inbox(partition);
         let permits = std::mem::take(&mut inbox.permits);
         inbox.is_busy = !inbox.jobs.is_empty();

@@ -28,6 +28,11 @@ pub(crate) trait State: Send {
     /// Bytes of memory, about; asked for after every job, so it has to be cheap.
     fn bytes(&mut self) -> usize;
 
+    /// Whether memory is plenty from now on; if not, what is kept in buffers of others becomes its own.
+    fn settle(&mut self, _is_plenty: bool) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
     /// Writes all of it, between two calls of [`State::advance`].
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic>;
 
@@ -53,8 +58,6 @@ pub(crate) struct Work<'a> {
     pub(crate) stats: &'a QueryStats,
     /// Most rows of an output buffer.
     pub(crate) most_rows: usize,
-    /// Whether there is memory enough to keep rows in columns that other partitions share.
-    pub(crate) is_plenty: bool,
     /// Whether the rows that are output are in buffers of tables in memory.
     pub(crate) are_of_table: bool,
     /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.

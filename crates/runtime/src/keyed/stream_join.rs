@@ -414,7 +414,6 @@ impl StreamJoin {
 impl State for StreamJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         self.now_ms = work.now_ms;
-        self.sides.iter_mut().try_for_each(|side| side.store.settle(work.is_plenty))?;
         match self.rule {
             Rule::Interval(reach) => {
                 self.meet(reach, inputs, work)?;
@@ -431,6 +430,10 @@ impl State for StreamJoin {
             }
         }
         self.forget(watermark, work)
+    }
+
+    fn settle(&mut self, is_plenty: bool) -> Result<(), Diagnostic> {
+        self.sides.iter_mut().try_for_each(|side| side.store.settle(is_plenty))
     }
 
     fn due(&self) -> i64 {

@@ -2,7 +2,7 @@
 //! What was not written so gives an error, or a state that works.
 
 use super::batch::Batch;
-use super::operators::state_of;
+use super::operators::{Shares, state_of};
 use super::state::{State, Work};
 use super::*;
 use crate::ErrorPolicy;
@@ -226,7 +226,6 @@ fn advance_with(
         errors: RowErrors::new(ErrorPolicy::Fail, &stats),
         stats: &stats,
         most_rows: 50,
-        is_plenty,
         are_of_table: false,
         is_tight: true,
         now_ms,
@@ -235,6 +234,7 @@ fn advance_with(
         window: watermark,
         output: output::Output::default(),
     };
+    state.settle(is_plenty)?;
     state.advance(inputs, watermark, &mut work)?;
     let finished = work.output.finish()?.items.into_iter();
     found.extend(finished.map(|(window, item)| match item {
@@ -298,7 +298,7 @@ fn states_go_on_where_they_were_written() {
 fn rows_of_shared_buffers_are_as_good_as_own_ones() {
     let random = Dice::new(5);
     for _ in 0..3 {
-        for kind in kinds().into_iter().filter(|kind| Behaviour::of(kind).keeps_rows) {
+        for kind in kinds().into_iter().filter(|kind| Behaviour::of(kind).shares != Shares::Nothing) {
             let what = format!("{kind:?}");
             let has_late = takes_late_rows(&kind);
             let (plan, code) = operator(kind);

@@ -217,7 +217,6 @@ impl WindowJoin {
 
 impl State for WindowJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        self.windows.settle(work.is_plenty)?;
         for (port, batch) in inputs.into_iter().enumerate() {
             self.windows.add(port, batch)?;
         }
@@ -228,6 +227,10 @@ impl State for WindowJoin {
             self.join(left, right, work)?;
         }
         Ok(())
+    }
+
+    fn settle(&mut self, is_plenty: bool) -> Result<(), Diagnostic> {
+        self.windows.settle(is_plenty)
     }
 
     fn due(&self) -> i64 {

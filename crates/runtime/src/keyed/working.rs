@@ -141,7 +141,6 @@ impl KeyedStation {
             errors: self.host.row_errors(),
             stats: &self.host.stats,
             most_rows: self.host.buffer_size.rows(),
-            is_plenty: spilling.is_plenty(),
             are_of_table: false,
             is_tight: self.host.flow.is_tight(),
             now_ms: self.now_ms(),
@@ -152,6 +151,7 @@ impl KeyedStation {
         };
         let mut kept = self.kept(partition)?;
         let state = kept.state(&self.plan, &self.code)?;
+        state.settle(spilling.is_plenty())?;
         state.advance(inputs, reached, &mut work)?;
         work.errors.check()?;
         let (output, now_ms) = (work.output, work.now_ms);
