@@ -1,7 +1,7 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
 use super::encoding::{restore_columns, save_columns};
-use super::shared::Part;
+use super::shared::Portion;
 use crate::columns::{Parts, bytes_of, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -20,7 +20,7 @@ pub(crate) struct Batch {
     /// Columns as in `KeyedInput::schema`; none where `parts` have the rows.
     pub(crate) columns: Vec<ArrayRef>,
     /// The rows, one part after the other, where they are shared: only operators that keep rows get such ones.
-    parts: Vec<Part>,
+    parts: Vec<Portion>,
     /// The place of each row.
     pub(crate) ordinals: Vec<Ordinal>,
 }
@@ -61,7 +61,7 @@ impl Batch {
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        let rows = bytes_of(&self.columns) + self.parts.iter().map(Part::bytes).sum::<usize>();
+        let rows = bytes_of(&self.columns) + self.parts.iter().map(Portion::bytes).sum::<usize>();
         rows + self.ordinals.len() * size_of::<Ordinal>()
     }
 
@@ -77,13 +77,13 @@ impl Batch {
     /// The same with its rows in parts.
     pub(crate) fn in_parts(mut self) -> Batch {
         if self.parts.is_empty() && !self.ordinals.is_empty() {
-            self.parts = vec![Part::own(std::mem::take(&mut self.columns), self.ordinals.len())];
+            self.parts = vec![Portion::own(std::mem::take(&mut self.columns), self.ordinals.len())];
         }
         self
     }
 
     /// Its parts, if its rows are in such.
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[Portion] {
         &self.parts
     }
 
@@ -132,9 +132,9 @@ impl Batch {
         Ok(parts.places().map(part).collect())
     }
 
-    /// The same without copies: the partitions share the columns. `are_of_table` as for [`Part::to_share`].
+    /// The same without copies: the partitions share the columns. `are_of_table` as for [`Portion::to_share`].
     pub(crate) fn share(self, parts: &Parts, are_of_table: bool) -> Vec<(usize, Batch)> {
-        let all = Part::to_share(self.columns, self.ordinals.len(), are_of_table);
+        let all = Portion::to_share(self.columns, self.ordinals.len(), are_of_table);
         let order = parts.numbers();
         let ordinals = parts.arranged_values(self.ordinals);
         let part = |(partition, places): (usize, Range<usize>)| {

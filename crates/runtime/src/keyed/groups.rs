@@ -1,6 +1,6 @@
 //! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
 
-use super::shared::Part;
+use super::shared::Portion;
 use super::state::Work;
 use crate::columns::sliced;
 use crate::executable_plan::OperatorCode;
@@ -60,7 +60,7 @@ impl Groups {
     pub(crate) fn assign_part(
         &mut self,
         port: usize,
-        part: &Part,
+        part: &Portion,
         work: &mut Work<'_>,
     ) -> Result<Vec<u64>, Diagnostic> {
         let rows = part.rows();

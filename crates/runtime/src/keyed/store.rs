@@ -1,7 +1,7 @@
 //! Rows that an operator keeps, by number.
 //!
 //! Rows come in chunks and are numbered from 0 in the order in which they come. A chunk has columns of its own, or rows of
-//! columns that other partitions share ([`Part`]). Small chunks of the first kind are put together as in a
+//! columns that other partitions share ([`Portion`]). Small chunks of the first kind are put together as in a
 //! binary counter, so that rows that come one at a time cost a logarithmic number of copies and no chunk each.
 //! [`RowStore::keep`] forgets rows and renumbers the others; operators call it when the number of rows has doubled
 //! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is
@@ -9,7 +9,7 @@
 
 use super::batch::Batch;
 use super::encoding::{restore_columns, save_columns};
-use super::shared::Part;
+use super::shared::Portion;
 use crate::columns::{chained, joined, of_few_buffers, selected, unselectable};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
@@ -41,7 +41,7 @@ pub(crate) struct RowStore {
 /// Some rows of a store.
 struct Chunk {
     first: usize,
-    rows: Part,
+    rows: Portion,
 }
 
 impl RowStore {
@@ -66,7 +66,7 @@ impl RowStore {
     }
 
     /// The chunks in order.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Portion> {
         self.chunks.iter().map(|chunk| &chunk.rows)
     }
 
@@ -75,7 +75,7 @@ impl RowStore {
         if rows == 0 {
             return Ok(self.rows as u32);
         }
-        self.push_part(Part::own(columns, rows))
+        self.push_part(Portion::own(columns, rows))
     }
 
     /// Adds the rows of a batch, which may be shared, and returns the number of the first.
@@ -86,7 +86,7 @@ impl RowStore {
         Ok(first)
     }
 
-    fn push_part(&mut self, part: Part) -> Result<u32, Diagnostic> {
+    fn push_part(&mut self, part: Portion) -> Result<u32, Diagnostic> {
         if part.is_shared() && !self.is_plenty {
             return self.push(part.copied()?, part.rows());
         }
@@ -107,7 +107,7 @@ impl RowStore {
             let put_together = if self.is_plenty { chained } else { joined };
             let column = |i| put_together(&[before.rows.whole(i), last.rows.whole(i)]);
             let columns = (0..self.nulls.len()).map(column).collect::<Result<_, _>>()?;
-            let merged = Chunk { first: before.first, rows: Part::own(columns, more + few) };
+            let merged = Chunk { first: before.first, rows: Portion::own(columns, more + few) };
             self.bytes = self.bytes + merged.rows.bytes() - before.rows.bytes() - last.rows.bytes();
             self.chunks.truncate(self.chunks.len() - 2);
             self.chunks.push(merged);
