@@ -23,7 +23,7 @@ pub(crate) struct Rows {
     /// The watermark before each row, where a keyed operator puts it out as the watermark passes: the highest one under which it
     /// is not put out. The stream's own watermark is at or below it; how far it has advanced by then depends on timing.
     pub(crate) watermarks: Option<Vec<i64>>,
-    /// Whether the columns are those of a table in memory, whose buffers stay until the query ends.
+    /// Whether strings of the columns are in buffers of tables in memory, which stay until the query ends.
     pub(crate) are_of_table: bool,
     /// Keeps the chunk that the rows came from in flight.
     pub(crate) permit: Option<Arc<Permit>>,
@@ -66,7 +66,7 @@ pub(crate) struct Buffer {
     /// Watermark before each row; made by the first task that needs it, if the rows did not bring it.
     row_watermarks: OnceLock<Vec<i64>>,
     /// As of [`Rows`].
-    pub(crate) is_of_table: bool,
+    pub(crate) are_of_table: bool,
     /// Keeps the chunk in flight until the last task and the last piece of output are done.
     pub(crate) permit: Option<Arc<Permit>>,
 }
@@ -74,13 +74,13 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Stamps rows.
     pub(crate) fn new(rows: Rows, stamp: Stamp) -> Buffer {
-        let Rows { columns, rows, times, watermarks, are_of_table: is_of_table, permit } = rows;
+        let Rows { columns, rows, times, watermarks, are_of_table, permit } = rows;
         let row_watermarks = OnceLock::new();
         if let Some(watermarks) = watermarks {
             let before = watermarks.into_iter().map(|watermark| watermark.max(stamp.watermark));
             row_watermarks.get_or_init(|| before.collect());
         }
-        Buffer { columns, rows, stamp, times, row_watermarks, is_of_table, permit }
+        Buffer { columns, rows, stamp, times, row_watermarks, are_of_table, permit }
     }
 
     /// The watermark before each row, or a single one where all see the same.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// A column of views into more buffers than this is copied.
 const MANY_BUFFERS: usize = 8;
-/// Where so many rows are in each buffer of a column of many, it is not copied.
+/// A column of more buffers is left as it is, too, where each has this many rows on average.
 const ROWS_OF_BUFFER: usize = 2;
 
 /// A column at some rows; NULL where the number of the row is.
@@ -43,7 +43,7 @@ pub(crate) fn joined(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
     put_together(arrays, tidy)
 }
 
-/// The same; strings stay in the buffers that they are in, unless that are as many as there are strings.
+/// The same; strings stay in the buffers that they are in, unless there is one for every other string.
 pub(crate) fn chained(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
     put_together(arrays, of_few_buffers)
 }
@@ -181,7 +181,7 @@ pub(crate) fn tidy(column: ArrayRef) -> ArrayRef {
     views(&column, MANY_BUFFERS)
 }
 
-/// Puts strings into one buffer where there are many buffers for the strings that are in them.
+/// Puts strings into one buffer where they are in many buffers with few strings each.
 pub(crate) fn of_few_buffers(column: ArrayRef) -> ArrayRef {
     let rows = column.len();
     views(&column, MANY_BUFFERS.max(rows / ROWS_OF_BUFFER))

@@ -9,9 +9,10 @@ use crate::lookup::table::LookupTable;
 use crate::pipeline_stages::{Arrive, Origin, Staged, Tools, Wanted, emit_stage};
 use crate::station::BufferPlace;
 use millstream_codegen::execute::Emitted;
+use millstream_codegen::lower::OutputSource;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::FlatMap;
-use millstream_types::Diagnostic;
+use millstream_types::{DataType, Diagnostic};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -48,6 +49,20 @@ pub(crate) struct Arrived<'a> {
 }
 
 impl Arrived<'_> {
+    /// Whether strings that come out of the pipeline are in buffers of tables in memory: those that go in are, and it makes none.
+    pub(crate) fn are_of_table(&self) -> bool {
+        let columns = self.buffer.columns.len();
+        let is_passed_on = |(source, data_type): (&OutputSource, &DataType)| match *source {
+            OutputSource::Input(input) => input < columns,
+            OutputSource::Emitted(_) => !data_type.is_string() && !data_type.is_binary(),
+        };
+        let makes_none = || {
+            let lowered = &self.pipeline.last_stage().lowered;
+            lowered.outputs.iter().zip(&lowered.output_types).all(is_passed_on)
+        };
+        self.buffer.are_of_table && self.pipeline.flat_maps.is_empty() && makes_none()
+    }
+
     /// Runs a pipeline whose last program emits rows; `take` gets them in slices and says whether more are wanted.
     pub(crate) fn emit(
         &self,

@@ -87,22 +87,15 @@ impl Batch {
         &self.parts
     }
 
-    /// The same with columns of its own.
-    fn owned(self) -> Result<Batch, Diagnostic> {
-        let Some(part) = self.parts.first() else { return Ok(self) };
-        let columns = (0..part.width()).map(|column| self.column(column)).collect::<Result<_, _>>()?;
-        Ok(Batch::new(columns, self.ordinals))
+    /// All columns of its rows.
+    fn all_columns(&self) -> Result<Vec<ArrayRef>, Diagnostic> {
+        let width = self.parts.first().map_or(self.columns.len(), Portion::width);
+        (0..width).map(|column| self.column(column)).collect()
     }
 
     /// Writes the rows.
     pub(crate) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        match self.parts.first() {
-            None => save_columns(&self.columns, self.rows(), out),
-            Some(part) => {
-                let columns = (0..part.width()).map(|column| self.column(column)).collect::<Result<Vec<_>, _>>()?;
-                save_columns(&columns, self.rows(), out);
-            }
-        }
+        save_columns(&self.all_columns()?, self.rows(), out);
         self.ordinals.iter().for_each(|ordinal| ordinal.save(out));
         Ok(())
     }
@@ -230,7 +223,7 @@ impl Batch {
                 _ => Batch::chained(batches),
             };
         }
-        let batches = batches.into_iter().map(Batch::owned).collect::<Result<Vec<_>, _>>()?;
+        let columns = batches.iter().map(Batch::all_columns).collect::<Result<Vec<_>, _>>()?;
         let ordinals = batches.iter().flat_map(|b| b.ordinals.iter().copied());
         let rows = |(i, b): (usize, &Batch)| (0..b.rows()).map(move |row| (i, row)).collect::<Vec<_>>();
         let places = batches.iter().enumerate().flat_map(rows);
@@ -239,11 +232,10 @@ impl Batch {
         order.sort_by_key(|(ordinal, _)| *ordinal);
         let (ordinals, places): (Vec<Ordinal>, Vec<(usize, usize)>) = order.into_iter().unzip();
         let column = |i: usize| {
-            let arrays: Vec<&dyn Array> = batches.iter().map(|b| &*b.columns[i]).collect();
+            let arrays: Vec<&dyn Array> = columns.iter().map(|columns| &*columns[i]).collect();
             interleave(&arrays, &places).map(|c| compact(&c)).map_err(unselectable)
         };
-        let width = batches[0].columns.len();
-        Ok(Batch::new((0..width).map(column).collect::<Result<_, _>>()?, ordinals))
+        Ok(Batch::new((0..columns[0].len()).map(column).collect::<Result<_, _>>()?, ordinals))
     }
 }
 

@@ -101,15 +101,15 @@ impl KeyedStation {
     /// The rows of each partition.
     fn parted(&self, batch: Batch, hashes: &[i64], arrived: &Arrived<'_>) -> Result<Vec<(usize, Batch)>, Diagnostic> {
         let parts = Parts::new(hashes, self.partition_bits);
-        let is_of_table = arrived.buffer.is_of_table;
+        let are_of_table = arrived.are_of_table();
         let may_share = match self.behaviour.shares {
             Shares::Nothing => false,
-            Shares::Tables => is_of_table && !arrived.is_derived,
+            Shares::Tables => are_of_table && !arrived.is_derived,
             Shares::All => true,
         };
         let is_worth_it = batch.rows() >= FEWEST_SHARED * parts.places().count();
         match may_share && is_worth_it && self.host.spilling.is_plenty() {
-            true => Ok(batch.share(&parts, is_of_table)),
+            true => Ok(batch.share(&parts, are_of_table)),
             false => batch.split(&parts),
         }
     }

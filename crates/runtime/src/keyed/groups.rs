@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, new_null_array};
 use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
 use millstream_state::GroupTable;
 use millstream_storage::{ByteReader, Damaged};
-use millstream_types::{DataType, Diagnostic};
+use millstream_types::{DataType, Diagnostic, Field};
 use std::sync::Arc;
 
 /// See the module.
@@ -17,9 +17,8 @@ pub(crate) struct Groups {
     pub(super) table: GroupTable,
     /// Key columns.
     types: Vec<DataType>,
-    input: KeyedInput,
-    /// Of each input the positions of its keys, and NULLs in place of its columns.
-    keys: Vec<(Vec<usize>, Vec<ArrayRef>)>,
+    /// Of each input the positions of its keys, and NULLs in place of all its columns.
+    inputs: Vec<(Vec<usize>, Vec<ArrayRef>)>,
 }
 
 impl Groups {
@@ -32,9 +31,10 @@ impl Groups {
             return Err(Diagnostic::bug("the inputs of an operator disagree about its keys"));
         }
         let types = plan.keys.iter().map(|k| k.data_type.clone()).collect();
-        let keys = plan.inputs.iter().map(|input| (input.keys.clone(), nulls_of(input, 0))).collect();
-        let table = GroupTable::new(Arc::new(layout.clone()));
-        Ok(Groups { table, types, input: plan.inputs[0].clone(), keys })
+        let nulls = |field: &Field| new_null_array(&field.data_type.to_arrow(), 0);
+        let of_input = |i: &KeyedInput| (i.keys.clone(), i.schema.fields.iter().map(nulls).collect());
+        let inputs = plan.inputs.iter().map(of_input).collect();
+        Ok(Groups { table: GroupTable::new(Arc::new(layout.clone())), types, inputs })
     }
 
     /// The key columns of groups.
@@ -56,27 +56,42 @@ impl Groups {
         groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
     }
 
-    /// The same for a part of the rows of an input: of shared ones only the keys are selected.
-    pub(crate) fn assign_part(
+    /// The same for rows of an input in parts: of shared ones only the keys are selected.
+    pub(crate) fn assign_parts<'a>(
         &mut self,
         port: usize,
-        part: &Portion,
+        parts: impl Iterator<Item = &'a Portion>,
         work: &mut Work<'_>,
     ) -> Result<Vec<u64>, Diagnostic> {
-        let rows = part.rows();
-        if !part.is_shared() {
-            return self.assign(port, part.wholes(), rows, work);
+        let mut groups = Vec::new();
+        for part in parts {
+            groups.extend(match part.is_shared() {
+                false => self.assign(port, part.wholes(), part.rows(), work)?,
+                true => {
+                    let keys: Vec<ArrayRef> =
+                        self.inputs[port].0.iter().map(|&key| part.column(key)).collect::<Result<_, _>>()?;
+                    self.assign_keys(port, keys, part.rows(), work)?
+                }
+            });
         }
-        let (keys, others) = &mut self.keys[port];
+        Ok(groups)
+    }
+
+    /// The same for the key columns of rows of an input: the program looks at no others.
+    fn assign_keys(
+        &mut self,
+        port: usize,
+        keys: Vec<ArrayRef>,
+        rows: usize,
+        work: &mut Work<'_>,
+    ) -> Result<Vec<u64>, Diagnostic> {
+        let (places, others) = &mut self.inputs[port];
         if others.first().is_none_or(|other| other.len() < rows) {
             let nulls = |column: &ArrayRef| new_null_array(column.data_type(), rows.next_power_of_two());
             *others = others.iter().map(nulls).collect();
         }
-        // The program looks at keys only.
         let mut columns = sliced(others, 0, rows);
-        for &key in &*keys {
-            columns[key] = part.column(key)?;
-        }
+        places.iter().zip(keys).for_each(|(&place, key)| columns[place] = key);
         self.assign(port, &columns, rows, work)
     }
 
@@ -95,18 +110,8 @@ impl Groups {
     pub(crate) fn keep(&mut self, groups: &[u64], work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let keys = self.columns(groups);
         self.clear();
-        // Only the keys are read.
-        let mut columns = nulls_of(&self.input, groups.len());
-        for (&place, key) in self.input.keys.iter().zip(keys) {
-            columns[place] = key;
-        }
-        let numbers = self.assign(0, &columns, groups.len(), work)?;
+        let numbers = self.assign_keys(0, keys, groups.len(), work)?;
         debug_assert!(numbers.iter().enumerate().all(|(i, &n)| n == i as u64), "the groups were distinct");
         Ok(())
     }
-}
-
-/// NULLs in all columns of an input.
-fn nulls_of(input: &KeyedInput, rows: usize) -> Vec<ArrayRef> {
-    input.schema.fields.iter().map(|field| new_null_array(&field.data_type.to_arrow(), rows)).collect()
 }

@@ -12,6 +12,8 @@
 //! partition's [`State`] consume them. So state changes in the same order in every run, without a lock while a row is
 //! processed, and partitions proceed independently on all workers.
 //!
+//! Rows that an operator keeps as they come stay in their buffers, of which a partition knows its rows (`shared`).
+//!
 //! When memory is short, states and waiting rows of partitions are in files (`spilling`, `kept`, `inbox`), and the operator acts
 //! on its watermark in larger steps (`rounds`). A job that puts out more than a part of the budget does so by files (`output`).
 //!

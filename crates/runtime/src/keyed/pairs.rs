@@ -29,6 +29,19 @@ pub(crate) struct Sides<'a> {
     pub(crate) shows_pairs: bool,
 }
 
+impl<'a> Sides<'a> {
+    /// Of rows of these stores; what `work` puts out from now on is of them.
+    pub(crate) fn new(
+        stores: [&'a RowStore; 2],
+        matched: [Matched; 2],
+        shows_pairs: bool,
+        work: &mut Work<'_>,
+    ) -> Sides<'a> {
+        work.are_of_table = stores.iter().all(|store| store.are_of_table());
+        Sides { stores, matched, shows_pairs }
+    }
+}
+
 impl Pairs {
     /// Adds a pair.
     #[inline]

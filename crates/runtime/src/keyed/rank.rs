@@ -9,7 +9,7 @@ use super::groups::Groups;
 use super::order::{SortKeys, compare};
 use super::state::{State, Work};
 use super::store::RowStore;
-use super::window_join::{Windows, groups_of};
+use super::window_join::Windows;
 use crate::columns::selected;
 use crate::executable_plan::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array, UInt32Array};
@@ -51,7 +51,7 @@ impl Rank {
     fn rank(&mut self, store: &RowStore, first: u64, work: &mut Work<'_>) -> Result<Ranked, Diagnostic> {
         let mut rows: Vec<u32> = (0..store.len() as u32).collect();
         let columns = store.gather(&rows)?;
-        let groups = groups_of(&mut self.groups, 0, store, work)?;
+        let groups = self.groups.assign_parts(0, store.parts(), work)?;
         self.groups.clear();
         let keys = self.plan.order.iter().map(|&s| SortKeys::new(&columns[s.column], s));
         let keys: Vec<SortKeys> = keys.collect::<Result<_, _>>()?;

@@ -4,7 +4,7 @@
 //! the other side. Buffers stay in memory until the last partition has forgotten its rows, so they are shared only while
 //! memory is plenty (`Spilling::is_plenty`): then partitions make copies of their own.
 
-use crate::columns::{bytes_of, compact, is_sparse, selected};
+use crate::columns::{bytes_of, compact, is_sparse, selected, tidy};
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use millstream_types::Diagnostic;
@@ -16,7 +16,7 @@ struct Whole {
     columns: Vec<ArrayRef>,
     rows: usize,
     bytes: usize,
-    /// Whether their buffers are those of a table in memory.
+    /// Whether strings are in buffers of tables in memory.
     are_of_table: bool,
 }
 
@@ -47,7 +47,7 @@ impl Portion {
         Portion::whole_of(columns, rows, are_of_table)
     }
 
-    /// Whether it keeps nothing in memory but numbers of rows: the buffers are those of a table that is there.
+    /// Whether its strings are in buffers of tables in memory.
     pub(crate) fn is_of_table(&self) -> bool {
         self.of.are_of_table
     }
@@ -109,9 +109,14 @@ impl Portion {
         (0..self.width()).map(|column| self.column(column)).collect()
     }
 
-    /// Its columns with nothing of others in their buffers.
+    /// Its columns with nothing of others in their buffers. Own ones are copied only if they are in many buffers, as they are where
+    /// nobody minded that others have them, too.
     pub(crate) fn copied(&self) -> Result<Vec<ArrayRef>, Diagnostic> {
-        Ok(self.columns()?.iter().map(compact).collect())
+        let columns = self.columns()?;
+        Ok(match self.is_shared() {
+            true => columns.iter().map(compact).collect(),
+            false => columns.into_iter().map(tidy).collect(),
+        })
     }
 
     /// Some of its rows, by ascending number.
@@ -176,6 +181,23 @@ mod tests {
         let texts = stores[1].gather(&[0, 99, 7]).unwrap();
         let texts: Vec<&str> = texts[0].as_string_view().iter().flatten().collect();
         assert_eq!(texts, [text(0), text(990), text(70)]);
+    }
+
+    #[test]
+    fn memory_that_is_short_again_and_again_costs_one_copy() {
+        let mut kept = store(parted().swap_remove(0).1);
+        let place = |store: &RowStore| {
+            let texts = store.gather(&[0]).unwrap();
+            texts[0].as_string_view().data_buffers()[0].as_ptr() as usize
+        };
+        let shared = place(&kept);
+        kept.settle(false).unwrap();
+        let own = place(&kept);
+        assert_ne!(own, shared);
+        for is_plenty in [true, false, true, false] {
+            kept.settle(is_plenty).unwrap();
+            assert_eq!(place(&kept), own);
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) struct Work<'a> {
     pub(crate) stats: &'a QueryStats,
     /// Most rows of an output buffer.
     pub(crate) most_rows: usize,
-    /// Whether the rows that are output are in buffers of tables in memory.
+    /// Whether strings that are output are in buffers of tables in memory.
     pub(crate) are_of_table: bool,
     /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.
     pub(crate) is_tight: bool,

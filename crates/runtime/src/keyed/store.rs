@@ -32,7 +32,7 @@ pub(crate) struct RowStore {
     bytes: usize,
     /// Whether strings may stay in buffers that others have, too.
     is_plenty: bool,
-    /// Whether all rows are in buffers of tables in memory.
+    /// Whether all strings are in buffers of tables in memory.
     are_of_table: bool,
     /// One row of NULLs.
     nulls: Vec<ArrayRef>,
@@ -115,7 +115,7 @@ impl RowStore {
         Ok(first as u32)
     }
 
-    /// Whether all rows are in buffers of tables in memory, so that what is gathered of them keeps nothing else alive.
+    /// Whether all strings are in buffers of tables in memory, so that what is gathered of them keeps nothing else alive.
     pub(crate) fn are_of_table(&self) -> bool {
         self.are_of_table
     }

@@ -12,7 +12,6 @@ use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_padded};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
-use super::window_join::groups_of;
 use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::Ordinal;
@@ -226,10 +225,7 @@ impl StreamJoin {
     /// Gives the rows of an input their groups, [`NONE`] for keys with NULL; such rows of inner sides are left out.
     fn grouped(&mut self, port: usize, batch: Batch, work: &mut Work<'_>) -> Result<(Batch, Vec<u32>), Diagnostic> {
         let batch = batch.in_parts();
-        let mut groups = Vec::with_capacity(batch.rows());
-        for part in batch.parts() {
-            groups.extend(self.groups.assign_part(port, part, work)?);
-        }
+        let groups = self.groups.assign_parts(port, batch.parts().iter(), work)?;
         let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.table.is_null(group)).collect();
         if self.sides[port].is_outer || !is_null.contains(&true) {
             let group = |(&group, &is_null): (&u64, &bool)| if is_null { NONE } else { group as u32 };
@@ -287,8 +283,7 @@ impl StreamJoin {
         let [left, right] = &mut self.sides;
         let matched = [std::mem::take(&mut left.matched), std::mem::take(&mut right.matched)];
         let views = [&*left, &*right];
-        let mut sides = Sides { stores: views.map(|side| &side.store), matched, shows_pairs: true };
-        work.are_of_table = sides.stores.iter().all(|store| store.are_of_table());
+        let mut sides = Sides::new(views.map(|side| &side.store), matched, true, work);
         let mut pairs = Pairs::default();
         for (port, i, before) in merged([&arrived[0].ordinals, &arrived[1].ordinals]) {
             let (row, other) = (arrived[port].first + i, 1 - port);
@@ -326,8 +321,7 @@ impl StreamJoin {
 
     /// Finds the partners of the rows of an input of a regular join from number `first` on.
     fn probe(&mut self, port: usize, first: usize, ttl_ms: Option<i64>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let mut sides = Sides { stores: self.stores(), matched: Default::default(), shows_pairs: true };
-        work.are_of_table = sides.stores.iter().all(|store| store.are_of_table());
+        let mut sides = Sides::new(self.stores(), Default::default(), true, work);
         let (new, other) = (&self.sides[port], &self.sides[1 - port]);
         let mut pairs = Pairs::default();
         for row in first..new.groups.len() {
@@ -385,7 +379,7 @@ impl StreamJoin {
             if side.is_outer {
                 side.matched = alive.iter().map(|&row| side.matched[row as usize]).collect();
             }
-            let groups = groups_of(&mut self.groups, port, &side.store, work)?;
+            let groups = self.groups.assign_parts(port, side.store.parts(), work)?;
             let group = |(&g, &is_null): (&u64, &bool)| if is_null { NONE } else { g as u32 };
             side.groups = groups.iter().zip(&had_null).map(group).collect();
             side.heads.clear();

@@ -143,20 +143,6 @@ impl Windows {
     }
 }
 
-/// The groups of all rows of a store.
-pub(crate) fn groups_of(
-    groups: &mut Groups,
-    port: usize,
-    store: &RowStore,
-    work: &mut Work<'_>,
-) -> Result<Vec<u64>, Diagnostic> {
-    let mut all = Vec::with_capacity(store.len());
-    for part in store.parts() {
-        all.extend(groups.assign_part(port, part, work)?);
-    }
-    Ok(all)
-}
-
 /// See the module.
 pub(crate) struct WindowJoin {
     kind: JoinKind,
@@ -175,8 +161,8 @@ impl WindowJoin {
         if left.len() == 0 && !self.kind.left_is_optional() {
             return Ok(());
         }
-        let left_groups = groups_of(&mut self.groups, 0, left, work)?;
-        let right_groups = groups_of(&mut self.groups, 1, right, work)?;
+        let left_groups = self.groups.assign_parts(0, left.parts(), work)?;
+        let right_groups = self.groups.assign_parts(1, right.parts(), work)?;
         let by_group = ByGroup::new(&right_groups, self.groups.table.len());
         let is_null: Vec<bool> = (0..self.groups.table.len() as u64).map(|g| self.groups.table.is_null(g)).collect();
         self.groups.clear();
@@ -185,7 +171,7 @@ impl WindowJoin {
         let right_matched: Matched = vec![false; if self.kind.left_is_optional() { right.len() } else { 0 }];
         let shows_pairs = self.kind.shows_right();
         let only_existence = !shows_pairs && work.code.residual.is_none();
-        let mut sides = Sides { stores: [left, right], matched: [left_matched, right_matched], shows_pairs };
+        let mut sides = Sides::new([left, right], [left_matched, right_matched], shows_pairs, work);
         let mut pairs = Pairs::default();
         for (row, &group) in left_groups.iter().enumerate() {
             let partners = if is_null[group as usize] { &[] } else { by_group.rows(group) };
@@ -223,7 +209,6 @@ impl State for WindowJoin {
         while let Some((window, stores)) = self.windows.complete(watermark) {
             work.window = window;
             let [left, right] = &stores[..] else { return Err(Diagnostic::bug("a join has two inputs")) };
-            work.are_of_table = left.are_of_table() && right.are_of_table();
             self.join(left, right, work)?;
         }
         Ok(())
