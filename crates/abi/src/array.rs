@@ -11,7 +11,7 @@
 //! a mark. What is left out was in front, so entry *i* is at `address + i * stride` with all offsets as they were; the bytes
 //! of those fields are those of other entries.
 
-use crate::{Accumulator, EntryLayout};
+use crate::{Accumulator, Counters, EntryLayout};
 
 /// The integer keys `first..first + len`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,9 +58,11 @@ pub struct ArrayLayout {
     pub start: usize,
     /// Bytes from one entry to the next.
     pub stride: usize,
-    /// Offset of the word that is not 0 if the key is there.
+    /// Offset of the word that is not 0 if the key is there, unless that of `other_mark` is.
     pub mark: usize,
-    /// Whether updates have to set the mark to 1; else it is an accumulator that counts every row.
+    /// Another such word, or the same.
+    pub other_mark: usize,
+    /// Whether updates have to set the mark to 1; else it is an accumulator that counts every row, or two are that do.
     pub sets_mark: bool,
 }
 
@@ -91,12 +93,13 @@ impl EntryLayout {
         let first = self.accumulators.first().map_or(self.stride, |&(_, offset)| offset);
         let end = self.accumulators.last().map_or(self.stride, |&(accumulator, offset)| offset + accumulator.size());
         let start = first - first % align;
-        let (mark, end) = match self.counter {
-            Some(number) => (self.accumulators[number].1, end),
-            None => (end, end + 8),
+        let ([mark, other_mark], end) = match self.counters {
+            Counters::One(number) => ([self.accumulators[number].1; 2], end),
+            Counters::EachOf(one, other) => ([one, other].map(|number| self.accumulators[number].1), end),
+            Counters::None => ([end; 2], end + 8),
         };
         let stride = (end - start).next_multiple_of(align);
-        Some(ArrayLayout { start, stride, mark, sets_mark: self.counter.is_none() })
+        Some(ArrayLayout { start, stride, mark, other_mark, sets_mark: self.counters == Counters::None })
     }
 }
 
@@ -108,8 +111,9 @@ mod tests {
 
     #[test]
     fn only_accumulators_are_kept() {
-        let array = |key: (Phys, bool), accumulators: &[Accumulator], count| {
-            let layout = EntryLayout::new(&[key], accumulators).counted_by(count);
+        let array = |key: (Phys, bool), accumulators: &[Accumulator], count: Option<usize>| {
+            let counters = count.map_or(Counters::None, Counters::One);
+            let layout = EntryLayout::new(&[key], accumulators).counted_by(counters);
             layout.array().map(|a| (a.start, a.stride, a.mark))
         };
         let long = (Phys::I64, false);
@@ -122,6 +126,9 @@ mod tests {
         assert_eq!(array((Phys::I8, false), &[], None), Some((16, 8, 16)));
         assert_eq!(array((Phys::Bool, false), &[Count], Some(0)), None);
         assert_eq!(array(long, &[MaxStr], None), None);
+        let of_two = EntryLayout::new(&[long], &[SumF64, SumF64, Count, Count]).counted_by(Counters::EachOf(2, 3));
+        let layout = ArrayLayout { start: 16, stride: 64, mark: 64, other_mark: 72, sets_mark: false };
+        assert_eq!(of_two.array(), Some(layout));
     }
 
     #[test]

@@ -24,6 +24,10 @@
 //! ([`EntryLayout::array`]): each entry is fresh from the beginning, and nothing is inserted. Otherwise it has whole
 //! entries. (A key of a shared table may be in either part, and more than once.) A partial holds the same, without the
 //! empty entries, so merging needs no conversion.
+//!
+//! Keys of several integers have no dense region, but where these lie close together they are packed into one number, by
+//! which a *directory* says where entries are in the hash part ([`PackedKey`]). It is no more than a shortcut: what it does
+//! not know is searched, and told to it.
 
 use crate::{Phys, Str};
 
@@ -303,6 +307,20 @@ fn exchanges_128_bits() -> bool {
     false
 }
 
+/// Most keys that are packed.
+pub const MOST_PACKED: usize = 6;
+
+/// The place of a key within a packed one: of keys `k` from the first to the last the packed key is `p = p << bits | (k - first)`.
+/// It is covered if all `k - first`, without sign, are below `1 << bits`, and no key is NULL.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PackedKey {
+    /// The least value that is covered.
+    pub first: i64,
+    /// How many bits it has, less than 64.
+    pub bits: u64,
+}
+
 /// A key of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeySlot {
@@ -312,6 +330,38 @@ pub struct KeySlot {
     pub phys: Phys,
     /// Whether bit *i* of the null mask can be set for this key.
     pub nullable: bool,
+}
+
+/// Accumulators [`Accumulator::Count`] that tell by their numbers whether a row has updated an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Counters {
+    /// There are none.
+    #[default]
+    None,
+    /// One that every update increases.
+    One(usize),
+    /// Two, of which every update increases one at least: those of the inputs of a join.
+    EachOf(usize, usize),
+}
+
+impl Counters {
+    /// The one that counts all rows.
+    pub fn of_all(self) -> Option<usize> {
+        match self {
+            Counters::One(number) => Some(number),
+            Counters::None | Counters::EachOf(..) => None,
+        }
+    }
+
+    /// All numbers.
+    pub fn numbers(self) -> impl Iterator<Item = usize> {
+        let (one, other) = match self {
+            Counters::None => (None, None),
+            Counters::One(number) => (Some(number), None),
+            Counters::EachOf(one, other) => (Some(one), Some(other)),
+        };
+        one.into_iter().chain(other)
+    }
 }
 
 /// Where everything is in an entry of a table.
@@ -325,8 +375,8 @@ pub struct EntryLayout {
     pub accumulators: Vec<(Accumulator, usize)>,
     /// Bytes from one entry to the next; a multiple of 16 when a 16-byte field is in it, else of 8.
     pub stride: usize,
-    /// Number of an accumulator [`Accumulator::Count`] that every update increases, if there is one.
-    pub counter: Option<usize>,
+    /// Accumulators that every update increases, if there are such.
+    pub counters: Counters,
     /// Whether an entry's partition follows from its key, which is an integer, and not from the hash.
     pub by_key: bool,
 }
@@ -354,7 +404,7 @@ impl EntryLayout {
         let keys: Vec<KeySlot> = keys.collect();
         let accumulators: Vec<_> = accumulators.iter().map(|&a| (a, place(a.size(), a.align()))).collect();
         let stride = end.next_multiple_of(align);
-        let layout = EntryLayout { keys, null_mask, accumulators, stride, counter: None, by_key: false };
+        let layout = EntryLayout { keys, null_mask, accumulators, stride, counters: Counters::None, by_key: false };
         EntryLayout { by_key: layout.allows_arrays(), ..layout }
     }
 
@@ -383,16 +433,22 @@ impl EntryLayout {
         self.accumulators[..component].iter().filter(|(accumulator, _)| accumulator.is_list()).count()
     }
 
-    /// The same, of which every update increases the accumulator with this number, a [`Accumulator::Count`].
-    pub fn counted_by(self, counter: Option<usize>) -> EntryLayout {
-        debug_assert!(counter.is_none_or(|number| self.accumulators[number].0 == Accumulator::Count), "it counts");
-        EntryLayout { counter, ..self }
+    /// The same, of which every update increases these accumulators.
+    pub fn counted_by(self, counters: Counters) -> EntryLayout {
+        debug_assert!(counters.numbers().all(|number| self.accumulators[number].0 == Accumulator::Count), "they count");
+        EntryLayout { counters, ..self }
     }
 
     /// Whether entries can be in a table that several workers update at once. Not without keys: one entry for all rows is
     /// better kept by each worker for itself.
     pub fn allows_sharing(&self) -> bool {
         !self.keys.is_empty() && self.accumulators.iter().all(|(accumulator, _)| accumulator.allows_sharing())
+    }
+
+    /// Whether keys can be packed into one number: several of them, all integers of up to 64 bits or Booleans.
+    pub fn packs(&self) -> bool {
+        let is_word = |key: &KeySlot| key.phys == Phys::Bool || (key.phys.is_integer() && key.phys != Phys::I128);
+        (2..=MOST_PACKED).contains(&self.keys.len()) && self.keys.iter().all(is_word)
     }
 
     /// The key by which entries can be in a dense region: the only one, when it is an integer of up to 64 bits.
@@ -422,6 +478,13 @@ pub struct TableHeader {
     pub dense_len: u64,
     /// A log for each accumulator that is a list, in their order.
     pub logs: *mut ValueLog,
+    /// By packed key: the place of its entry in the hash part, counted from 1, or 0. Whoever finds an entry by searching
+    /// writes it down.
+    pub directory: *mut u32,
+    /// Length of the directory; 0 when there is none.
+    pub directory_len: u64,
+    /// How keys are packed.
+    pub packing: [PackedKey; MOST_PACKED],
 }
 
 /// The values of the lists of a table, as they came: pairs of a number, which the group's accumulator has, and a value.
@@ -443,6 +506,19 @@ pub struct ValueLog {
 }
 
 impl TableHeader {
+    /// That of no entries.
+    pub const EMPTY: TableHeader = TableHeader {
+        entries: std::ptr::null_mut(),
+        mask: 0,
+        dense: std::ptr::null_mut(),
+        dense_first: 0,
+        dense_len: 0,
+        logs: std::ptr::null_mut(),
+        directory: std::ptr::null_mut(),
+        directory_len: 0,
+        packing: [PackedKey { first: 0, bits: 0 }; MOST_PACKED],
+    };
+
     /// The entry of a key in the dense region, if that covers it.
     #[inline]
     pub fn dense_entry(&self, key: i64, stride: usize) -> Option<*mut u8> {
@@ -482,7 +558,15 @@ mod tests {
     fn dense_regions_may_lie_anywhere() {
         let (entries, dense) = (std::ptr::null_mut(), std::ptr::without_provenance_mut(1 << 20));
         let logs = std::ptr::null_mut();
-        let header = TableHeader { entries, mask: 0, dense, dense_first: i64::MIN + 10, dense_len: 4, logs };
+        let header = TableHeader {
+            entries,
+            mask: 0,
+            dense,
+            dense_first: i64::MIN + 10,
+            dense_len: 4,
+            logs,
+            ..TableHeader::EMPTY
+        };
         let entry = |key| header.dense_entry(key, 32).map(|e| e.addr() - (1 << 20));
         assert_eq!((entry(i64::MIN + 10), entry(i64::MIN + 13)), (Some(0), Some(96)));
         assert_eq!((entry(i64::MIN + 9), entry(i64::MIN + 14), entry(i64::MAX), entry(0)), (None, None, None, None));

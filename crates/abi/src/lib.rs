@@ -16,12 +16,14 @@ mod runtime_function;
 mod string;
 
 pub use array::{ArrayLayout, KeyRange};
-pub use combination::Combination;
+pub use combination::{Combination, ShorterWindows};
 pub use context::{
     ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, KeepString, OutputColumn, Status, StatusKind,
     UpdateObject, ZONE_ROWS, Zone,
 };
-pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader, ValueLog};
+pub use entry::{
+    Accumulator, Counters, EntryLayout, Finish, KeySlot, MOST_PACKED, ObjectKind, PackedKey, TableHeader, ValueLog,
+};
 pub use hash::{HASH_BUSY, HASH_EMPTY, HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};
 pub use phys::Phys;
 pub use prefetch::prefetch;

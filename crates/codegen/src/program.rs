@@ -299,6 +299,8 @@ pub struct Emit {
 ///    hash 0 (not there) or has the same hash, the same null mask and the same keys (a NULL key's bytes are zero; strings by
 ///    content). If it is not there, `insert_key` is called with the hash, the null mask (0 when the layout has none) and one
 ///    [`millstream_abi::Slot`] a key, zero for NULL; its entry is used; the table's header may have changed.
+///    If the layout [packs](EntryLayout::packs), the search may be left out where the table's directory knows the place
+///    ([`millstream_abi::PackedKey`]); whoever searches may tell it. Not of a table that others update too.
 ///    Of a table that others update too ([`Access::Shared`]) hash words are loaded with acquire ordering, and an entry whose
 ///    hash is 1 is just being written: in the dense region it counts as not there, in the search it is passed over.
 /// 4. Each component whose guard holds is updated by the formula at [`Component`], in order.

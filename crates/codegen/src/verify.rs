@@ -8,7 +8,7 @@
 use crate::program::{
     Access, Call, Comparison, Emit, InRecord, Layout, Op, Program, Statement, Terminal, Update, Value,
 };
-use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
+use millstream_abi::{Accumulator, Counters, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
 
 /// Checks a program; the error says what is wrong and where.
@@ -272,11 +272,11 @@ impl Verifier<'_> {
         if let Some(slice) = update.slice {
             self.expect(slice, Phys::I64)?;
         }
-        if let Some(counter) = layout.counter {
-            let counts = layout.accumulators.get(counter).is_some_and(|(a, _)| *a == Accumulator::Count);
-            if !counts || update.components[counter].guard.is_some() {
-                return Err(format!("component {counter} does not count every row"));
-            }
+        let is_count = |number: usize| layout.accumulators.get(number).is_some_and(|(a, _)| *a == Accumulator::Count);
+        let counts = |number: usize| is_count(number) && update.components[number].guard.is_none();
+        let numbers = || layout.counters.numbers();
+        if layout.counters != Counters::None && !(numbers().any(counts) && numbers().all(is_count)) {
+            return Err(format!("not every row is counted by {:?}", layout.counters));
         }
         for (slot, (value, valid)) in layout.keys.iter().zip(&update.keys) {
             self.expect(*value, slot.phys)?;

@@ -64,7 +64,8 @@ fn planned(
 ) -> Result<(QueryPlan, Programs<Arc<Lowered>>), Diagnostic> {
     let mut plan = physical::plan(inserts, config.settings.time_zone, rules)?;
     for aggregation in &mut plan.aggregations {
-        aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
+        let components = (aggregation.components.as_slice(), aggregation.shorter.as_ref());
+        aggregation.combination = combination(&config.adaptivity, components, aggregation.combination);
     }
     note_columns_without_null(&mut plan, memory);
     let lower = |plan: &QueryPlan| lower_plan(plan, config.into(), config.adaptivity.filter_shape);

@@ -6,7 +6,7 @@
 
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::pipeline::{ComponentOutput, ComponentUpdate};
-use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
+use millstream_abi::{Accumulator, Finish, ObjectKind, Phys, ShorterWindows};
 use millstream_types::{DataType, Field, Value};
 
 /// Digits of decimals: 10¹² of these can be added up in 128 bits.
@@ -122,6 +122,9 @@ pub struct AggregateCall {
     pub distinct: bool,
     /// `FILTER (WHERE …)`.
     pub filter: Option<Expr>,
+    /// Only of the last milliseconds of the window: what the planner asks for when it makes one of two aggregations whose
+    /// windows end together.
+    pub last_ms: Option<i64>,
     /// Type of the result.
     pub data_type: DataType,
     /// Whether the result can be NULL.
@@ -171,6 +174,10 @@ pub struct Components {
     pub outputs: Vec<ComponentOutput>,
     /// The calls, as [`AggregateCall::outline`] names them.
     pub calls: Vec<String>,
+    /// For each of the list, [`AggregateCall::last_ms`] of the calls that it is of.
+    pub last_ms: Vec<Option<i64>>,
+    /// The same of the call that is being decomposed.
+    of_call: Option<i64>,
     /// Column of the first output in the results.
     first: usize,
 }
@@ -188,6 +195,7 @@ impl Components {
     fn decompose(&mut self, call: &AggregateCall) -> Expr {
         use AggregateFunction as F;
         self.calls.push(call.outline());
+        self.of_call = call.last_ms;
         let Some(argument) = call.arguments.first() else { return self.count(None, call) };
         if call.distinct && matches!(call.function, F::Count | F::Sum | F::Avg) {
             return self.distinct(argument, call);
@@ -244,11 +252,19 @@ impl Components {
 
     /// The index of a component, which is made unless it is there.
     fn component(&mut self, accumulator: Accumulator, update: ComponentUpdate) -> usize {
-        let entry = (accumulator, update);
-        self.list.iter().position(|e| *e == entry).unwrap_or_else(|| {
+        let (entry, last_ms) = ((accumulator, update), self.of_call);
+        let known = self.list.iter().zip(&self.last_ms).position(|(e, ms)| *e == entry && *ms == last_ms);
+        known.unwrap_or_else(|| {
             self.list.push(entry);
+            self.last_ms.push(last_ms);
             self.list.len() - 1
         })
+    }
+
+    /// Those that count shorter windows, which are all of one length.
+    pub fn shorter(&self) -> Option<ShorterWindows> {
+        let size_ms = self.last_ms.iter().find_map(|ms| *ms)?;
+        Some(ShorterWindows { size_ms, components: self.last_ms.iter().map(Option::is_some).collect() })
     }
 
     /// The column of an output, which is made unless it is there.

@@ -24,8 +24,8 @@ pub use crate::operators::{
 };
 pub use crate::sort::Sort;
 use crate::window::Timeline;
-use millstream_abi::Accumulator;
-pub use millstream_abi::Combination;
+use millstream_abi::{Accumulator, Counters};
+pub use millstream_abi::{Combination, ShorterWindows};
 use millstream_types::text::zone::Zone;
 use millstream_types::{DataType, Field, RecordPlace, Schema};
 use std::sync::Arc;
@@ -52,19 +52,30 @@ pub struct QueryPlan {
 }
 
 impl QueryPlan {
-    /// The component of an aggregation that counts all rows, whichever pipeline they come from.
-    pub fn counter_of_rows(&self, aggregation: usize) -> Option<usize> {
+    /// The components of an aggregation that count all rows of its windows, whichever pipeline they come from: one, or two of which
+    /// each pipeline increases one.
+    pub fn counters_of_rows(&self, aggregation: usize) -> Counters {
         let is_never_null = |argument: &Option<Expr>| argument.as_ref().is_none_or(|argument| !argument.nullable);
-        let counts = |component: usize| {
+        let counts = |components: &[usize]| {
             self.pipelines.iter().all(|pipeline| match &pipeline.end {
                 PipelineEnd::Aggregate { aggregation: into, updates, .. } if *into == aggregation => {
-                    updates.get(component).is_some_and(|u| is_never_null(&u.argument) && u.guard.is_none())
+                    let mut updates = components.iter().filter_map(|&component| updates.get(component));
+                    updates.any(|u| is_never_null(&u.argument) && u.guard.is_none())
                 }
                 _ => true,
             })
         };
-        let components = self.aggregations[aggregation].components.iter().enumerate();
-        components.filter(|(_, c)| **c == Accumulator::Count).map(|(component, _)| component).find(|&c| counts(c))
+        let Aggregation { components, shorter, .. } = &self.aggregations[aggregation];
+        let is_shorter = |component: usize| shorter.as_ref().is_some_and(|shorter| shorter.components[component]);
+        let all = components.iter().enumerate().filter(|(_, c)| **c == Accumulator::Count);
+        let all: Vec<usize> = all.map(|(component, _)| component).filter(|&c| !is_shorter(c)).collect();
+        if let Some(&one) = all.iter().find(|&&component| counts(&[component])) {
+            return Counters::One(one);
+        }
+        let mut pairs =
+            all.iter().enumerate().flat_map(|(i, &one)| all[i + 1..].iter().map(move |&other| (one, other)));
+        let pair = pairs.find(|&(one, other)| counts(&[one, other]));
+        pair.map_or(Counters::None, |(one, other)| Counters::EachOf(one, other))
     }
 
     /// Whether rows wait in a sort for the end of their input on their way to a sink. What is sorted for a lookup table alone is there

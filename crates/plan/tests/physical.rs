@@ -75,6 +75,7 @@ fn counts() -> Rel {
         parameters: vec![],
         distinct: false,
         filter: None,
+        last_ms: None,
         data_type: DataType::BigInt,
         nullable: false,
     };
@@ -284,6 +285,7 @@ fn grouped(input: Rel, filter: Option<Expr>) -> Rel {
         parameters: vec![],
         distinct: false,
         filter,
+        last_ms: None,
         data_type: DataType::BigInt,
         nullable: true,
     };

@@ -351,7 +351,7 @@ impl Stations<'_> {
     fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> BuiltStations {
         let window = |(number, planned): (usize, &millstream_plan::pipeline::Aggregation)| {
             let layout = layout_of(self.plan, pipelines, number, &self.host.config)?;
-            let count = self.plan.counter_of_rows(number);
+            let count = self.plan.counters_of_rows(number).of_all();
             let station = WindowStation::new(
                 (number, StationId::new(number)),
                 planned,

@@ -40,6 +40,7 @@ fn plan(assigner: WindowAssigner, combination: Combination, delay_ms: i64, parts
         components: parts.iter().map(|p| p.0).collect(),
         calls: vec![],
         outputs: parts.iter().enumerate().map(output).collect(),
+        shorter: None,
         combination,
     };
     let schema = aggregation.output_schema();

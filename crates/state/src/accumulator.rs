@@ -134,7 +134,7 @@ pub(crate) unsafe fn merge_all(layout: &EntryLayout, into: *mut u8, from: *const
 }
 
 /// Undoes the merge of the component at `offset` of entries that follow each other. Accumulators that are not invertible
-/// stay unchanged.
+/// stay unchanged: those of shorter windows (`Partial::masked`), which are fresh in both.
 ///
 /// # Safety
 /// As for [`merge_entries`].
@@ -146,7 +146,6 @@ pub(crate) unsafe fn subtract_entries(
     from: *const u8,
     entries: Strided,
 ) {
-    debug_assert!(component.is_invertible(), "the planner subtracts only where that is exact");
     // SAFETY: promised by the caller; the component's accumulator is of the type.
     unsafe {
         match component {

@@ -14,7 +14,7 @@ pub(crate) fn layout_of(layout: &EntryLayout) -> EntryLayout {
         Accumulator::SumF64 => Accumulator::SumI128,
         other => other,
     });
-    EntryLayout::new(&keys, &accumulators.collect::<Vec<_>>()).counted_by(layout.counter)
+    EntryLayout::new(&keys, &accumulators.collect::<Vec<_>>()).counted_by(layout.counters)
 }
 
 /// Makes an entry of one that has pairs. Objects are shared by both.

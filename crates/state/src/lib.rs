@@ -30,6 +30,7 @@ mod budget;
 mod columns;
 mod combine;
 mod dense;
+mod directory;
 mod encoding;
 mod entry;
 mod far;

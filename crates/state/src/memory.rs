@@ -1,10 +1,14 @@
-//! 16-byte aligned memory of entries.
+//! Memory of entries: 16-byte aligned, and large blocks by lines of the cache.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 /// Alignment of the first entry: that of the widest field.
 const ALIGN: usize = 16;
+/// Bytes of a line of the cache, which an entry of as many bytes should not share with two others.
+pub(crate) const LINE: usize = 64;
+/// Blocks of at least so many bytes begin with a line.
+const LARGE: usize = 4096;
 
 /// An owned block of bytes.
 #[derive(Debug)]
@@ -61,7 +65,8 @@ impl EntryMemory {
     }
 
     fn layout(bytes: usize) -> Layout {
-        Layout::from_size_align(bytes, ALIGN).expect("a table is smaller than half of the address space")
+        let align = if bytes < LARGE { ALIGN } else { LINE };
+        Layout::from_size_align(bytes, align).expect("a table is smaller than half of the address space")
     }
 }
 

@@ -32,10 +32,20 @@ impl OwnedEntries {
     /// # Safety
     /// `from` is an entry of the layout, and the memory has room for one more.
     pub(crate) unsafe fn push(&mut self, from: *const u8) -> *mut u8 {
+        // SAFETY: promised by the caller; nothing is changed.
+        unsafe { self.push_changed(from, |_| {}) }
+    }
+
+    /// The same, and changes the copy.
+    ///
+    /// # Safety
+    /// As for [`OwnedEntries::push`]; what `change` is given is an entry of the layout when it returns.
+    pub(crate) unsafe fn push_changed(&mut self, from: *const u8, change: impl FnOnce(*mut u8)) -> *mut u8 {
         // SAFETY: promised by the caller.
         unsafe {
             let copy = self.place(self.len);
             copy.copy_from_nonoverlapping(from, self.layout.stride);
+            change(copy);
             object::retain(&self.layout, copy);
             self.len += 1;
             copy

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod compact;
+mod masked;
 
 use crate::arena::Arena;
 use crate::array::{Extent, Region, blocks};
@@ -37,6 +38,8 @@ pub struct Partial {
     far: Vec<Arc<Partial>>,
     /// The same without an array, for whoever cannot do with one.
     spread: OnceLock<Box<Partial>>,
+    /// Who has the strings and lists of the entries, if they are copies (`masked`).
+    _original: Option<Arc<Partial>>,
     /// Held as long as the partial is.
     charge: Option<Charge>,
 }
@@ -134,7 +137,8 @@ impl Partial {
     }
 
     fn of_entries(entries: Entries, starts: [usize; PARTITIONS + 1], is_distinct: bool) -> Partial {
-        Partial { starts, is_distinct, entries, array: None, far: Vec::new(), spread: OnceLock::new(), charge: None }
+        let (far, spread) = (Vec::new(), OnceLock::new());
+        Partial { starts, is_distinct, entries, array: None, far, spread, _original: None, charge: None }
     }
 
     /// The same with a region, which has no key of an entry but NULL.

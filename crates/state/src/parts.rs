@@ -1,6 +1,7 @@
 //! The two parts in which tables have their entries: a hash part, and a dense region, which is indexed by integer keys.
 
 use crate::array::Region;
+use crate::directory::Directory;
 use crate::memory::EntryMemory;
 use millstream_abi::{KeyRange, TableHeader};
 
@@ -15,6 +16,7 @@ pub(crate) struct Parts {
     /// The hash part.
     memory: EntryMemory,
     dense: Dense,
+    directory: Directory,
 }
 
 /// What a dense region has for each key.
@@ -37,9 +39,9 @@ impl Parts {
             dense: dense_memory.start(),
             dense_first: first,
             dense_len: len,
-            logs: std::ptr::null_mut(),
+            ..TableHeader::EMPTY
         };
-        Parts { header, stride, memory, dense: Dense::Entries(dense_memory) }
+        Parts { header, stride, memory, dense: Dense::Entries(dense_memory), directory: Directory::default() }
     }
 
     /// Gives it another array, or none; the one that it had. There are no entries in the region.
@@ -85,6 +87,23 @@ impl Parts {
         let old = std::mem::replace(&mut self.memory, EntryMemory::zeroed(places * self.stride));
         (self.header.entries, self.header.mask) = (self.memory.start(), places as u64 - 1);
         old
+    }
+
+    /// Gives it a directory, which knows nothing yet, or none.
+    pub(crate) fn set_directory(&mut self, directory: Directory) {
+        (self.header.directory, self.header.directory_len) = directory.places();
+        self.header.packing = directory.packing();
+        self.directory = directory;
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Entries have moved, or gone.
+    pub(crate) fn forget_places(&mut self) {
+        self.directory.forget();
     }
 
     /// Number of places of the hash part.
@@ -146,6 +165,6 @@ impl Parts {
             Dense::Entries(memory) => memory.bytes(),
             Dense::Array(region) => region.bytes(),
         };
-        self.memory.bytes() + dense
+        self.memory.bytes() + dense + self.directory.bytes()
     }
 }

@@ -86,6 +86,10 @@ pub struct Table {
     /// First, so that a pointer to the header is one to the table.
     parts: Parts,
     dense: DenseForm,
+    /// Whether keys of several integers may have a directory.
+    packs: bool,
+    /// Keys that its directory does not cover.
+    uncovered: usize,
     /// Whether an earlier table has shown what keys there are.
     is_known: bool,
     /// All entries of an appending table.
@@ -139,6 +143,8 @@ impl Table {
         let mut table = Table {
             parts: Parts::new(layout.stride, capacity(2 * hint.keys), region),
             dense: form,
+            packs: dense && layout.packs(),
+            uncovered: 0,
             is_known: hint.is_known,
             log: None,
             lists: Logs::new(&layout),
@@ -276,6 +282,9 @@ impl Table {
             entry::write(fresh, 0, hash);
             entry::write_keys(&self.layout, fresh, null_mask, keys, &mut self.arena);
         }
+        if self.packs {
+            self.note_key(fresh);
+        }
         fresh
     }
 
@@ -330,6 +339,7 @@ impl Table {
         let partial = unsafe { Partial::of_moved(Arc::clone(&self.layout), self.occupied(), arena, self.object_bytes) };
         debug_assert_eq!(partial.len(), self.len, "the table counts occupied entries");
         (self.len, self.hashed, self.object_bytes) = (0, 0, 0);
+        self.parts.forget_places();
         let partial = match &mut self.log {
             Some(log) => {
                 log.clear(SPARSE);
@@ -416,6 +426,7 @@ impl Table {
     /// It is an occupied entry of the table, to which nobody has a pointer.
     pub(crate) unsafe fn remove(&mut self, removed: *mut u8) {
         self.len -= 1;
+        self.parts.forget_places();
         if self.parts.is_dense(removed) {
             // SAFETY: an entry of the table.
             return unsafe { removed.write_bytes(0, self.layout.stride) };

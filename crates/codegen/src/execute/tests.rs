@@ -288,6 +288,7 @@ fn windowed() -> (Lowered, millstream_abi::EntryLayout) {
             &[DataType::BigInt, DataType::BigInt, DataType::Double, DataType::Double],
         ),
         components,
+        shorter: None,
         combination: Combination::Recompute,
     };
     let plan = QueryPlan {

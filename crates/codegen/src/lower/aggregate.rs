@@ -3,7 +3,7 @@
 use super::{Computed, Lowered, Lowering, unsupported};
 use crate::buffers::phys_of;
 use crate::program::{Access, Comparison, Component, Op, Terminal, Update, Value};
-use millstream_abi::{Accumulator, EntryLayout, ErrorKind, ObjectKind, Phys};
+use millstream_abi::{Accumulator, Counters, EntryLayout, ErrorKind, ObjectKind, Phys};
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{Aggregation, ComponentUpdate};
 use millstream_types::{Diagnostic, Field};
@@ -29,16 +29,16 @@ pub(super) fn key_layout(keys: &[Field], accumulators: &[Accumulator]) -> Result
 }
 
 impl Lowering<'_> {
-    /// Ends the program with the update of a table, of which component `counter` counts all rows.
+    /// Ends the program with the update of a table, of which `counters` count all rows.
     pub(super) fn aggregate(
         mut self,
         name: &str,
-        (aggregation, counter): (&Aggregation, Option<usize>),
+        (aggregation, counters): (&Aggregation, Counters),
         time: Option<&Expr>,
         keys: &[Expr],
         updates: &[ComponentUpdate],
     ) -> Computed<Lowered> {
-        let layout = entry_layout(aggregation)?.counted_by(counter);
+        let layout = entry_layout(aggregation)?.counted_by(counters);
         let slice = self.table(aggregation, time)?;
         self.update_entries(name, layout, slice, (keys, &aggregation.keys), updates)
     }
@@ -62,7 +62,9 @@ impl Lowering<'_> {
         let components = updates.iter().zip(&layout.accumulators).map(|(update, (a, _))| self.component(update, *a));
         let mut components = components.collect::<Computed<Vec<_>>>()?;
         // What it counts is never NULL, whether that shows here or not.
-        layout.counter.into_iter().for_each(|counter| components[counter].guard = None);
+        for counter in layout.counters.numbers().filter(|&counter| updates[counter].guard.is_none()) {
+            components[counter].guard = None;
+        }
         let update = Update { access: Access::Own, layout, slice, keys, components };
         self.finish(name, Terminal::Update(update))
     }

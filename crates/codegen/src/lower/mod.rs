@@ -213,8 +213,8 @@ impl<'a> Lowering<'a> {
         match end {
             PipelineEnd::Sink(sink) => self.emit_to_sink(name, &plan.sinks[*sink]),
             PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
-                let counter = plan.counter_of_rows(*aggregation);
-                self.aggregate(name, (&plan.aggregations[*aggregation], counter), time.as_ref(), keys, updates)
+                let counters = plan.counters_of_rows(*aggregation);
+                self.aggregate(name, (&plan.aggregations[*aggregation], counters), time.as_ref(), keys, updates)
             }
             PipelineEnd::Exchange { operator, port } => self.exchange(name, &plan.operators[*operator], *port),
             PipelineEnd::Build { .. } | PipelineEnd::Sort { .. } => self.emit(name),

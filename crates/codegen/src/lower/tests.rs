@@ -176,6 +176,7 @@ fn tumbling_aggregation() {
         calls: vec![],
         outputs: ComponentOutput::values(&components, &[DataType::BigInt, DataType::BigInt, DataType::STRING]),
         components,
+        shorter: None,
         combination: Combination::Recompute,
     });
     check(

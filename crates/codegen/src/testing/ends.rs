@@ -86,6 +86,7 @@ pub(super) fn aggregate(random: &mut Random, current: &Schema, plan: &mut QueryP
         components,
         outputs,
         calls: vec![],
+        shorter: None,
         combination,
     });
     PipelineEnd::Aggregate { aggregation: 0, time, keys, updates }

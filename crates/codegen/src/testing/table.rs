@@ -5,7 +5,9 @@ use crate::interpreter::update::dense_key;
 use crate::interpreter::update::hash_key;
 use crate::program::Update;
 use millstream_abi::exact::{Fixed, nearest};
-use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader, ValueLog};
+use millstream_abi::{
+    Accumulator, ArrayLayout, EntryLayout, ExecContext, MOST_PACKED, PackedKey, Phys, Slot, Str, TableHeader, ValueLog,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Values that a log has room for.
@@ -33,6 +35,7 @@ struct MemoryTable {
     header: TableHeader,
     memory: Vec<u128>,
     dense_memory: Vec<u128>,
+    _directory: Vec<u32>,
     /// Occupied entries of the hash part.
     hashed: u64,
     /// All entries that were inserted.
@@ -237,7 +240,18 @@ impl MemoryTable {
             room: LOG_ROOM as u64,
         };
         let mut logs: Vec<ValueLog> = logged.iter_mut().map(log).collect();
+        // Of small keys, and as if it had been made for fewer of them.
+        let (mut packing, mut directory) = ([PackedKey::default(); MOST_PACKED], Vec::new());
+        if form.layout.packs() {
+            let keys = form.layout.keys.len();
+            let bits = (12 / keys).min(3);
+            packing[..keys].fill(PackedKey { first: -1, bits: bits as u64 });
+            directory = vec![0u32; 1 << (bits * keys)];
+        }
         let header = TableHeader {
+            directory: directory.as_mut_ptr(),
+            directory_len: directory.len() as u64,
+            packing,
             logs: logs.as_mut_ptr(),
             entries: memory.as_mut_ptr().cast(),
             mask: entries as u64 - 1,
@@ -259,6 +273,7 @@ impl MemoryTable {
             objects: Vec::new(),
             logs,
             logged,
+            _directory: directory,
             far: Vec::new(),
         }
     }
@@ -295,7 +310,7 @@ impl MemoryTable {
             // SAFETY: there is an entry for each key.
             unsafe {
                 let entry = header.dense.add(index as usize * array.stride);
-                if entry.add(array.mark).cast::<u64>().read() != 0 {
+                if [array.mark, array.other_mark].iter().any(|&mark| entry.add(mark).cast::<u64>().read() != 0) {
                     let key = header.dense_first.wrapping_add(index as i64);
                     copies.push(Copied::of_array(layout, entry, key));
                 }
@@ -346,6 +361,7 @@ impl MemoryTable {
                 }
             }
             (self.memory, self.dense_memory) = (larger.memory, larger.dense_memory);
+            self._directory = larger._directory;
             let logs = self.header.logs;
             (self.header, self.hashed, self.len) = (larger.header, larger.hashed, larger.len);
             self.header.logs = logs;

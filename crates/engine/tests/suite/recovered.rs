@@ -227,3 +227,27 @@ fn lists_and_sets_of_twenty_thousand_values_resume() {
     let query = "SELECT k, v, COUNT(DISTINCT v) OVER (PARTITION BY k ORDER BY ts) AS d FROM t";
     assert_eq!(check_listed(query, rows).unwrap(), "");
 }
+
+#[test]
+fn windows_of_two_lengths_resume() {
+    const ROWS_OF_MINUTE: i64 = 6000;
+    let of_minutes = |key: i64, minutes: std::ops::Range<i64>| {
+        let rows = (minutes.start.max(0) * ROWS_OF_MINUTE..minutes.end * ROWS_OF_MINUTE).map(listed);
+        rows.filter(move |row| row.0 == key).map(|row| row.1)
+    };
+    let rows = (0..LISTED.0 / ROWS_OF_MINUTE).flat_map(|minute| {
+        (0..LISTED.1).map(move |key| {
+            let distinct: HashSet<i64> = of_minutes(key, minute..minute + 1).collect();
+            let (least, last) = (distinct.iter().min().copied(), || of_minutes(key, minute - 2..minute + 1));
+            format!("{key},{},{},{},{}", distinct.len(), least.unwrap_or(0), last().sum::<i64>(), last().count())
+        })
+    });
+    let query = "SELECT a.k, a.cars, a.least, b.total, b.n
+                 FROM (SELECT k, window_time AS at, COUNT(DISTINCT v) AS cars, MIN(v) AS least
+                       FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+                       GROUP BY k, window_start, window_end, window_time) AS a
+                 JOIN (SELECT k, window_time AS at, SUM(v) AS total, COUNT(*) AS n
+                       FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '3' MINUTE))
+                       GROUP BY k, window_start, window_end, window_time) AS b ON a.k = b.k AND a.at = b.at";
+    assert_eq!(check_listed(query, rows).unwrap(), "");
+}

@@ -5,12 +5,18 @@ use super::ir::{Basic, Block, Emitted, Int, Ptr};
 use super::update::TableState;
 use crate::runtime;
 use inkwell::{AtomicOrdering, IntPredicate};
-use millstream_abi::{HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, TableHeader, hash_finish};
+use millstream_abi::{HASH_BUSY, HASH_EMPTY, HASH_SEED, PackedKey, Phys, TableHeader, hash_finish};
 use millstream_codegen::program::{Access, Update};
 use std::mem::offset_of;
 
 /// Multiplier of `millstream_abi::hash_word`; a test compares the two.
 const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
+
+/// Offsets in the header of how a key is packed: its first value, its bits.
+pub(super) fn packing_of(number: usize) -> [usize; 2] {
+    let at = offset_of!(TableHeader, packing) + number * size_of::<PackedKey>();
+    [at + offset_of!(PackedKey, first), at + offset_of!(PackedKey, bits)]
+}
 
 /// A key whose entry is searched.
 struct Key<'a, 'c> {
@@ -156,7 +162,15 @@ impl<'c> Emitter<'c, '_> {
             hits.push(hit);
             misses.extend(miss);
         }
-        let (hit, miss) = self.search(&key)?;
+        let told = match update.layout.packs() && update.access == Access::Own {
+            true => {
+                let (hit, told) = self.look_up_directory(&key)?;
+                hits.push(hit);
+                Some(told)
+            }
+            false => None,
+        };
+        let (hit, miss) = self.search(&key, told)?;
         hits.push(hit);
         misses.push(miss);
 
@@ -214,8 +228,56 @@ impl<'c> Emitter<'c, '_> {
         Ok(((entry.into(), look), Some(miss)))
     }
 
-    /// Searches the hash part: goes to `found` or to `insert`.
-    fn search(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Miss<'c>)> {
+    /// Looks into the directory: goes to `found` when that knows the place of the entry, and falls through when it does not.
+    /// Also gives the address where the place is to be written down.
+    fn look_up_directory(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Ptr<'c>)> {
+        let (ir, table) = (&self.ir, key.table);
+        let (look, other) = (ir.block("update.directory"), ir.block("update.not_known"));
+        let (mut packed, mut beyond) = (ir.word(0), ir.word(0));
+        let mut is_covered = ir.i1.const_int(1, false);
+        for (number, column) in key.columns.iter().enumerate() {
+            let value = column.value.into_int_value();
+            let value = match column.phys {
+                Phys::Bool => ir.b.build_int_z_extend(value, ir.i64, "key.word")?,
+                _ => ir.b.build_int_s_extend_or_bit_cast(value, ir.i64, "key.word")?,
+            };
+            let [first, bits] = packing_of(number);
+            let bits = table.header_word(ir, bits, "key.bits")?;
+            let distance = ir.b.build_int_sub(value, table.header_word(ir, first, "key.first")?, "key.distance")?;
+            let above = ir.b.build_right_shift(distance, bits, false, "key.above")?;
+            beyond = ir.b.build_or(beyond, above, "key.beyond")?;
+            packed = ir.b.build_or(ir.b.build_left_shift(packed, bits, "key.shifted")?, distance, "key.packed")?;
+            if let Some(valid) = column.valid {
+                is_covered = ir.b.build_and(is_covered, valid, "is_covered.valid")?;
+            }
+        }
+        let is_within = ir.compare(IntPredicate::EQ, beyond, ir.word(0), "is_within")?;
+        is_covered = ir.b.build_and(is_covered, is_within, "is_covered")?;
+        let len = table.header_word(ir, offset_of!(TableHeader, directory_len), "directory.len")?;
+        let is_there = ir.compare(IntPredicate::NE, len, ir.word(0), "directory.is_there")?;
+        is_covered = ir.b.build_and(is_covered, is_there, "is_covered.there")?;
+        let before = ir.current();
+        ir.branch(is_covered, look, other)?;
+
+        ir.enter(look);
+        let directory = table.header_pointer(ir, offset_of!(TableHeader, directory), "directory")?;
+        let place = ir.element(ir.i32, directory, packed, "directory.place")?;
+        let known = ir.load(ir.i32, place, "place.known")?.into_int_value();
+        let is_unknown = ir.compare(IntPredicate::EQ, known, ir.i32.const_zero(), "place.is_unknown")?;
+        // Counted from 1.
+        let known = ir.b.build_int_z_extend(known, ir.i64, "place.word")?;
+        let index = ir.b.build_int_sub(known, ir.word(1), "place.index")?;
+        let entries = table.header_pointer(ir, offset_of!(TableHeader, entries), "entries")?;
+        let entry = self.entry(entries, index, key.update.layout.stride)?;
+        ir.branch_rarely(is_unknown, other, key.found)?;
+
+        ir.enter(other);
+        let told = ir.merge(&[(place.into(), look), (table.untold.into(), before)], "place.told")?;
+        Ok(((entry.into(), look), told.into_pointer_value()))
+    }
+
+    /// Searches the hash part: goes to `found` or to `insert`. The place of what is found is written to `told`.
+    fn search(&self, key: &Key<'_, 'c>, told: Option<Ptr<'c>>) -> Emitted<(Hit<'c>, Miss<'c>)> {
         let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
         let (look, same) = (ir.block("update.look"), ir.block("update.same_hash"));
         let (other, step) = (ir.block("update.other_hash"), ir.block("update.step"));
@@ -232,8 +294,19 @@ impl<'c> Emitter<'c, '_> {
 
         ir.enter(same);
         let is_key = self.has_key(entry, key)?;
-        let compared = ir.current();
-        ir.branch(is_key, key.found, step)?;
+        let mut hit = ir.current();
+        match told {
+            None => ir.branch(is_key, key.found, step)?,
+            Some(told) => {
+                let tell = ir.block("update.tell");
+                ir.branch(is_key, tell, step)?;
+                ir.enter(tell);
+                let place = ir.b.build_int_add(index, ir.word(1), "place.counted")?;
+                ir.store(told, ir.b.build_int_truncate(place, ir.i32, "place.counted")?.into())?;
+                hit = ir.current();
+                ir.jump(key.found)?;
+            }
+        }
 
         ir.enter(other);
         let is_empty = ir.compare(IntPredicate::EQ, hash, ir.word(HASH_EMPTY), "is_empty")?;
@@ -244,7 +317,7 @@ impl<'c> Emitter<'c, '_> {
         let next = ir.b.build_and(next, mask, "place.wrapped")?;
         place.add_incoming(&[(&next, step)]);
         ir.jump(look)?;
-        Ok(((entry.into(), compared), (key_hash, other)))
+        Ok(((entry.into(), hit), (key_hash, other)))
     }
 
     /// The hash word of an entry.

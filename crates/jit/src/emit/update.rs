@@ -10,6 +10,7 @@
 //! in the entry. There the last slice is all that is kept.
 
 use super::Emitter;
+use super::find_entry::packing_of;
 use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::types::BasicTypeEnum;
@@ -48,6 +49,8 @@ pub(super) struct TableState<'c> {
     pub(super) keep_string: Ptr<'c>,
     /// Slots of the keys of an insertion.
     pub(super) keys: Ptr<'c>,
+    /// Where places go that no directory is told.
+    pub(super) untold: Ptr<'c>,
     /// A string that is being kept, or an argument of an object.
     pub(super) scratch: Ptr<'c>,
     pub(super) update_object: Ptr<'c>,
@@ -97,6 +100,7 @@ impl<'c> TableState<'c> {
             insert_key: field(offset_of!(ExecContext, insert_key), "insert_key")?,
             keep_string: field(offset_of!(ExecContext, keep_string), "keep_string")?,
             keys: ir.slot(slots, "insert.keys")?,
+            untold: ir.slot(ir.i32, "place.untold")?,
             scratch: ir.slot(ir.i128, "callback.slot")?,
             update_object: field(offset_of!(ExecContext, update_object), "update_object")?,
             groups: field(offset_of!(ExecContext, groups), "groups")?,
@@ -209,7 +213,8 @@ impl<'c> TableState<'c> {
 }
 
 impl<'c> HeaderCopy<'c> {
-    /// The words that finding a key needs for nearly every row: those of the dense region, or else of the hash part.
+    /// The words that finding a key needs for nearly every row: those of the dense region, or else of the directory and the
+    /// hash part.
     fn new(ir: &Ir<'c>, update: &Update) -> Emitted<Option<HeaderCopy<'c>>> {
         if update.access == Access::Shared || update.slice.is_none() || update.keys.is_empty() {
             return Ok(None);
@@ -221,7 +226,17 @@ impl<'c> HeaderCopy<'c> {
                 (offset_of!(TableHeader, dense_first), word),
                 (offset_of!(TableHeader, dense_len), word),
             ],
-            None => vec![(offset_of!(TableHeader, entries), address), (offset_of!(TableHeader, mask), word)],
+            None => {
+                let mut fields =
+                    vec![(offset_of!(TableHeader, entries), address), (offset_of!(TableHeader, mask), word)];
+                if update.layout.packs() {
+                    fields.push((offset_of!(TableHeader, directory), address));
+                    fields.push((offset_of!(TableHeader, directory_len), word));
+                    let packing = (0..update.keys.len()).flat_map(packing_of);
+                    fields.extend(packing.map(|offset| (offset, word)));
+                }
+                fields
+            }
         };
         let variable =
             |(offset, ty): (usize, BasicTypeEnum<'c>)| Ok((offset, ir.variable(ty.const_zero(), "header")?, ty));

@@ -7,7 +7,7 @@ use crate::expr::Expr;
 use crate::shape::meaning::{parameters, type_text};
 use crate::shape::{ComponentShape, StateShape};
 use crate::window::{Slicing, Timeline, WindowAssigner};
-use millstream_abi::{Accumulator, Combination};
+use millstream_abi::{Accumulator, Combination, ShorterWindows};
 use millstream_types::{DataType, Field, Schema};
 
 /// A windowed aggregation: the state between two pipelines.
@@ -25,6 +25,8 @@ pub struct Aggregation {
     pub outputs: Vec<ComponentOutput>,
     /// What was asked for: [`crate::aggregate::AggregateCall::outline`] of each call.
     pub calls: Vec<String>,
+    /// Components that count only a shorter window with the same end.
+    pub shorter: Option<ShorterWindows>,
     /// How the values of overlapping windows are made from their slices.
     pub combination: Combination,
 }
@@ -56,16 +58,24 @@ impl Aggregation {
             }
             _ => String::new(),
         };
-        format!("window {window}, keys [{}], {components}, merge {merge}{combination}", keys.join(", "))
+        let shorter = self.shorter.as_ref().map_or(String::new(), |shorter| {
+            format!(", of components {} the last {} ms", shorter_text(shorter), shorter.size_ms)
+        });
+        format!("window {window}, keys [{}], {components}{shorter}, merge {merge}{combination}", keys.join(", "))
     }
 
     /// What it keeps, without where its rows come from.
     pub(crate) fn state(&self) -> StateShape {
         let component =
             |accumulator: &Accumulator| ComponentShape { accumulator: accumulator.name(), argument: None, guard: None };
+        let mut constants = window_constants(self.assigner);
+        if let Some(shorter) = &self.shorter {
+            constants.push(("shorter_ms", shorter.size_ms.to_string()));
+            constants.push(("shorter_components", shorter_text(shorter)));
+        }
         StateShape {
             operator: "windowed aggregation".into(),
-            parameters: parameters(window_constants(self.assigner), self.timeline),
+            parameters: parameters(constants, self.timeline),
             keys: self.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
             components: self.components.iter().map(component).collect(),
             aggregates: self.calls.clone(),
@@ -89,6 +99,12 @@ pub(crate) fn update_text(
     };
     let updates: Vec<String> = updates.iter().map(update).collect();
     format!("update aggregation {index}{time}, keys {}, components [{}]", list(keys, schema), updates.join(", "))
+}
+
+/// The numbers of the components of shorter windows.
+fn shorter_text(shorter: &ShorterWindows) -> String {
+    let numbers = shorter.components.iter().enumerate().filter(|(_, is_shorter)| **is_shorter);
+    format!("{:?}", numbers.map(|(number, _)| number).collect::<Vec<_>>())
 }
 
 fn how(combination: Combination) -> &'static str {

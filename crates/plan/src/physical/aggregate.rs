@@ -2,13 +2,14 @@
 
 use super::Planner;
 use super::branch::Branch;
-use super::expressions::{columns_from, columns_of, same_computation};
+use super::expressions::{columns_from, columns_of, is_below, is_column, is_window_time, same_computation};
 use super::payload::Payload;
 use crate::aggregate::{AggregateCall, Components};
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{Rel, Window};
 use crate::pipeline::*;
 use crate::window::{Overlap, Timeline, WindowAssigner};
+use millstream_abi::ShorterWindows;
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
 
 /// One branch of the input of an aggregation, with its expressions over the columns after the branch's operators.
@@ -105,12 +106,14 @@ impl Planner {
             });
         }
         let kinds: Vec<_> = components.list.iter().map(|c| c.0).collect();
+        let shorter = components.shorter();
         let combination = match assigner {
             WindowAssigner::Overlap(windows) => {
                 let longest = match windows {
                     Overlap::Hop { size_ms, .. } | Overlap::Cumulate { size_ms, .. } => size_ms,
                 };
-                Combination::choose(&kinds, longest / windows.slicing().size_ms)
+                let of_whole = ShorterWindows::others(shorter.as_ref(), kinds.iter().copied());
+                Combination::choose(of_whole, longest / windows.slicing().size_ms)
             }
             _ => Combination::Recompute,
         };
@@ -121,6 +124,7 @@ impl Planner {
             components: kinds,
             outputs: components.outputs,
             calls: components.calls,
+            shorter,
             combination,
         });
         Ok(Branch::new(PipelineInput::Aggregation(aggregation), columns))
@@ -282,33 +286,6 @@ fn take_windows_over(
         }
     }
     found
-}
-
-/// Whether an expression is a column, but for casts.
-fn is_column(expr: &Expr, column: usize) -> bool {
-    match &expr.kind {
-        ExprKind::Column(i) => *i == column,
-        ExprKind::Cast { operand, .. } => is_column(operand, column),
-        _ => false,
-    }
-}
-
-/// Whether an expression is the `window_time` of a window whose columns begin at `first`, even if computed from the
-/// end.
-fn is_window_time(expr: &Expr, first: usize) -> bool {
-    match &expr.kind {
-        ExprKind::AddInterval(end, step) => {
-            matches!(step.kind, ExprKind::Literal(Value::Int(-1))) && is_column(end, first + 1)
-        }
-        _ => is_column(expr, first + 2),
-    }
-}
-
-/// Whether an expression uses only columns before `width`.
-fn is_below(expr: &Expr, width: usize) -> bool {
-    let mut below = true;
-    expr.each_column(|i| below &= i < width);
-    below
 }
 
 /// `window_start`, `window_end` and `window_time` over an output whose two window columns begin at `first`.

@@ -1,8 +1,8 @@
 //! Expressions over the columns of relations and tables.
 
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 use crate::logical::{ColumnKind, Rel, Table, TableColumn};
-use millstream_types::{Field, Schema};
+use millstream_types::{Field, Schema, Value};
 
 /// The columns of a relation, each as an expression.
 pub(super) fn columns_of(schema: &Schema) -> Vec<Expr> {
@@ -23,6 +23,33 @@ pub(super) fn expand_computed(table: &Table) -> Vec<Expr> {
         _ => physical[i].clone(),
     };
     table.columns.iter().enumerate().map(expand).collect()
+}
+
+/// Whether an expression is a column, but for casts.
+pub(super) fn is_column(expr: &Expr, column: usize) -> bool {
+    match &expr.kind {
+        ExprKind::Column(i) => *i == column,
+        ExprKind::Cast { operand, .. } => is_column(operand, column),
+        _ => false,
+    }
+}
+
+/// Whether an expression is the `window_time` of a window whose columns begin at `first`, even if computed from the
+/// end.
+pub(super) fn is_window_time(expr: &Expr, first: usize) -> bool {
+    match &expr.kind {
+        ExprKind::AddInterval(end, step) => {
+            matches!(step.kind, ExprKind::Literal(Value::Int(-1))) && is_column(end, first + 1)
+        }
+        _ => is_column(expr, first + 2),
+    }
+}
+
+/// Whether an expression uses only columns before `width`.
+pub(super) fn is_below(expr: &Expr, width: usize) -> bool {
+    let mut below = true;
+    expr.each_column(|i| below &= i < width);
+    below
 }
 
 /// Whether two expressions compute the same, wherever they stand in the text.

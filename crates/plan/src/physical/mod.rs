@@ -11,7 +11,7 @@
 //! | windowed aggregation | an [`Aggregation`] over shared slices; sessions and count windows a [`KeyedOperator`] |
 //! | HOP, CUMULATE | a flat map, unless an aggregation above takes the windows over |
 //! | lookup join | a [`LookupTable`] and a flat map |
-//! | window join of aggregations by the same keys | one aggregation (`group_join`) |
+//! | join of aggregations by the same keys and windows that end together | one aggregation (`group_join`) |
 //! | window join of rows with their own maximum | a ranking (`own_extreme`) |
 //! | other joins, ranks, OVER | a [`KeyedOperator`] |
 //! | ORDER BY, LIMIT in a subquery | a [`Sort`] |
@@ -30,6 +30,7 @@ mod local_time;
 mod own_extreme;
 mod payload;
 mod prune;
+mod rules;
 mod source;
 
 use crate::common::{Changed, Common};
@@ -42,29 +43,13 @@ use expressions::{columns_of, expand_computed, meaning};
 use fan_out::Path;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Schema, code};
+pub use rules::Rules;
 use source::{Clock, SourceBuilder, TIME_COLUMN};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Branches that the places which name common relations may have of them.
 const MAX_COPIES: usize = 20_000;
-
-/// What the planner makes one of. More rules change what a query keeps, so a job resumes with those that its checkpoint was made with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Rules {
-    /// Copies of a view or a query of WITH.
-    Copies,
-    /// Also joins of aggregations (`group_join`).
-    GroupJoins,
-    /// Also rows and their own maximum (`own_extreme`), and equal relations wherever they stand in the text.
-    #[default]
-    Equals,
-}
-
-impl Rules {
-    /// Those of earlier versions, the newest first.
-    pub const EARLIER: [Rules; 2] = [Rules::GroupJoins, Rules::Copies];
-}
 
 /// Plans one run: every insert reads the sources that it shares with the others once. Windows over TIMESTAMP_LTZ are of local
 /// time in `zone`.
@@ -186,7 +171,7 @@ impl Planner {
 
     /// What does the same as a join without one.
     fn one_of_join(&self, rel: &Rel) -> Option<Rel> {
-        (self.rules >= Rules::GroupJoins).then(|| group_join::group_join(rel)).flatten()
+        (self.rules >= Rules::GroupJoins).then(|| group_join::group_join(rel, self.rules)).flatten()
     }
 
     fn each_branch(&mut self, input: &Rel, change: impl Fn(&mut Branch)) -> Result<Vec<Branch>, Diagnostic> {

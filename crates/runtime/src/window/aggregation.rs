@@ -9,6 +9,7 @@ use crate::buffer::{Buffer, Piece};
 use crate::config::MergeStrategy;
 use crate::station::progress::{Forward, Progress};
 use millstream_abi::EntryLayout;
+use millstream_plan::pipeline::ShorterWindows;
 use millstream_plan::window::{Timeline, WindowAssigner};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -91,6 +92,11 @@ impl Aggregation {
             WindowAssigner::Attached => Some((id, id)),
             _ => None,
         }
+    }
+
+    /// Components that count shorter windows.
+    pub(crate) fn shorter(&self) -> Option<&ShorterWindows> {
+        self.overlap.as_ref()?.shorter.as_ref()
     }
 
     /// The numbers of its tables.

@@ -20,7 +20,8 @@ use crate::buffer::Rows;
 use crate::durable::blobs::damaged;
 use crate::station::{Consequences, Job, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
-use millstream_state::{BlockMerge, MergeFault, Merged, Partial};
+use millstream_plan::pipeline::ShorterWindows;
+use millstream_state::{BlockMerge, MergeFault, Merged, PARTITIONS, Partial};
 use millstream_storage::Damaged;
 use millstream_types::{Diagnostic, code, memory_text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,23 +99,35 @@ impl StoredMerge {
     }
 
     /// Merges the next few rows; `None` at the end.
-    fn piece(&mut self, tables: &Arc<OpenTables>, block_bytes: usize) -> Result<Option<Merged>, Diagnostic> {
+    fn piece(
+        &mut self,
+        (tables, shorter): (&Arc<OpenTables>, Option<&ShorterWindows>),
+        block_bytes: usize,
+    ) -> Result<Option<Merged>, Diagnostic> {
         loop {
             if let Some(piece) = self.current.as_mut().and_then(Iterator::next) {
                 return piece.map(Some).map_err(|BlockError(diagnostic)| diagnostic);
             }
             let Some(partition) = self.partitions.next() else { return Ok(None) };
+            let only = partition..partition + 1;
             let mut sources: Vec<BlockSource> = Vec::new();
             // What a merge may hold whatever it is of the budget.
             let mut blocks = 0;
-            for partial in self.firing.sealed_tables() {
+            for partial in self.firing.sealed_tables(shorter, &only) {
                 blocks += block_bytes;
                 sources.push(in_memory(partial, partition, tables, block_bytes));
             }
-            for table in self.firing.stored_tables() {
+            for (table, is_masked) in self.firing.stored_tables() {
                 blocks += if table.is_of_checkpoint() { CHECKPOINT_BLOCK } else { block_bytes };
                 let blocks = StoredBlocks::new(table, partition, tables);
-                sources.push(Box::new(blocks.map(|block| block.map_err(BlockError))));
+                let mask = shorter.filter(|_| is_masked).map(|shorter| shorter.components.clone());
+                sources.push(Box::new(blocks.map(move |block| {
+                    let block = block.map_err(BlockError)?;
+                    Ok(match &mask {
+                        Some(components) => Arc::new(block).masked(&(partition..partition + 1), components),
+                        None => block,
+                    })
+                })));
             }
             let share = usize::try_from(tables.budget.limit() / GROUP_SHARE).unwrap_or(usize::MAX);
             let most = share.max(blocks.saturating_mul(BLOCKS_OF_EACH));
@@ -142,7 +155,7 @@ impl WindowStation {
 
     fn is_heavy(&self, firing: &Firing) -> bool {
         let most = self.host.flow.budget.limit() / HEAVY_SHARE;
-        let partials = firing.sealed_tables();
+        let partials = firing.sealed_tables(None, &(0..PARTITIONS));
         self.host.spilling.may_spill()
             && partials.iter().any(|partial| partial.has_variable_parts())
             && partials.iter().map(|partial| partial.bytes() as u64).sum::<u64>() > most
@@ -185,7 +198,7 @@ impl WindowStation {
         let mut deliver = |rows: Vec<Rows>, continues| {
             consequences.deliver(self.output.id, unit, Unit { rows, before, place, continues, ..Unit::default() });
         };
-        if let Some(merged) = merge.piece(&windows.tables, self.host.spilling.block_bytes())? {
+        if let Some(merged) = merge.piece((&windows.tables, windows.shorter()), self.host.spilling.block_bytes())? {
             for rows in self.rows_of_window(&merge.firing, &merged, 0) {
                 deliver(vec![self.host.held(rows, &mut output)], true);
             }

@@ -13,7 +13,7 @@
 use crate::adaptive::decisions::combination::Situation;
 use crate::adaptive::{Decision, Policy};
 use crate::config::Adaptivity;
-use millstream_abi::{Accumulator, Combination, EntryLayout};
+use millstream_abi::{Accumulator, Combination, ShorterWindows};
 use millstream_state::WindowContents;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -25,12 +25,20 @@ const CHANGES: u64 = 3;
 
 /// How the windows of an aggregation with such components are made of slices at first: as was asked for, if that is exact, or
 /// as was planned.
-pub fn combination(adaptivity: &Adaptivity, components: &[Accumulator], planned: Combination) -> Combination {
+pub fn combination(adaptivity: &Adaptivity, components: Components<'_>, planned: Combination) -> Combination {
     match adaptivity.combination {
-        Some(Combination::Subtract) if !components.iter().all(|c| c.is_invertible()) => Combination::TwoStacks,
+        Some(Combination::Subtract) if !is_invertible(components) => Combination::TwoStacks,
         Some(wanted) => wanted,
         None => planned,
     }
+}
+
+/// Components of an aggregation, of which some may count shorter windows.
+type Components<'a> = (&'a [Accumulator], Option<&'a ShorterWindows>);
+
+/// Whether all that count whole windows are invertible.
+fn is_invertible((components, shorter): Components<'_>) -> bool {
+    ShorterWindows::others(shorter, components.iter().copied()).all(Accumulator::is_invertible)
 }
 
 /// See the module.
@@ -88,11 +96,15 @@ impl Report {
 
 impl Combining {
     /// Of windows that were `planned` to be made in some way, by `ranges` ranges of partitions.
-    pub(crate) fn new(adaptivity: &Adaptivity, layout: &EntryLayout, planned: Combination, ranges: usize) -> Combining {
-        let components: Vec<Accumulator> = layout.accumulators.iter().map(|(a, _)| *a).collect();
+    pub(crate) fn new(
+        adaptivity: &Adaptivity,
+        components: Components<'_>,
+        planned: Combination,
+        ranges: usize,
+    ) -> Combining {
         let policy = Policy::new(adaptivity.combination.is_none(), adaptivity);
-        let now = combination(adaptivity, &components, planned);
-        let is_invertible = components.iter().all(|c| c.is_invertible());
+        let now = combination(adaptivity, components, planned);
+        let is_invertible = is_invertible(components);
         Combining { policy, is_invertible, ranges, state: Mutex::new(CombiningState { now, reports: BTreeMap::new() }) }
     }
 
@@ -150,7 +162,7 @@ mod tests {
     use Combination::{Recompute, Subtract, TwoStacks};
 
     fn combining(adaptivity: Adaptivity, component: Accumulator, planned: Combination) -> Combining {
-        Combining::new(&adaptivity, &EntryLayout::new(&[], &[component]), planned, 2)
+        Combining::new(&adaptivity, (&[component], None), planned, 2)
     }
 
     /// A period of windows in both ranges, of which one has all keys.

@@ -3,6 +3,7 @@
 use super::sweep::DueWindow;
 use super::tables::Taken;
 use super::tables::frozen::Stored;
+use millstream_plan::pipeline::ShorterWindows;
 use millstream_state::{PARTITIONS, Partial};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -13,6 +14,9 @@ use std::time::Instant;
 /// Windows of at most this many entries (before the merge) are sealed and merged by one task: more would cost more than
 /// they share. Larger ones are merged by about one task per this many.
 const SMALL_WINDOW_ENTRIES: usize = 4096;
+
+/// Which part of a window that is merged has its masked tables.
+const MASKED: usize = 1;
 
 /// A window being written.
 pub(crate) struct Firing {
@@ -30,7 +34,8 @@ pub(crate) struct Firing {
     /// When its watermark came, and the units whose rows are not delivered yet: for the statistics.
     pub(super) completed: Instant,
     pub(super) undelivered: AtomicUsize,
-    /// Starts of slices, and what their tables have become.
+    /// Starts of slices, and what their tables have become. Of a window that is merged part [`MASKED`] is of the tables that are
+    /// masked, the other of all others.
     pub(super) slices: Mutex<Vec<(i64, Vec<Arc<Partial>>)>>,
     /// Tables that are in files, with the slice of `slices` that they are of: read where they are merged or combined.
     pub(super) stored: Mutex<Vec<(usize, Arc<Stored>)>>,
@@ -92,10 +97,22 @@ impl Firing {
         completed: Instant,
         units: &mut u64,
     ) -> Firing {
-        let entries: usize = tables.iter().map(Taken::len).sum();
+        Firing::of_parts(window, Vec::new(), tables, (completed, units))
+    }
+
+    /// A window of tables that are masked, as those of slices before the shorter window of some components, and of others.
+    pub(crate) fn of_parts(
+        window: Option<(i64, i64)>,
+        masked: Vec<Taken>,
+        whole: Vec<Taken>,
+        (completed, units): (Instant, &mut u64),
+    ) -> Firing {
+        let entries: usize = masked.iter().chain(&whole).map(Taken::len).sum();
         let groups = entries.div_ceil(SMALL_WINDOW_ENTRIES).next_power_of_two().min(PARTITIONS);
         let start = window.map_or(0, |(start, _)| start);
-        Firing::new(window, [(start, tables)], (Then::Merge(groups), groups), completed, units)
+        let masked = Some(masked).filter(|tables| !tables.is_empty());
+        let parts = [Some(whole), masked].into_iter().flatten().map(|tables| (start, tables));
+        Firing::new(window, parts, (Then::Merge(groups), groups), completed, units)
     }
 
     /// No window: job `number` of the lanes, which forget all slices.
@@ -125,14 +142,25 @@ impl Firing {
         self.first_unit + group as u64
     }
 
-    /// Its tables that are in memory; all have been sealed.
-    pub(crate) fn sealed_tables(&self) -> Vec<Arc<Partial>> {
-        self.slices.lock().iter().flat_map(|(_, partials)| partials).cloned().collect()
+    /// Its tables that are in memory, of a window that is merged; all have been sealed. Masked ones come as such, with the
+    /// entries of a range of partitions.
+    pub(crate) fn sealed_tables(
+        &self,
+        shorter: Option<&ShorterWindows>,
+        partitions: &Range<usize>,
+    ) -> Vec<Arc<Partial>> {
+        let parts = self.slices.lock();
+        let tables = parts.iter().enumerate().flat_map(|(part, (_, partials))| partials.iter().map(move |p| (part, p)));
+        let masked = |(part, partial): (usize, &Arc<Partial>)| match shorter.filter(|_| part == MASKED) {
+            Some(shorter) => Arc::new(partial.masked(partitions, &shorter.components)),
+            None => Arc::clone(partial),
+        };
+        tables.map(masked).collect()
     }
 
-    /// Its tables that are in files.
-    pub(crate) fn stored_tables(&self) -> Vec<Arc<Stored>> {
-        self.stored.lock().iter().map(|(_, table)| Arc::clone(table)).collect()
+    /// Its tables that are in files, each with whether it is masked.
+    pub(crate) fn stored_tables(&self) -> Vec<(Arc<Stored>, bool)> {
+        self.stored.lock().iter().map(|(part, table)| (Arc::clone(table), *part == MASKED)).collect()
     }
 
     /// The partitions of a range.

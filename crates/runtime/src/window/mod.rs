@@ -115,9 +115,7 @@ impl WindowStation {
             return Err(Diagnostic::bug("the entries of an aggregation do not fit its output"));
         }
         let overlap = match plan.assigner {
-            WindowAssigner::Overlap(overlap) => {
-                Some(OverlappingWindows::new(overlap, &layout, plan.combination, config, budget))
-            }
+            WindowAssigner::Overlap(overlap) => Some(OverlappingWindows::new(overlap, (&layout, plan), config, budget)),
             _ => None,
         };
         let strategy = Strategy::new(config, &layout, count, Arc::clone(&facts));

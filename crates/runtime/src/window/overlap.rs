@@ -19,7 +19,7 @@ use super::tables::{FrozenByNumber, TablesByNumber, Taken};
 use crate::config::{RunConfig, When};
 use crate::station::progress::Forward;
 use millstream_abi::EntryLayout;
-use millstream_plan::pipeline::Combination;
+use millstream_plan::pipeline::{Aggregation as Planned, ShorterWindows};
 use millstream_plan::window::{Overlap, SliceTable};
 use millstream_state::{Charge, Combiner, MemoryBudget, MemoryClass, PARTITIONS};
 use parking_lot::Mutex;
@@ -37,6 +37,8 @@ pub(super) const READ_SHARE: u64 = 16;
 pub(crate) struct OverlappingWindows {
     /// The windows.
     pub(crate) overlap: Overlap,
+    /// Components that count shorter ones.
+    pub(crate) shorter: Option<ShorterWindows>,
     /// Locked within the aggregation's progress.
     pub(crate) sweep: Mutex<Sweep>,
     /// How windows are made of slices.
@@ -85,14 +87,25 @@ impl SweptTables {
         entering.chain(apart).map(|stored| stored.bytes()).sum()
     }
 
-    /// Those that the window of these bounds is made of.
-    pub(super) fn of_window(&self, overlap: Overlap, start: i64, end: i64) -> Vec<Taken> {
+    /// Those that the window of these bounds is made of: of slices before the shorter window with that end, if there are such,
+    /// and of others.
+    pub(super) fn of_window(
+        &self,
+        (overlap, shorter): (Overlap, Option<&ShorterWindows>),
+        start: i64,
+        end: i64,
+    ) -> [Vec<Taken>; 2] {
+        let whole_from = shorter.map_or(i64::MIN, |shorter| shorter.start_of_window(end));
         let is_in = |number: i64| {
             let SliceTable { slice_start, from_end } = overlap.table(number);
             start <= slice_start && slice_start < end && from_end <= end
         };
-        let tables = self.tables.iter().filter(|&(&number, _)| is_in(number));
-        tables.flat_map(|(_, tables)| tables).cloned().map(Taken::Frozen).collect()
+        let mut parts = [Vec::new(), Vec::new()];
+        for (&number, tables) in self.tables.iter().filter(|&(&number, _)| is_in(number)) {
+            let is_whole = overlap.table(number).slice_start >= whole_from;
+            parts[usize::from(is_whole)].extend(tables.iter().cloned().map(Taken::Frozen));
+        }
+        parts
     }
 
     /// Takes note of tables that are to enter windows.
@@ -130,8 +143,7 @@ impl OverlappingWindows {
     /// Without slices, for the workers of a run to combine at a time. The ranges stay the same for the whole run.
     pub(crate) fn new(
         overlap: Overlap,
-        layout: &Arc<EntryLayout>,
-        planned: Combination,
+        (layout, plan): (&Arc<EntryLayout>, &Planned),
         config: &RunConfig,
         budget: &Arc<MemoryBudget>,
     ) -> OverlappingWindows {
@@ -139,9 +151,15 @@ impl OverlappingWindows {
         let swept = SweptTables { tables: FrozenByNumber::new(), apart: FrozenByNumber::new(), is_by_blocks };
         let ranges = config.workers.next_power_of_two().min(PARTITIONS);
         let size = PARTITIONS / ranges;
-        let combining = Combining::new(&config.adaptivity, layout, planned, ranges);
+        let components = (plan.components.as_slice(), plan.shorter.as_ref());
+        let combining = Combining::new(&config.adaptivity, components, plan.combination, ranges);
         let lane = |r: usize| SliceLane {
-            combiner: Combiner::new(Arc::clone(layout), combining.next(None), r * size..(r + 1) * size),
+            combiner: Combiner::of_two(
+                Arc::clone(layout),
+                plan.shorter.clone(),
+                combining.next(None),
+                r * size..(r + 1) * size,
+            ),
             charge: Charge::new(budget, MemoryClass::Partials, 0),
             report: Report::default(),
             delivered: None,
@@ -149,7 +167,8 @@ impl OverlappingWindows {
         let lanes = (0..ranges).map(|r| Ordered::new(lane(r))).collect();
         let (sweep, swept) = (Mutex::new(Sweep::default()), Mutex::new(swept));
         let (under_way, held) = (AtomicUsize::new(0), Mutex::new(None));
-        OverlappingWindows { overlap, sweep, combining, lanes, swept, under_way, held }
+        let shorter = plan.shorter.clone();
+        OverlappingWindows { overlap, shorter, sweep, combining, lanes, swept, under_way, held }
     }
 
     /// What the inputs have brought and has not been acted on to its end. `Err` while too many windows are under way.

@@ -4,10 +4,12 @@ use super::WindowStation;
 use super::firing::Firing;
 use super::overlap::{MOST_WINDOWS, OverlappingWindows, READ_SHARE, SweptTables};
 use super::sweep::{DueWindow, Sweep};
-use super::tables::{FrozenByNumber, TablesByNumber};
+use super::tables::{FrozenByNumber, TablesByNumber, Taken};
 use crate::station::{Consequences, Task};
+use millstream_plan::window::SliceTable;
+use millstream_state::PARTITIONS;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Instant;
 
 impl WindowStation {
@@ -33,7 +35,9 @@ impl WindowStation {
         if !swept.is_by_blocks && swept.bytes_to_read(&tables) > self.host.flow.budget.limit() / READ_SHARE {
             consequences.tasks.extend(self.combine_no_more(&mut sweep, &mut swept));
         }
-        let tables = swept.enter(tables).into_iter().map(|(id, tables)| (windows.table(id), tables));
+        let tables = swept.enter(tables);
+        self.note_late_for_shorter(overlap, &tables);
+        let tables = tables.into_iter().map(|(id, tables)| (windows.table(id), tables));
         let mut due = sweep.due(windows, tables, reached, MOST_WINDOWS);
         let last_end = due.last().map(|due| due.end).filter(|_| due.len() == MOST_WINDOWS);
         if let Some(first) = due.first_mut().filter(|_| !swept.is_by_blocks) {
@@ -45,8 +49,8 @@ impl WindowStation {
             let (start, end) = (windows.start_of_window(due.end), due.end);
             match swept.is_by_blocks {
                 true => {
-                    let tables = swept.of_window(windows, start, end);
-                    Firing::of_tables(Some((start, end)), tables, completed, units)
+                    let [masked, whole] = swept.of_window((windows, overlap.shorter.as_ref()), start, end);
+                    Firing::of_parts(Some((start, end)), masked, whole, (completed, units))
                 }
                 false => Firing::of_slices((start, overlap.lanes.len()), due, sweep.next_job(), completed, units),
             }
@@ -55,6 +59,25 @@ impl WindowStation {
         swept.forget(windows, last_end.unwrap_or(reached.saturating_add(1)));
         overlap.under_way.fetch_add(firings.len(), Ordering::SeqCst);
         (firings, last_end.is_some())
+    }
+
+    /// Counts rows that came too late for the shorter windows of some components, but not for the others. Those of tables in files
+    /// are not counted.
+    fn note_late_for_shorter(&self, overlap: &OverlappingWindows, tables: &TablesByNumber) {
+        let (Some(shorter), Some(counter)) = (&overlap.shorter, self.windows.layout.counters.of_all()) else { return };
+        let is_late = |number: i64| {
+            let SliceTable { slice_start, from_end } = overlap.overlap.table(number);
+            shorter.start_of_window(from_end) > slice_start
+        };
+        for table in tables.iter().filter(|&(&number, _)| is_late(number)).flat_map(|(_, tables)| tables) {
+            // A table that cannot be read fails the query where its windows are made.
+            if let Taken::Frozen(table) = table
+                && table.stored().is_none()
+                && let Ok(partial) = table.partial(&self.windows.tables)
+            {
+                self.host.stats.late_rows.fetch_add(partial.count_of(&(0..PARTITIONS), counter), Relaxed);
+            }
+        }
     }
 
     /// Has combiners forget what they have, behind the windows that are on their way: windows to come are merged by blocks.

@@ -313,6 +313,7 @@ pub fn aggregation(assigner: WindowAssigner, keys: Vec<Field>) -> Aggregation {
         components: vec![Accumulator::Count, Accumulator::MaxI64],
         calls: vec![],
         outputs: ComponentOutput::values(&[Accumulator::Count; 2], &[DataType::BigInt, DataType::BigInt]),
+        shorter: None,
         combination: Combination::Recompute,
     }
 }

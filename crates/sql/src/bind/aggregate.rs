@@ -212,7 +212,7 @@ pub(super) fn typed(
         F::BoolAnd | F::BoolOr => can_be_missing(),
         _ => true,
     };
-    Ok(AggregateCall { function, arguments, parameters, distinct, filter, data_type, nullable })
+    Ok(AggregateCall { function, arguments, parameters, distinct, filter, last_ms: None, data_type, nullable })
 }
 
 /// The call of an aggregate function of the program, without its FILTER: what [`NativeAggregate::finished`] makes the result of.
@@ -248,7 +248,16 @@ pub(super) fn of_program<'a>(
         }
     };
     let arguments = vec![packed];
-    Ok(AggregateCall { function: kind, arguments, parameters, distinct, filter: None, data_type, nullable: true })
+    Ok(AggregateCall {
+        function: kind,
+        arguments,
+        parameters,
+        distinct,
+        filter: None,
+        last_ms: None,
+        data_type,
+        nullable: true,
+    })
 }
 
 fn check_argument(

@@ -34,6 +34,7 @@ pub(super) fn add_ordered(
         parameters: vec![Value::Boolean(true)],
         distinct: call.distinct,
         filter: call.filter.clone(),
+        last_ms: None,
         data_type: DataType::Array(Arc::new(expr.data_type.clone())),
         nullable: true,
     };

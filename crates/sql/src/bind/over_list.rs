@@ -89,6 +89,7 @@ pub(super) fn count_rows() -> AggregateCall {
         parameters: vec![],
         distinct: false,
         filter: None,
+        last_ms: None,
         data_type: DataType::BigInt,
         nullable: false,
     }

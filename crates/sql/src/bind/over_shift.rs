@@ -150,6 +150,7 @@ fn shifted(
         parameters: vec![Value::Boolean(true)],
         distinct: false,
         filter: None,
+        last_ms: None,
         data_type: DataType::Array(Arc::new(data_type)),
         nullable: true,
     };

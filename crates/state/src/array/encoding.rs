@@ -7,14 +7,15 @@
 //! └───────────────────────────────┴──────────┴─────────────────────────┴─────────────────────┘
 //! ```
 //!
-//! The number behind that of the last accumulator stands for a mark of its own.
+//! The number behind that of the last accumulator stands for a mark of its own. Entries whose marks are two accumulators are
+//! written with one.
 
 use super::{ArrayShape, BLOCK, KeyBlock, Region, blocks};
 use crate::entry::{read, write};
 use crate::memory::EntryMemory;
 use crate::partition::{BLOCK_BITS, partition_of_key};
 use crate::work;
-use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, KeyRange};
+use millstream_abi::{Accumulator, ArrayLayout, Counters, EntryLayout, KeyRange};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::sync::Arc;
 
@@ -54,11 +55,24 @@ impl Region {
     /// Writes blocks as runs.
     pub(crate) fn write_runs(&self, chosen: &[KeyBlock], out: &mut ByteWriter) {
         let ArrayShape { layout, array, .. } = &**self.shape();
-        out.u32(layout.counter.unwrap_or(layout.accumulators.len()) as u32);
+        out.u32(layout.counters.of_all().unwrap_or(layout.accumulators.len()) as u32);
         out.length(chosen.len());
         for run in chosen {
             out.i64(run.first);
             out.u32(run.len as u32);
+        }
+        if let Some(marked) = marked(layout) {
+            for entry in chosen.iter().flat_map(|run| (0..run.len as i64).map(|i| self.entry(run.first + i))) {
+                let bytes = super::fields(layout).end - array.start;
+                // SAFETY: an entry of the region, which is made of zeroed memory, so that all bytes have values.
+                let (bytes, is_there) = unsafe {
+                    (std::slice::from_raw_parts(entry.add(array.start), bytes), self.shape().is_there(entry))
+                };
+                out.raw(bytes);
+                out.u64(is_there.into());
+                out.raw(&[0; 16][..marked.stride - bytes.len() - 8]);
+            }
+            return;
         }
         for run in chosen {
             // SAFETY: blocks are within the range, so the region has their entries from `start` on; it is made of zeroed memory, so
@@ -87,13 +101,21 @@ impl Region {
 /// The layout that arrays may have: by the number of the accumulator that is their mark, behind which comes the one with its
 /// own mark.
 fn array_of(layout: &EntryLayout, number: usize) -> Option<ArrayLayout> {
-    let counter = match layout.accumulators.get(number) {
-        Some((Accumulator::Count, _)) => Some(number),
+    let counters = match layout.accumulators.get(number) {
+        Some((Accumulator::Count, _)) => Counters::One(number),
         Some(_) => return None,
-        None if number == layout.accumulators.len() => None,
+        None if number == layout.accumulators.len() => Counters::None,
         None => return None,
     };
-    layout.clone().counted_by(counter).array()
+    layout.clone().counted_by(counters).array()
+}
+
+/// How arrays are written whose marks are two accumulators.
+fn marked(layout: &EntryLayout) -> Option<ArrayLayout> {
+    match layout.counters {
+        Counters::EachOf(..) => layout.clone().counted_by(Counters::None).array(),
+        Counters::None | Counters::One(_) => None,
+    }
 }
 
 /// Runs that are still to be read.
@@ -129,7 +151,7 @@ impl<'a> ArrayBlock<'a> {
 
     /// Whether its entries are those of arrays as they are made now.
     pub(crate) fn has_shape(&self, shape: &ArrayShape) -> bool {
-        self.array == shape.array
+        self.array == marked(&shape.layout).unwrap_or(shape.array)
     }
 
     /// All keys of the runs, of which not all need be there: how many, and their range.
@@ -161,6 +183,17 @@ impl<'a> ArrayBlock<'a> {
         debug_assert!(self.has_shape(region.shape()), "entries of one shape");
         let shape = Arc::clone(region.shape());
         for (run, entries) in self.runs() {
+            if self.array != shape.array {
+                // Without their mark, which says no more than the fields.
+                let (fields, own) = (super::fields(&shape.layout), self.array.start);
+                for (i, entry) in entries.chunks_exact(self.array.stride).enumerate() {
+                    let from = &entry[fields.start - own..fields.end - own];
+                    let into = region.entry(run.first + i as i64).wrapping_add(fields.start);
+                    // SAFETY: the region has an entry for each key of the run, with these fields, and is ours.
+                    unsafe { into.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+                }
+                continue;
+            }
             // SAFETY: the region has entries for all keys of the run, and is ours.
             unsafe {
                 let into = region.entry(run.first).add(shape.array.start);

@@ -38,7 +38,7 @@ impl Grid {
         let memory = EntryMemory::zeroed(shape.bytes(groups * partitions.len() * BLOCK));
         let grid = Grid { shape: Arc::clone(shape), partitions, first_group, groups, memory };
         // SAFETY: all entries of the memory, which nobody else has.
-        unsafe { shape.make_fresh(grid.memory.start(), grid.places()) };
+        unsafe { shape.make_fresh(grid.start(), grid.places()) };
         grid
     }
 
@@ -60,12 +60,17 @@ impl Grid {
         self.memory.bytes()
     }
 
+    /// The first entry.
+    fn start(&self) -> *mut u8 {
+        self.memory.start().wrapping_add(self.shape.lead())
+    }
+
     /// The entries of a block.
     fn block(&self, group: i64, partition: usize) -> *mut u8 {
         let group = group.wrapping_sub(self.first_group) as usize;
         debug_assert!(group < self.groups && self.partitions.contains(&partition), "a block of the grid");
         let number = group * self.partitions.len() + (partition - self.partitions.start);
-        self.memory.start().wrapping_add(number * BLOCK * self.shape.array.stride)
+        self.start().wrapping_add(number * BLOCK * self.shape.array.stride)
     }
 
     /// The entry of a key of the partitions, if the grid is for it.
@@ -115,7 +120,7 @@ impl Grid {
         debug_assert!(self.partitions == other.partitions && self.range().contains(other.range()), "a smaller grid");
         let into = self.block(other.first_group, self.partitions.start);
         // SAFETY: groups follow each other in both; this one is ours.
-        unsafe { self.shape.merge(into, other.memory.start(), other.places()) };
+        unsafe { self.shape.merge(into, other.start(), other.places()) };
     }
 
     /// Makes room for the keys of a range.
@@ -130,7 +135,7 @@ impl Grid {
     pub(crate) fn trim(&mut self) {
         let group = self.partitions.len() * BLOCK;
         let is_empty = |number: &usize| {
-            let first = self.memory.start().wrapping_add(number * group * self.shape.array.stride);
+            let first = self.start().wrapping_add(number * group * self.shape.array.stride);
             // SAFETY: the grid has the groups.
             (0..group).all(|i| !unsafe { self.shape.is_there(first.wrapping_add(i * self.shape.array.stride)) })
         };

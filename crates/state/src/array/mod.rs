@@ -19,7 +19,7 @@ mod tests;
 use crate::accumulator::{self, Strided};
 use crate::arena::Arena;
 use crate::entry::{self, read, write};
-use crate::memory::EntryMemory;
+use crate::memory::{EntryMemory, LINE};
 use crate::partition::{BLOCK_BITS, GROUP_BITS, block_in_group, partition_of_key};
 pub(crate) use encoding::ArrayBlock;
 pub(crate) use grid::Grid;
@@ -104,9 +104,15 @@ impl ArrayShape {
         Some(Arc::new(ArrayShape { layout: Arc::clone(layout), array, fresh }))
     }
 
-    /// Bytes of an array of so many keys.
+    /// Bytes of an array of so many keys, in memory of its own.
     pub(crate) fn bytes(&self, keys: usize) -> usize {
-        self.array.start + keys * self.array.stride
+        self.lead() + self.array.bytes(keys)
+    }
+
+    /// Bytes before an array, so that its first field begins a line of the cache where the memory does: entries of 32 or 64 bytes
+    /// are in one line each.
+    pub(crate) fn lead(&self) -> usize {
+        self.array.start.next_multiple_of(LINE) - self.array.start
     }
 
     /// Makes zeroed entries fresh.
@@ -234,7 +240,7 @@ impl ArrayShape {
     #[inline]
     pub(crate) unsafe fn is_there(&self, entry: *const u8) -> bool {
         // SAFETY: promised by the caller.
-        unsafe { read::<u64>(entry, self.array.mark) != 0 }
+        unsafe { read::<u64>(entry, self.array.mark) | read::<u64>(entry, self.array.other_mark) != 0 }
     }
 
     /// Which of entries that follow each other are there: bit *i* is for number *i*.
@@ -243,10 +249,11 @@ impl ArrayShape {
     /// From `first` on are `count` entries of an array, at most [`BLOCK`].
     #[inline]
     pub(crate) unsafe fn mask(&self, first: *const u8, count: usize) -> u64 {
-        let (stride, mark) = (self.array.stride, self.array.mark);
+        let (stride, mark, other) = (self.array.stride, self.array.mark, self.array.other_mark);
         let mut flags = [0u8; BLOCK];
         // SAFETY: promised by the caller.
-        let is_there = |i: usize| unsafe { read::<u64>(first, mark + i * stride) != 0 };
+        let is_there =
+            |i: usize| unsafe { read::<u64>(first, mark + i * stride) | read::<u64>(first, other + i * stride) != 0 };
         match (stride, count) {
             // What the compiler knows it does with vectors.
             (8, BLOCK) => (0..BLOCK).for_each(|i| {

@@ -53,14 +53,14 @@ impl Region {
 
     /// The entry of the lowest key.
     pub(crate) fn start(&self) -> *mut u8 {
-        self.memory.start()
+        self.memory.start().wrapping_add(self.shape.lead())
     }
 
     /// The entry of a key of the range.
     pub(crate) fn entry(&self, key: i64) -> *mut u8 {
         let index = key.wrapping_sub(self.range.first) as usize;
         debug_assert!((index as u64) < self.range.len, "a key of the range");
-        self.memory.start().wrapping_add(index * self.shape.array.stride)
+        self.start().wrapping_add(index * self.shape.array.stride)
     }
 
     /// The entry of a key, if it is of the range.

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::partition::{PARTITIONS, partition_of_key};
-use millstream_abi::Accumulator;
+use millstream_abi::{Accumulator, Counters};
 
-fn shape(accumulators: &[Accumulator], counter: Option<usize>) -> Arc<ArrayShape> {
-    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], accumulators).counted_by(counter));
+fn shape(accumulators: &[Accumulator], counters: Counters) -> Arc<ArrayShape> {
+    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], accumulators).counted_by(counters));
     ArrayShape::of(&layout).expect("numbers by an integer")
 }
 
@@ -37,7 +37,9 @@ fn blocks_are_a_range_in_the_order_of_partials() {
 #[test]
 fn a_mask_has_a_bit_for_each_entry_that_is_there() {
     use Accumulator::{Count, MaxI64, SumI64};
-    for shape in [shape(&[Count], Some(0)), shape(&[MaxI64], None), shape(&[SumI64, Count], Some(1))] {
+    for shape in
+        [shape(&[Count], Counters::One(0)), shape(&[MaxI64], Counters::None), shape(&[SumI64, Count], Counters::One(1))]
+    {
         let region = Region::fresh(&shape, KeyRange { first: 0, len: 64 });
         assert_eq!(region.mask(KeyBlock { first: 0, len: 64 }), 0);
         for key in [0, 3, 8, 31, 32, 62, 63] {
@@ -53,7 +55,7 @@ fn a_mask_has_a_bit_for_each_entry_that_is_there() {
 
 #[test]
 fn a_grid_has_what_its_regions_have_and_grows_and_shrinks() {
-    let shape = shape(&[Accumulator::MaxI64], None);
+    let shape = shape(&[Accumulator::MaxI64], Counters::None);
     let low = maxima(&shape, KeyRange { first: -2000, len: 3000 }, |key| key % 3 == 0);
     let high = maxima(&shape, KeyRange { first: 700, len: 9000 }, |key| key % 7 == 0 && key < 5000);
     for partitions in [0..PARTITIONS, 3..4, 5..12] {

@@ -5,6 +5,18 @@
 //! [`Combination`]: none (recompute), all but what enters and leaves (subtract), or, for accumulators without inverse, the
 //! merges of two stacks of slices. All give the same rows, and one may take the place of another between any two windows:
 //! the slices that are kept enter it again.
+//!
+//! # Components over shorter windows
+//!
+//! ```text
+//!  slice    1  2  3  4  5  6  7 │ 8  9
+//!  window  [        masked      │ whole ]      method: 1…7, merged with 8 and 9 for this window
+//! ```
+//!
+//! Some components may count only a shorter window, which ends with the other ([`ShorterWindows`]). Then a slice enters the
+//! method when it leaves the shorter window, *masked*: as if no row had updated those components. So the method never
+//! has them, and whether slices can be subtracted is a matter of the others alone. The slices of the shorter window are merged for each
+//! window, as they are.
 
 mod running;
 mod stacks;
@@ -12,7 +24,7 @@ mod together;
 
 use crate::merge::{Merged, merge};
 use crate::partial::Partial;
-use millstream_abi::{Combination, EntryLayout};
+use millstream_abi::{Accumulator, Combination, EntryLayout, ShorterWindows};
 use running::Running;
 use stacks::Stacks;
 use std::collections::VecDeque;
@@ -23,11 +35,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Combiner {
     layout: Arc<EntryLayout>,
+    shorter: Option<ShorterWindows>,
     partitions: Range<usize>,
-    /// In order of start; those before `entered` are part of `method`. The others start after the last window, or the
-    /// method is new.
+    /// In order of start; those before `entered` are part of `method`. The others are in the shorter window, start after the
+    /// last window, or the method is new.
     slices: VecDeque<Slice>,
     entered: usize,
+    /// Those behind them that the last window has.
+    whole: usize,
     late: Vec<Late>,
     combination: Combination,
     method: Method,
@@ -40,6 +55,8 @@ pub struct Combiner {
 struct Slice {
     start: i64,
     partials: Vec<Arc<Partial>>,
+    /// Whether they lack the components of shorter windows.
+    is_masked: bool,
     /// Entries of all partials.
     entries: usize,
 }
@@ -75,15 +92,30 @@ impl Combiner {
     /// # Panics
     /// For [`Combination::Subtract`] with accumulators that are not invertible.
     pub fn new(layout: Arc<EntryLayout>, combination: Combination, partitions: Range<usize>) -> Combiner {
-        let (method, window) = (Method::new(combination, &layout, &partitions), Merged::empty(Arc::clone(&layout)));
+        Combiner::of_two(layout, None, combination, partitions)
+    }
+
+    /// The same, of which some components may count shorter windows.
+    ///
+    /// # Panics
+    /// For [`Combination::Subtract`] with other accumulators that are not invertible.
+    pub fn of_two(
+        layout: Arc<EntryLayout>,
+        shorter: Option<ShorterWindows>,
+        combination: Combination,
+        partitions: Range<usize>,
+    ) -> Combiner {
+        let window = Merged::empty(Arc::clone(&layout));
         Combiner {
+            method: Method::new(combination, (&layout, shorter.as_ref()), &partitions),
             layout,
+            shorter,
             partitions,
             slices: VecDeque::new(),
             entered: 0,
+            whole: 0,
             late: Vec::new(),
             combination,
-            method,
             window,
         }
     }
@@ -103,8 +135,8 @@ impl Combiner {
         }
         self.forget_window();
         self.combination = combination;
-        self.method = Method::new(combination, &self.layout, &self.partitions);
-        self.entered = 0;
+        self.method = Method::new(combination, (&self.layout, self.shorter.as_ref()), &self.partitions);
+        (self.entered, self.whole) = (0, 0);
     }
 
     /// Adds the slice at `start`. Slices come in ascending order of start and before the first window that they belong to
@@ -149,13 +181,15 @@ impl Combiner {
 
     /// Forgets all slices.
     pub fn clear(&mut self) {
-        *self = Combiner::new(Arc::clone(&self.layout), self.combination, self.partitions.clone());
+        let shorter = self.shorter.take();
+        *self = Combiner::of_two(Arc::clone(&self.layout), shorter, self.combination, self.partitions.clone());
     }
 
     /// What the last window was made of, but for late rows that are merged by themselves.
     pub fn contents(&self) -> WindowContents {
-        let entries = self.slices.range(..self.entered).map(|slice| slice.entries).sum();
-        WindowContents { slices: self.entered, entries, keys: self.window.len() }
+        let slices = self.entered + self.whole;
+        let entries = self.slices.range(..slices).map(|slice| slice.entries).sum();
+        WindowContents { slices, entries, keys: self.window.len() }
     }
 
     /// Number of slices kept.
@@ -176,7 +210,7 @@ impl Combiner {
         let mine = partials.iter().filter(|p| p.len_of(&self.partitions) > 0);
         let partials: Vec<Arc<Partial>> = mine.cloned().collect();
         let entries = partials.iter().map(|p| p.len_of(&self.partitions)).sum();
-        Slice { start, partials, entries }
+        Slice { start, partials, is_masked: false, entries }
     }
 
     fn forget_window(&mut self) {
@@ -188,7 +222,7 @@ impl Combiner {
         let count = self.slices.iter().take_while(|s| s.start < first).count();
         let evicted: Vec<Slice> = self.slices.drain(..count).collect();
         let entered = count.min(self.entered);
-        self.entered -= entered;
+        (self.entered, self.whole) = (self.entered - entered, 0);
         self.late.retain(|late| late.slice.start >= first);
         match &mut self.method {
             Method::Recompute => {}
@@ -205,30 +239,43 @@ impl Combiner {
         }
     }
 
-    /// Takes in slices that start before `end`, and late ones that count for the window that ends there.
+    /// Takes in slices that start before `end`, but for those of the shorter window, and late ones that count for the window
+    /// that ends there.
     fn enter(&mut self, end: i64) {
-        while let Some(slice) = self.slices.get(self.entered).filter(|slice| slice.start < end) {
+        let shorter = self.start_of_shorter(end);
+        while let Some(slice) = self.slices.get_mut(self.entered).filter(|slice| slice.start < shorter) {
             self.entered += 1;
+            slice.mask(&self.partitions, self.shorter.as_ref());
             self.method.add(slice);
         }
         let (counts, waits) = std::mem::take(&mut self.late).into_iter().partition(|late| late.counts_for(end));
         self.late = waits;
         let counts: Vec<Late> = counts;
         for late in counts {
-            let stays = self.rejoin(late);
+            let stays = self.rejoin(late, shorter);
             self.late.extend(stays);
         }
+        self.whole = self.slices.range(self.entered..).take_while(|slice| slice.start < end).count();
+    }
+
+    /// Start of the shorter window that ends with a window; without shorter ones its end.
+    fn start_of_shorter(&self, end: i64) -> i64 {
+        self.shorter.as_ref().map_or(end, |shorter| shorter.start_of_window(end))
     }
 
     /// Puts late rows to those of their slice, so that windows do not merge them one by one; gives them back where the
     /// slice is in the front of the stacks, which does not change. (Most are late by less than a window, and the front is
-    /// old.)
-    fn rejoin(&mut self, late: Late) -> Option<Late> {
+    /// old.) Slices from `shorter` on have not entered.
+    fn rejoin(&mut self, mut late: Late, shorter: i64) -> Option<Late> {
         let place = self.slices.partition_point(|slice| slice.start < late.slice.start);
-        if matches!(&self.method, Method::TwoStacks(stacks) if place < stacks.front()) {
-            return Some(late);
+        let has_entered = late.slice.start < shorter;
+        if has_entered {
+            late.slice.mask(&self.partitions, self.shorter.as_ref());
+            if matches!(&self.method, Method::TwoStacks(stacks) if place < stacks.front()) {
+                return Some(late);
+            }
+            self.method.add(&late.slice);
         }
-        self.method.add(&late.slice);
         match self.slices.get_mut(place).filter(|slice| slice.start == late.slice.start) {
             Some(slice) => {
                 slice.entries += late.slice.entries;
@@ -236,33 +283,34 @@ impl Combiner {
             }
             None => {
                 self.slices.insert(place, late.slice);
-                self.entered += 1;
+                self.entered += usize::from(has_entered);
             }
         }
         None
     }
 
     fn combine(&mut self, end: i64) -> Merged {
-        let late = || self.late.iter().filter(|late| late.counts_for(end)).flat_map(|late| &late.slice.partials);
+        let late = self.late.iter().filter(|late| late.counts_for(end)).map(|late| &late.slice);
+        let whole = self.slices.range(self.entered..self.entered + self.whole);
+        let apart: Vec<&Arc<Partial>> = whole.chain(late).flat_map(|slice| &slice.partials).collect();
+        let entered = self.slices.range(..self.entered).flat_map(|slice| &slice.partials);
         if self.entered <= 1 || matches!(self.method, Method::Recompute) {
-            let slices = self.slices.range(..self.entered).flat_map(|slice| &slice.partials);
-            let partials: Vec<Arc<Partial>> = slices.chain(late()).cloned().collect();
+            let partials: Vec<Arc<Partial>> = entered.chain(apart).cloned().collect();
             return match partials.as_slice() {
                 [] => Merged::empty(Arc::clone(&self.layout)),
                 partials => merge(partials, self.partitions.clone()),
             };
         }
         let merged = match &mut self.method {
-            // SAFETY: the running window is not changed while this one is used.
-            Method::Subtract(running) => unsafe { running.merged() },
+            // SAFETY: the running window, and the slices that are not in it, are not changed while this one is used.
+            Method::Subtract(running) => unsafe { running.merged(&apart) },
             // SAFETY: strings are those of slices and late partials; neither they nor the stacks are changed while the
             // window is used.
-            Method::TwoStacks(stacks) => unsafe { stacks.merged(late()) },
+            Method::TwoStacks(stacks) => unsafe { stacks.merged(&apart) },
             Method::Recompute => unreachable!("recomputed above"),
         };
         // What is far is rare, and merged again for each window.
-        let slices = self.slices.range(..self.entered).flat_map(|slice| &slice.partials);
-        merged.with_far(slices.chain(late()), &self.partitions)
+        merged.with_far(entered.chain(apart), &self.partitions)
     }
 }
 
@@ -271,11 +319,16 @@ impl Method {
     ///
     /// # Panics
     /// As for [`Combiner::new`].
-    fn new(combination: Combination, layout: &Arc<EntryLayout>, partitions: &Range<usize>) -> Method {
+    fn new(
+        combination: Combination,
+        (layout, shorter): (&Arc<EntryLayout>, Option<&ShorterWindows>),
+        partitions: &Range<usize>,
+    ) -> Method {
         match combination {
             Combination::Recompute => Method::Recompute,
             Combination::Subtract => {
-                let invertible = layout.accumulators.iter().all(|(a, _)| a.is_invertible());
+                let components = layout.accumulators.iter().map(|(a, _)| *a);
+                let invertible = ShorterWindows::others(shorter, components).all(Accumulator::is_invertible);
                 assert!(invertible, "only what is invertible can be subtracted");
                 Method::Subtract(Box::new(Running::new(layout, partitions.clone())))
             }
@@ -292,6 +345,16 @@ impl Method {
                 Method::TwoStacks(stacks) => stacks.push(partial),
             }
         }
+    }
+}
+
+impl Slice {
+    /// Takes the components of shorter windows out, unless that has been done.
+    fn mask(&mut self, partitions: &Range<usize>, shorter: Option<&ShorterWindows>) {
+        let Some(shorter) = shorter.filter(|_| !self.is_masked) else { return };
+        let masked = |partial: &Arc<Partial>| Arc::new(partial.masked(partitions, &shorter.components));
+        self.partials = self.partials.iter().map(masked).collect();
+        self.is_masked = true;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The running window of `Combination::Subtract`: slices are added when they enter and subtracted when they leave.
 
+use super::together::Together;
 use crate::accumulator;
 use crate::arena::Arena;
 use crate::array::{Grid, Region, is_worth};
@@ -55,11 +56,21 @@ impl Running {
         Running { layout, partitions, grid: None, table, partials, sorted, is_sorted: true }
     }
 
-    /// The rows.
+    /// The rows, merged with those of some more partials.
     ///
     /// # Safety
-    /// The running window is not changed while the result is used.
-    pub(super) unsafe fn merged(&mut self) -> Merged {
+    /// The running window is not changed while the result is used, and the partials stay alive.
+    pub(super) unsafe fn merged(&mut self, more: &[&Arc<Partial>]) -> Merged {
+        if !more.is_empty() {
+            let mut window = Together::new(&self.layout, self.partitions.clone());
+            window.cover_all(self.grid.iter().map(Grid::range), more.iter().map(|partial| &***partial));
+            // SAFETY: entries begin with those of the layout, whose strings stay alive, as promised by the caller.
+            unsafe {
+                window.merge_parts(self.grid.as_ref(), &self.table);
+                more.iter().for_each(|partial| window.merge(partial));
+                return window.into_rows();
+            }
+        }
         if !self.is_sorted {
             // SAFETY: entries of the table, which owns their strings.
             self.sorted = unsafe { sorted_entries(self.table.layout(), self.table.occupied()) };

@@ -90,8 +90,7 @@ impl Stacks {
     ///
     /// # Safety
     /// While the result is used, the stacks are not changed, and the partials and those of all slices stay alive.
-    pub(super) unsafe fn merged<'a>(&self, more: impl Iterator<Item = &'a Arc<Partial>>) -> Merged {
-        let more: Vec<&Partial> = more.map(|partial| &**partial).collect();
+    pub(super) unsafe fn merged(&self, more: &[&Arc<Partial>]) -> Merged {
         let front = self.front.as_ref().filter(|_| !self.steps.is_empty());
         let first = front.or(self.back.as_ref());
         let second = self.back.as_ref().filter(|_| front.is_some());
@@ -101,11 +100,11 @@ impl Stacks {
             _ => {
                 let both = || first.into_iter().chain(second);
                 let mut window = self.together();
-                window.cover_all(both().filter_map(Together::range), more.iter().copied());
+                window.cover_all(both().filter_map(Together::range), more.iter().map(|partial| &***partial));
                 // SAFETY: entries of the layout whose strings stay alive, as promised by the caller.
                 unsafe {
                     both().for_each(|other| window.merge_together(other));
-                    more.into_iter().for_each(|partial| window.merge(partial));
+                    more.iter().for_each(|partial| window.merge(partial));
                     window.into_rows()
                 }
             }

@@ -147,7 +147,16 @@ impl Together {
     /// # Safety
     /// As for [`Together::merge`].
     pub(super) unsafe fn merge_together(&mut self, other: &Together) {
-        if let Some(of_other) = &other.grid {
+        // SAFETY: promised by the caller.
+        unsafe { self.merge_parts(other.grid.as_ref(), &other.table) };
+    }
+
+    /// The same of a grid and the entries of a table, which begin with those of the layout.
+    ///
+    /// # Safety
+    /// As for [`Together::merge`].
+    pub(super) unsafe fn merge_parts(&mut self, grid: Option<&Grid>, table: &Table) {
+        if let Some(of_other) = grid {
             let shape = of_other.shape();
             match &mut self.grid {
                 Some(grid) if grid.range().contains(of_other.range()) => grid.merge_grid(of_other),
@@ -166,7 +175,7 @@ impl Together {
             }
         }
         // SAFETY: promised by the caller.
-        other.table.occupied().for_each(|from| unsafe { self.merge_entry(from) });
+        table.occupied().for_each(|from| unsafe { self.merge_entry(from) });
     }
 
     /// Adds the partials of a slice, and notes what that replaces.

@@ -7,8 +7,9 @@ use super::pairs::Pairs;
 use super::{Element, lists};
 use crate::arena::Arena;
 use crate::entry::{canonical_f64, read, write};
+use crate::memory::LINE;
 use crate::object::{Ordinal, key_of_number};
-use millstream_abi::{EntryLayout, Phys, Slot, ValueLog};
+use millstream_abi::{EntryLayout, Phys, Slot, ValueLog, prefetch};
 
 /// Values that a log begins with room for: thousands of open windows have a table for each worker.
 const FIRST_PART: usize = 64;
@@ -268,6 +269,10 @@ impl Log {
         for (numbers, values) in self.all() {
             for (&number, element) in numbers.iter().zip(values.chunks_exact(words)) {
                 let place = &mut places[number as usize];
+                // Hundreds of groups are written in turn, and the line behind this one is not in the cache yet.
+                if place.addr().is_multiple_of(LINE) {
+                    prefetch(place.wrapping_byte_add(LINE).cast_const().cast(), 1);
+                }
                 // SAFETY: there is a place for each value of the group.
                 unsafe {
                     match (self.element.phys, element) {

@@ -12,6 +12,7 @@
 //! Runs and joins are never changed, and live in the arenas of those who made them, as long strings do: whoever copies an accumulator
 //! keeps the owners alive, and nothing is counted.
 
+mod direct;
 mod encoding;
 mod log;
 mod pairs;

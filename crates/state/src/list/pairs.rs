@@ -1,5 +1,8 @@
 //! Pairs of a group and a value, each once: what `DISTINCT` keeps of a table.
+//!
+//! Pairs of a value that is a word are found by the value, where values lie close together ([`Direct`]); all others by a hash.
 
+use super::direct::{Direct, SPARSE};
 use super::{Element, string_of};
 use crate::arena::Arena;
 use millstream_abi::{HASH_SEED, Phys, hash_bytes, hash_finish, hash_word, prefetch};
@@ -18,6 +21,10 @@ pub(super) struct Pairs {
     /// Where its hash says or behind that: the upper half of the hash of a pair, and in the lower half its number from 1 on; 0 where there is
     /// none. At most half of them are used.
     places: Vec<u64>,
+    /// Pairs that have a place.
+    hashed: usize,
+    /// The others.
+    direct: Direct,
     /// Of strings.
     pub(super) arena: Arena,
 }
@@ -33,9 +40,7 @@ impl Pairs {
     pub(super) unsafe fn absorb(&mut self, numbers: &[u32], values: &[u64], element: Element) {
         let words = element.words();
         if words == 1 {
-            let is_same = |own: &[u64], pair: usize, value: &[u64]| own[pair] == value[0];
-            // SAFETY: words are no strings.
-            return unsafe { self.absorb_as(numbers, values, (element, 1), is_same) };
+            return self.absorb_words(numbers, values, element);
         }
         let is_same = |own: &[u64], pair: usize, value: &[u64]| {
             let own = &own[pair * words..][..words];
@@ -51,7 +56,35 @@ impl Pairs {
         unsafe { self.absorb_as(numbers, values, (element, words), is_same) }
     }
 
-    /// [`Pairs::absorb`] of elements of some words.
+    /// [`Pairs::absorb`] of words.
+    fn absorb_words(&mut self, numbers: &[u32], values: &[u64], element: Element) {
+        let is_same = |own: &[u64], pair: usize, value: &[u64]| own[pair] == value[0];
+        let mut left = (numbers, &values[..numbers.len()]);
+        while !left.0.is_empty() {
+            if self.direct.is_empty() {
+                let places = self.places.len();
+                // SAFETY: words are no strings.
+                unsafe { self.absorb_as(left.0, left.1, (element, 1), is_same) };
+                if self.places.len() != places {
+                    self.direct.begin(&self.numbers, &self.values);
+                }
+                return;
+            }
+            let mut beside = std::mem::take(&mut self.direct.beside);
+            let done = self.direct.absorb(left.0, left.1, (&mut self.numbers, &mut self.values), &mut beside);
+            // SAFETY: as above.
+            unsafe { self.absorb_as(&beside.0, &beside.1, (element, 1), is_same) };
+            beside.0.clear();
+            beside.1.clear();
+            self.direct.beside = beside;
+            left = (&left.0[done..], &left.1[done..]);
+            if let Some(&outside) = left.1.first() {
+                self.direct.grow_to(outside, &self.numbers, &self.values);
+            }
+        }
+    }
+
+    /// [`Pairs::absorb`] of elements of some words, by their hashes.
     ///
     /// # Safety
     /// As for that.
@@ -68,7 +101,7 @@ impl Pairs {
         // SAFETY: promised by the caller.
         let mut hashes = batch.map_or([0; TOGETHER], |batch| unsafe { self.hashes(batch, element, words) });
         while let Some((numbers, values)) = batch {
-            if (self.numbers.len() + TOGETHER) * 2 > self.places.len() {
+            if (self.hashed + TOGETHER) * 2 > self.places.len() {
                 self.grow();
             }
             // The memory of the next pairs comes while these are looked at.
@@ -103,6 +136,7 @@ impl Pairs {
                 };
                 if is_new {
                     self.numbers.push(number);
+                    self.hashed += 1;
                     let pair = u32::try_from(self.numbers.len()).expect("a table has fewer than 2^32 distinct values");
                     self.places[place] = tag | u64::from(pair);
                     // SAFETY: promised by the caller.
@@ -157,12 +191,17 @@ impl Pairs {
 
     /// Empties it. Memory remains, unless less than a part of it was used.
     pub(super) fn clear(&mut self) {
-        if self.numbers.len() * 16 < self.places.len() {
-            *self = Pairs::default();
+        if self.hashed * SPARSE < self.places.len() {
+            self.places = Vec::new();
+        }
+        self.direct.clear(self.numbers.len() - self.hashed);
+        if self.numbers.len() * SPARSE < self.numbers.capacity() {
+            (self.numbers, self.values) = (Vec::new(), Vec::new());
         }
         self.numbers.clear();
         self.values.clear();
         self.places.fill(0);
+        self.hashed = 0;
         self.arena = Arena::default();
     }
 
@@ -170,6 +209,7 @@ impl Pairs {
     pub(super) fn bytes(&self) -> usize {
         self.numbers.capacity() * size_of::<u32>()
             + (self.places.capacity() + self.values.capacity()) * size_of::<u64>()
+            + self.direct.bytes()
             + self.arena.bytes()
     }
 }

@@ -324,3 +324,65 @@ fn damaged_lists_are_refused() {
     refused(element(ObjectKind::List { keeps_nulls: true }, Phys::I64), &[2, 5, 6, 2, 1, 0], "not among its values");
     refused(bag, &[9, 5], "");
 }
+
+/// Values of a slice: a stretch of a range, in order or at random, and what lies far from it.
+fn stretches() -> impl Strategy<Value = Vec<(u32, u64)>> {
+    let first = prop_oneof![
+        4 => -300..300_i64,
+        1 => i64::MAX - 900..i64::MAX,
+        1 => i64::MIN..i64::MIN + 900,
+    ];
+    let stretch = (first, 1..900_i64, 1..4_i64, any::<bool>(), 1..5_u32);
+    let rows = stretch.prop_flat_map(|(first, len, step, is_ordered, groups)| {
+        let one = (0..len, 1..=groups, prop::option::weighted(0.02, any::<i64>()));
+        prop::collection::vec(one, 0..1200).prop_map(move |rows| {
+            let rows = rows.into_iter().enumerate();
+            let row = |(i, (at, group, far)): (usize, (i64, u32, Option<i64>))| {
+                let at = if is_ordered { i as i64 * step } else { at };
+                (group, far.unwrap_or(first.wrapping_add(at)) as u64)
+            };
+            rows.map(row).collect::<Vec<_>>()
+        })
+    });
+    prop::collection::vec(rows, 1..4).prop_map(|stretches| stretches.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 200 }))]
+
+    #[test]
+    fn pairs_are_there_once(slices in prop::collection::vec(stretches(), 1..4), stage in 1..3000_usize) {
+        let element = Element { phys: Phys::I64, is_placed: false, is_distinct: true };
+        let mut pairs = pairs::Pairs::default();
+        // Memory is used again.
+        for slice in slices {
+            for stage in slice.chunks(stage) {
+                let (numbers, values): (Vec<u32>, Vec<u64>) = stage.iter().copied().unzip();
+                // SAFETY: there are no strings.
+                unsafe { pairs.absorb(&numbers, &values, element) };
+            }
+            let mut found: Vec<(u32, u64)> = pairs.numbers.iter().copied().zip(pairs.values.iter().copied()).collect();
+            found.sort_unstable();
+            let mut expected = slice;
+            expected.sort_unstable();
+            expected.dedup();
+            prop_assert_eq!(found, expected);
+            pairs.clear();
+        }
+    }
+}
+
+#[test]
+fn values_that_lie_close_together_take_a_word_each() {
+    let element = Element { phys: Phys::I64, is_placed: false, is_distinct: true };
+    let values: Vec<u64> = (0..100_000).collect();
+    let (numbers, mut pairs) = (vec![7; values.len()], pairs::Pairs::default());
+    for (numbers, values) in numbers.chunks(2048).zip(values.chunks(2048)) {
+        // SAFETY: there are no strings.
+        unsafe { pairs.absorb(numbers, values, element) };
+    }
+    assert_eq!(pairs.numbers.len(), values.len());
+    // Numbers, values and groups, and half as many again of these; the vectors have room for more.
+    let bytes = pairs.bytes();
+    assert!(bytes < values.len() * (2 * (4 + 8) + 12), "{bytes} bytes");
+}

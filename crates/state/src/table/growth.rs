@@ -3,10 +3,14 @@
 use super::{DenseForm, Table, capacity, occupied};
 use crate::array::Region;
 use crate::dense;
+use crate::directory::Directory;
 use crate::entry;
 use crate::parts::Parts;
 use millstream_abi::{HASH_SEED, KeyRange, hash_finish, hash_word};
 use std::sync::Arc;
+
+/// Keys that a directory need not cover, whatever their share.
+const FEW_UNCOVERED: usize = 8;
 
 impl Table {
     /// Makes room in the hash part. The region is reconsidered when it is worth a walk over all entries.
@@ -26,6 +30,28 @@ impl Table {
         self.hashed = 0;
         // SAFETY: the entries are in the memory that the hash part had, which is alive.
         unsafe { self.take_in(entries) };
+        if self.packs {
+            self.direct();
+        }
+    }
+
+    /// Gives it a directory of the keys that there are now, if they lie close together.
+    fn direct(&mut self) {
+        // SAFETY: occupied entries of the layout, which packs.
+        let directory = unsafe { Directory::of(&self.layout, self.occupied()) };
+        self.parts.set_directory(directory);
+        self.uncovered = 0;
+    }
+
+    /// A key was inserted. When too many are not covered by the directory, a new one is made.
+    pub(super) fn note_key(&mut self, entry: *const u8) {
+        // SAFETY: callers have an occupied entry of the layout, which packs.
+        if self.parts.directory().is_there() && !unsafe { self.parts.directory().covers(&self.layout, entry) } {
+            self.uncovered += 1;
+            if self.uncovered > FEW_UNCOVERED + self.len / dense::OUTSIDE {
+                self.direct();
+            }
+        }
     }
 
     /// Moves all entries to memory that fits their number and keys, with room for as many more.

@@ -1,7 +1,7 @@
 //! Tables against a model.
 
 use super::*;
-use millstream_abi::{Accumulator, HASH_SEED, Phys, hash_finish, hash_word};
+use millstream_abi::{Accumulator, HASH_SEED, PackedKey, Phys, hash_finish, hash_word};
 use std::collections::BTreeMap;
 
 const ROUNDS: u64 = if cfg!(miri) { 3 } else { 150 };
@@ -230,4 +230,90 @@ fn tables_without_permission_have_no_region() {
     assert_eq!((table.parts.region(), table.is_array(), table.is_empty()), (hint.range, true, true));
     let two = Arc::new(EntryLayout::new(&[(Phys::I64, false), (Phys::I64, false)], &[]));
     assert_eq!(Table::with_hint(two, true, hint).parts.region(), None);
+}
+
+/// A table of groups of a way (perhaps NULL), a direction and a segment.
+struct Segments(Table);
+
+impl Segments {
+    fn new() -> Segments {
+        let keys = [(Phys::I8, true), (Phys::Bool, false), (Phys::I32, false)];
+        let layout = Arc::new(EntryLayout::new(&keys, &[Accumulator::Count]));
+        Segments(Table::with_hint(layout, true, TableHint::default()))
+    }
+
+    /// Inserts a group that is not there.
+    fn insert(&mut self, (way, direction, segment): (Option<i8>, bool, i32)) {
+        let slot = |word: i64| Slot::of(word.to_le_bytes());
+        let keys = [slot(way.unwrap_or(0).into()), slot(direction.into()), slot(segment.into())];
+        let mut hash = keys.iter().fold(HASH_SEED, |hash, key| hash_word(hash, u64::from_le_bytes(key.bytes())));
+        hash = hash_word(hash, way.is_none().into());
+        // SAFETY: values of the keys' types, which are not there yet.
+        unsafe { self.0.insert(hash_finish(hash), u64::from(way.is_none()), &keys) };
+    }
+
+    /// Entries that the directory covers, after it was told all of their places, as code does it. Each has its own.
+    fn covered(&mut self) -> usize {
+        let (layout, header) = (Arc::clone(self.0.layout()), self.0.parts.header);
+        let places: Vec<u32> = (0..header.directory_len as usize)
+            // SAFETY: within the directory.
+            .map(|i| unsafe { header.directory.add(i).read() })
+            .collect();
+        assert!(places.iter().all(|&place| place == 0), "it knows nothing that code has not told it");
+        let mut packed = Vec::new();
+        for entry in self.0.occupied() {
+            // SAFETY: an entry of the layout.
+            if !unsafe { self.0.parts.directory().covers(&layout, entry) } {
+                continue;
+            }
+            // SAFETY: as above.
+            let keys: [i64; 3] = unsafe {
+                let (way, direction) = (entry::read::<i8>(entry, layout.keys[0].offset), layout.keys[1].offset);
+                let segment = entry::read::<i32>(entry, layout.keys[2].offset);
+                [way.into(), entry::read::<u8>(entry, direction).into(), segment.into()]
+            };
+            let pack = |packed: u64, (key, how): (&i64, &PackedKey)| packed << how.bits | (key - how.first) as u64;
+            packed.push(keys.iter().zip(&header.packing).fold(0, pack));
+        }
+        let covered = packed.len();
+        packed.sort_unstable();
+        packed.dedup();
+        assert!(packed.len() == covered && packed.last().is_none_or(|&last| last < header.directory_len));
+        for place in packed {
+            // SAFETY: within the directory.
+            unsafe { header.directory.add(place as usize).write(1) };
+        }
+        covered
+    }
+}
+
+#[test]
+fn a_directory_covers_most_groups_of_small_numbers() {
+    let mut segments = Segments::new();
+    let groups = (0..800).map(|i| (Some((i % 4) as i8 - 1), i / 4 % 2 == 1, 7000 + i / 8));
+    groups.clone().take(9).for_each(|group| segments.insert(group));
+    assert_eq!(segments.covered(), 8, "all that were there when the hash part grew");
+    groups.clone().skip(9).for_each(|group| segments.insert(group));
+    assert_eq!(segments.0.parts.header.directory_len, 1 << (2 + 1 + 7));
+    // What it was told is forgotten where entries move, and when they go.
+    assert!(segments.covered() >= 700);
+    segments.insert((None, false, 7000));
+    let partial = segments.0.drain();
+    assert_eq!((partial.len(), segments.covered()), (801, 0));
+    // The keys of the next slice are elsewhere.
+    groups.clone().for_each(|(way, direction, segment)| segments.insert((way, direction, segment + 100_000)));
+    assert!(segments.covered() >= 600);
+}
+
+#[test]
+fn groups_that_are_far_from_each_other_have_no_directory() {
+    let mut segments = Segments::new();
+    (0..100).for_each(|i| segments.insert((None, false, i)));
+    assert_eq!(segments.covered(), 0, "NULL is not covered");
+    segments.0.drain();
+    (0..100).for_each(|i| segments.insert((Some(i as i8), true, i * 20_000_000)));
+    assert_eq!(segments.0.parts.header.directory_len, 0);
+    let mut without = Segments(Table::new(Arc::clone(segments.0.layout())));
+    (0..100).for_each(|i| without.insert((Some(0), true, i)));
+    assert_eq!(without.0.parts.header.directory_len, 0, "nobody asked for it");
 }

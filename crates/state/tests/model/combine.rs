@@ -1,8 +1,8 @@
 //! Overlapping windows, combined in all ways, against the rows that are in them.
 
-use crate::input::{self, Row};
+use crate::input::{self, Cell, Row};
 use arrow_array::ArrayRef;
-use millstream_abi::{Accumulator, Combination};
+use millstream_abi::{Accumulator, Combination, ShorterWindows};
 use millstream_state::{Combiner, Merged, PARTITIONS, Partial, WindowContents};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -74,13 +74,55 @@ fn columns(merged: &Merged, components: &[Accumulator], end: i64) -> Vec<ArrayRe
 /// How combiners are changed: by numbers, for one after the other.
 type Changes = Vec<u8>;
 
+/// What is shown where a component counts only a shorter window in which its key is not: a fresh accumulator.
+fn blanked(mut row: Vec<Cell>, components: &[Accumulator], shorter: &ShorterWindows, keys: &[Vec<Cell>]) -> Vec<Cell> {
+    if !keys.iter().any(|key| *key == row[..KEYS]) {
+        for (cell, output) in row[KEYS..].iter_mut().zip(input::outputs(components)) {
+            if shorter.components[output.component] {
+                *cell = Cell::Null;
+            }
+        }
+    }
+    row
+}
+
+/// Columns of the key.
+const KEYS: usize = 2;
+
+/// The groups of a window, in which some components count only the rows of a shorter one.
+fn model<'a>(
+    rows: impl Iterator<Item = &'a Placed>,
+    components: &[Accumulator],
+    shorter: Option<(&ShorterWindows, i64)>,
+) -> (Vec<Vec<Cell>>, Vec<Vec<Cell>>) {
+    let rows: Vec<&Placed> = rows.collect();
+    let whole = input::model(rows.iter().map(|p| &p.row), components);
+    let Some((shorter, start)) = shorter else { return (whole, Vec::new()) };
+    let last = input::model(rows.iter().filter(|p| p.slice >= start).map(|p| &p.row), components);
+    let keys: Vec<Vec<Cell>> = last.iter().map(|row| row[..KEYS].to_vec()).collect();
+    let mut of_two: Vec<Vec<Cell>> = whole
+        .into_iter()
+        .map(|mut row| {
+            let of_last = last.iter().find(|other| other[..KEYS] == row[..KEYS]);
+            for (i, output) in input::outputs(components).iter().enumerate() {
+                if let Some(of_last) = of_last.filter(|_| shorter.components[output.component]) {
+                    row[KEYS + i] = of_last[KEYS + i].clone();
+                }
+            }
+            blanked(row, components, shorter, &keys)
+        })
+        .collect();
+    of_two.sort();
+    (of_two, keys)
+}
+
 /// Runs all windows in each way, and with changes between ways, and compares them.
 fn check(
     rows: &[Placed],
     windows: Windows,
     ahead: i64,
     ways: &[Combination],
-    components: &[Accumulator],
+    (components, shorter): (&[Accumulator], Option<&ShorterWindows>),
     changes: &Changes,
 ) {
     let layout = input::layout(components);
@@ -90,7 +132,7 @@ fn check(
     let mut combiners: Vec<Combiner> = ways
         .iter()
         .chain(&ways[..1])
-        .flat_map(|&way| halves.clone().map(|half| Combiner::new(Arc::clone(&layout), way, half)))
+        .flat_map(|&way| halves.clone().map(|half| Combiner::of_two(Arc::clone(&layout), shorter.cloned(), way, half)))
         .collect();
     let changing = 2 * ways.len();
     let mut change = |combiner: &mut Combiner| {
@@ -125,7 +167,8 @@ fn check(
             (start..end).contains(&p.slice) && counts
         };
         // Late rows whose slice is behind a gap between windows have not been added above, nor do they count.
-        let expected = input::model(rows.iter().filter(in_window).map(|p| &p.row), components);
+        let of_shorter = shorter.map(|shorter| (shorter, shorter.start_of_window(end)));
+        let (expected, keys) = model(rows.iter().filter(in_window), components, of_shorter);
         let mut first: Option<Vec<Vec<ArrayRef>>> = None;
         for pair in combiners.chunks_mut(2) {
             let way = pair[0].combination();
@@ -137,6 +180,9 @@ fn check(
                 assert!(contents.slices <= contents.entries && (contents.slices as i64) <= end - start, "{contents:?}");
             }
             let mut found: Vec<_> = of_way.iter().flat_map(|c| input::rows_of(&c[..c.len() - 1])).collect();
+            if let Some(shorter) = shorter {
+                found = found.into_iter().map(|row| blanked(row, components, shorter, &keys)).collect();
+            }
             found.sort();
             assert_eq!(found, expected, "{way:?} of [{start}, {end})");
             match &first {
@@ -163,7 +209,7 @@ proptest! {
         changes in changes(),
     ) {
         let ways = [Combination::Recompute, Combination::Subtract, Combination::TwoStacks];
-        check(&rows, windows, ahead, &ways, &input::invertible(), &changes);
+        check(&rows, windows, ahead, &ways, (&input::invertible(), None), &changes);
     }
 
     #[test]
@@ -174,6 +220,28 @@ proptest! {
         changes in changes(),
     ) {
         let ways = [Combination::Recompute, Combination::TwoStacks];
-        check(&rows, windows, ahead, &ways, &input::all(), &changes);
+        check(&rows, windows, ahead, &ways, (&input::all(), None), &changes);
+    }
+
+    #[test]
+    fn components_of_shorter_windows_are_the_same_in_all_ways(
+        rows in placed(),
+        windows in windows(),
+        size_ms in 1i64..6,
+        is_even in any::<bool>(),
+        ahead in 0i64..3,
+        changes in changes(),
+    ) {
+        let (all, invertible) = (input::all(), input::invertible());
+        let shorter = |components| ShorterWindows { size_ms, components };
+        let every_second = |n: usize| (0..n).map(|i| i.is_multiple_of(2) == is_even).collect();
+        let of_all = shorter(every_second(all.len()));
+        check(&rows, windows, ahead, &[Combination::Recompute, Combination::TwoStacks], (&all, Some(&of_all)), &changes);
+        let ways = [Combination::Recompute, Combination::Subtract, Combination::TwoStacks];
+        let of_invertible = shorter(every_second(invertible.len()));
+        check(&rows, windows, ahead, &ways, (&invertible, Some(&of_invertible)), &changes);
+        // What is not invertible can be subtracted if it counts only shorter windows.
+        let of_others = shorter(all.iter().map(|component| !component.is_invertible()).collect());
+        check(&rows, windows, ahead, &ways, (&all, Some(&of_others)), &changes);
     }
 }

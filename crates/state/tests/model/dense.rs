@@ -22,6 +22,8 @@ struct Group {
     max: i64,
     /// The sum of those that are far as doubles.
     far: i64,
+    /// How many are odd.
+    odd: i64,
 }
 
 /// As doubles, some numbers are so large that they are kept apart, and nothing is seen of the others in a sum.
@@ -42,6 +44,7 @@ impl Group {
             sum: self.sum + other.sum,
             max: self.max.max(other.max),
             far: self.far + other.far,
+            odd: self.odd + other.odd,
         }
     }
 }
@@ -56,19 +59,22 @@ enum Kind {
     Maxima,
     Doubles,
     Means,
+    /// Even numbers and odd ones are counted apart.
+    Joined,
 }
 
 impl Kind {
     fn layout(self, phys: Phys) -> Arc<EntryLayout> {
         use Accumulator::*;
-        let (accumulators, counter): (&[Accumulator], _) = match self {
-            Kind::Counted => (&[Count], Some(0)),
-            Kind::Sums => (&[SumI64, SumI128], None),
-            Kind::Maxima => (&[MaxI64, MaxI128, Count], Some(2)),
-            Kind::Doubles => (&[SumF64, MaxF64], None),
-            Kind::Means => (&[Count, SumF64, SumF64], Some(0)),
+        let (accumulators, counters): (&[Accumulator], _) = match self {
+            Kind::Counted => (&[Count], Counters::One(0)),
+            Kind::Sums => (&[SumI64, SumI128], Counters::None),
+            Kind::Maxima => (&[MaxI64, MaxI128, Count], Counters::One(2)),
+            Kind::Doubles => (&[SumF64, MaxF64], Counters::None),
+            Kind::Means => (&[Count, SumF64, SumF64], Counters::One(0)),
+            Kind::Joined => (&[SumI64, Count, Count], Counters::EachOf(1, 2)),
         };
-        Arc::new(EntryLayout::new(&[(phys, true)], accumulators).counted_by(counter))
+        Arc::new(EntryLayout::new(&[(phys, true)], accumulators).counted_by(counters))
     }
 
     fn types(self, phys: Phys) -> OutputTypes {
@@ -79,6 +85,7 @@ impl Kind {
             Kind::Maxima => vec![DataType::BigInt, wide(), DataType::Int],
             Kind::Doubles => vec![DataType::Double, DataType::Float],
             Kind::Means => vec![DataType::BigInt, DataType::Double, DataType::Double],
+            Kind::Joined => vec![DataType::BigInt, DataType::BigInt, DataType::BigInt],
         };
         let output = |(component, data_type)| Output { component, finish: Finish::Value, data_type };
         let key = match phys {
@@ -148,6 +155,10 @@ impl Filled {
                     change!(0, i64, |count, _| count + 1);
                     self.add_double(1, place(1), 0.5);
                     self.add_double(2, place(2), double(number));
+                }
+                Kind::Joined => {
+                    change!(0, i64, |sum, x| sum + x);
+                    change!(1 + usize::from(number % 2 != 0), i64, |count, _| count + 1);
                 }
             }
         }
@@ -231,8 +242,8 @@ fn rows(phys: Phys) -> impl Strategy<Value = Rows> {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let kind =
-        prop_oneof![Just(Kind::Counted), Just(Kind::Sums), Just(Kind::Maxima), Just(Kind::Doubles), Just(Kind::Means)];
+    use Kind::{Counted, Doubles, Joined, Maxima, Means, Sums};
+    let kind = proptest::sample::select(vec![Counted, Sums, Maxima, Doubles, Means, Joined]);
     let phys = prop_oneof![Just(Phys::I8), Just(Phys::I16), Just(Phys::I32), Just(Phys::I64)];
     let hint = proptest::option::of((-3000i64..3000, 1u64..5000));
     (kind, phys, hint, 1usize..20_000).prop_flat_map(|(kind, phys, hint, block_bytes)| {
@@ -256,7 +267,7 @@ impl Case {
         let mut model = Model::new();
         for &(key, number) in rows.flatten() {
             let far = if is_far(number) { number } else { 0 };
-            let one = Group { count: 1, sum: number, max: number, far };
+            let one = Group { count: 1, sum: number, max: number, far, odd: i64::from(number % 2 != 0) };
             model.entry(key).and_modify(|group| *group = group.with(one)).or_insert(one);
         }
         model
@@ -315,6 +326,11 @@ impl Case {
                         place(0).cast::<i64>().write(group.count);
                         filled.add_double(1, place(1), group.count as f64 / 2.0);
                         filled.add_double(2, place(2), self.sum(group));
+                    }
+                    Kind::Joined => {
+                        place(0).cast::<i64>().write(group.sum);
+                        place(1).cast::<i64>().write(group.count - group.odd);
+                        place(2).cast::<i64>().write(group.odd);
                     }
                 }
             }

@@ -40,6 +40,7 @@ fn aggregation(
         components,
         calls: vec![],
         outputs: vec![],
+        shorter: None,
         combination,
     });
     lower_pipeline(&plan, 0).map(|(mut stages, _)| stages.remove(0))
@@ -277,6 +278,7 @@ fn numbering(assigner: WindowAssigner) -> Lowered {
             components: vec![],
             outputs: vec![],
             calls: vec![],
+            shorter: None,
             combination: Combination::Recompute,
         }],
         ..QueryPlan::default()

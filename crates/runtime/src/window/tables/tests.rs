@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 use super::*;
-use millstream_abi::{Accumulator, KeyRange, Phys};
+use millstream_abi::{Accumulator, Counters, KeyRange, Phys};
 use millstream_plan::window::{Slicing, WindowAssigner};
 use millstream_state::Charge;
 
@@ -68,7 +68,7 @@ fn tables_are_used_again_for_either_kind_and_append_while_there_is_memory() {
 
 #[test]
 fn new_tables_begin_as_large_as_those_that_were_completed() {
-    let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]).counted_by(Some(0));
+    let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]).counted_by(Counters::One(0));
     let layout = Arc::new(layout);
     let (budget, facts) = (MemoryBudget::new(1 << 30), Arc::<SliceFacts>::default());
     let tables = |facts: &Arc<SliceFacts>, budget: &Arc<MemoryBudget>| {

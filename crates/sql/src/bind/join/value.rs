@@ -187,6 +187,7 @@ fn only_row(relation: Relation, place: Span) -> Result<Relation, Diagnostic> {
         parameters: vec![],
         distinct: false,
         filter: None,
+        last_ms: None,
         data_type,
         nullable,
     };

@@ -1,0 +1,82 @@
+//! Partials of slices that are in a window, but not in the shorter one of some components ([`ShorterWindows`]).
+//!
+//! [`ShorterWindows`]: millstream_abi::ShorterWindows
+
+use super::{Entries, Partial};
+use crate::arena::Arena;
+use crate::array::{Region, blocks};
+use crate::budget::MemoryClass;
+use crate::entry;
+use crate::memory::EntryMemory;
+use crate::owned::OwnedEntries;
+use crate::partition::PARTITIONS;
+use millstream_abi::{Accumulator, EntryLayout};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The masked components of a layout: where they are, and what they are in a fresh entry.
+struct Mask<'a> {
+    fields: Vec<(usize, usize)>,
+    template: &'a [u8],
+}
+
+impl Mask<'_> {
+    /// Makes the components of an entry fresh. It does not own their objects.
+    ///
+    /// # Safety
+    /// From `entry` on are the accumulators of the layout, at their offsets, and they are ours to write.
+    unsafe fn apply(&self, entry: *mut u8) {
+        for &(offset, size) in &self.fields {
+            // SAFETY: promised by the caller.
+            unsafe { entry.add(offset).copy_from_nonoverlapping(self.template[offset..].as_ptr(), size) };
+        }
+    }
+}
+
+/// The same components of what is far of an aggregation's sums.
+fn far_components(layout: &EntryLayout, components: &[bool]) -> Vec<bool> {
+    let sums = layout.accumulators.iter().zip(components);
+    sums.filter(|((accumulator, _), _)| *accumulator == Accumulator::SumF64).map(|(_, &is_masked)| is_masked).collect()
+}
+
+impl Partial {
+    /// A copy of a range of partitions in which some components are as if no row had updated them. All keys stay.
+    pub fn masked(self: &Arc<Partial>, partitions: &Range<usize>, components: &[bool]) -> Partial {
+        let layout = self.layout();
+        let template = entry::template(layout);
+        let masked = layout.accumulators.iter().zip(components).filter(|&(_, &is_masked)| is_masked);
+        let fields = masked.map(|(&(accumulator, offset), _)| (offset, accumulator.size())).collect();
+        let mask = Mask { fields, template: &template };
+        let first = self.starts[partitions.start];
+        let count = self.starts[partitions.end] - first;
+        // SAFETY: there are none yet.
+        let mut entries = unsafe { OwnedEntries::new(layout, EntryMemory::unwritten(count * layout.stride), 0) };
+        for from in self.entries_of(partitions) {
+            // SAFETY: entries of the layout, and a place for each. What is masked is forgotten before the copy counts its
+            // objects.
+            unsafe { entries.push_changed(from, |copy| mask.apply(copy)) };
+        }
+        let mut starts = [0; PARTITIONS + 1];
+        for (start, of_all) in starts.iter_mut().zip(self.starts) {
+            *start = of_all.clamp(first, first + count) - first;
+        }
+        let region = self.region().map(|region| {
+            let copy = Region::fresh(region.shape(), region.range());
+            for block in partitions.clone().flat_map(|partition| blocks(region.range(), partition)) {
+                let into = copy.entry(block.first);
+                // SAFETY: both have the entries of the block, and the copy is ours.
+                unsafe {
+                    region.shape().copy(into, region.entry(block.first), block.len);
+                    (0..block.len).for_each(|i| mask.apply(into.add(i * region.shape().array.stride)));
+                }
+            }
+            copy
+        });
+        let of_far = far_components(layout, components);
+        let far = self.far.iter().map(|far| Arc::new(far.masked(partitions, &of_far))).collect();
+        let entries = Entries { entries, arena: Arena::default(), object_bytes: 0 };
+        let partial = Partial::of_entries(entries, starts, self.is_distinct).with_region(region).with_far(far);
+        let charge = self.charge.as_ref().map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
+        Partial { _original: Some(Arc::clone(self)), charge, ..partial }
+    }
+}
