@@ -60,6 +60,17 @@ pub fn negated(a: Fixed) -> Fixed {
 /// The double that is nearest to a number, of two the one with an even mantissa.
 #[inline]
 pub fn nearest(sum: Fixed) -> f64 {
+    /// What the second word counts.
+    const MIDDLE: f64 = 1.0 / (1u64 << -(UNIT + 64)) as f64;
+    // Sums of multiples of that are most sums: of cents, of quarters, of what has been integers.
+    let middle = sum[1] as i64;
+    if sum[0] == 0 && sum[2] == (middle >> 63) as u64 {
+        return middle as f64 * MIDDLE;
+    }
+    nearest_of_three(sum)
+}
+
+fn nearest_of_three(sum: Fixed) -> f64 {
     let is_negative = sum[2] >> 63 == 1;
     let magnitude = if is_negative { negated(sum) } else { sum };
     let nearest = nearest_of_words(&magnitude, UNIT);
@@ -94,7 +105,22 @@ mod tests {
     #[test]
     fn near_numbers_come_back_as_they_were() {
         let least = 2f64.powi(-32);
-        for x in [0.0, 1.0, -1.0, 0.1, -1e-9, 123_456.789, least, least * 1.999, 2f64.powi(63) * 1.75, -1.8e19, 1e18] {
+        for x in [
+            0.0,
+            1.0,
+            -1.0,
+            0.25,
+            -0.25,
+            -1024.0,
+            0.1,
+            -1e-9,
+            123_456.789,
+            least,
+            least * 1.999,
+            2f64.powi(63) * 1.75,
+            -1.8e19,
+            1e18,
+        ] {
             assert_eq!(nearest(fixed(x).expect("it is near")), x, "{x}");
         }
         for x in [least / 2.0, 2f64.powi(64), -1e300, 5e-324, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {

@@ -166,22 +166,29 @@ impl Context {
             let Some(delay) = restarts.after(failure.code(), started.elapsed(), Instant::now()) else {
                 return Err(failure);
             };
+            // Before it is announced: who reads of it may stop it at once.
+            let pause = self.begin_pause();
             failure.report();
             log::note(&format!("restart {} in {}", restarts.count(), duration(delay)));
             // What the run that failed has not read of it is for the next.
             release_standard_input();
             self.watched.pause();
-            self.pause(delay, &failure)?;
+            self.pause(&pause, delay, &failure)?;
             self.session.forget_ended_jobs().map_err(Failure::failed)?;
             inserts = sources.into_iter().map(|source| self.prepare(source)).collect::<Result<_, Failure>>()?;
         }
     }
 
-    /// Waits before a restart. Whoever stops the command meanwhile ends it with what has failed: the job resumes when it is run again.
-    fn pause(&self, delay: Duration, failure: &Failure) -> Result<(), Failure> {
+    /// From here on whoever stops the command stops waiting for a restart.
+    fn begin_pause(&self) -> Arc<RunMonitor> {
         let monitor = Arc::new(RunMonitor::new());
         self.watch(std::slice::from_ref(&monitor));
         self.interrupt.watch(vec![Arc::clone(&monitor)], true);
+        monitor
+    }
+
+    /// Waits before a restart. Whoever stops the command meanwhile ends it with what has failed: the job resumes when it is run again.
+    fn pause(&self, monitor: &RunMonitor, delay: Duration, failure: &Failure) -> Result<(), Failure> {
         let until = Instant::now() + delay;
         while Instant::now() < until && monitor.cancel().state() == CancelState::Running {
             std::thread::sleep(Duration::from_millis(20).min(delay));

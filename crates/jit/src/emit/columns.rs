@@ -149,8 +149,21 @@ impl<'c> Emitter<'c, '_> {
             _ => {
                 let ty = self.ir.memory_type(phys);
                 self.prefetch(input, ty, column.values)?;
-                self.ir.load_input(ty, self.ir.element(ty, column.values, self.row, "place")?, name)
+                self.ir.load_input(ty, self.value_place(ty, column.values)?, name)
             }
+        }
+    }
+
+    /// Where the row's value of a column is. In a loop over all rows of a block as a distance from that of the block's first row:
+    /// then LLVM sees that neighbours are 16 bytes apart, and takes the words of views from whole vectors.
+    fn value_place(&self, ty: BasicTypeEnum<'c>, values: Ptr<'c>) -> Emitted<Ptr<'c>> {
+        let ir = &self.ir;
+        match self.block_start {
+            Some(start) => {
+                let first = ir.element(ty, values, start, "place.first")?;
+                ir.element(ty, first, self.row_in_block, "place")
+            }
+            None => ir.element(ty, values, self.row, "place"),
         }
     }
 
@@ -172,7 +185,7 @@ impl<'c> Emitter<'c, '_> {
         let column = self.column(input)?;
         let ir = &self.ir;
         self.prefetch(input, ir.i128.into(), column.values)?;
-        let place = ir.element(ir.i128, column.values, self.row, "place")?;
+        let place = self.value_place(ir.i128.into(), column.values)?;
         let low = ir.load_input(ir.i64, place, "view.low")?.into_int_value();
         let high = ir.load_input(ir.i64, ir.at(place, 8, "view.rest")?, "view.high")?.into_int_value();
         ir.join(low, high, name)

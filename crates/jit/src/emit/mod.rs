@@ -127,6 +127,8 @@ struct Emitter<'c, 'p> {
     row: Int<'c>,
     /// The same, from the start of the block.
     row_in_block: Int<'c>,
+    /// The first row of the block, while a loop goes through all of its rows.
+    block_start: Option<Int<'c>>,
     /// Where a row that a branching filter drops goes.
     next_row: Block<'c>,
     /// Where control goes after a failed row.
@@ -176,6 +178,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(Emitter {
             row: start,
             row_in_block: start,
+            block_start: None,
             next_row: nowhere,
             stage_end: nowhere,
             ir,

@@ -74,7 +74,8 @@ impl<'c> Emitter<'c, '_> {
     /// A stage over all rows of a block that has no effects but to drop some.
     pub(super) fn selecting_stage(&mut self, number: usize, base: Int<'c>, length: Int<'c>) -> Emitted<()> {
         let bytes = self.selection().kept;
-        self.each(length, 1, &format!("stage{}", number + 1), &mut |this, index| {
+        self.block_start = Some(base);
+        let outcome = self.each(length, 1, &format!("stage{}", number + 1), &mut |this, index| {
             this.row_in_block = index;
             this.row = this.ir.b.build_int_add(base, index, "row")?;
             this.values.clear();
@@ -82,7 +83,9 @@ impl<'c> Emitter<'c, '_> {
             let ir = &this.ir;
             let byte = ir.b.build_int_z_extend(kept, ir.i8, "kept.byte")?;
             ir.store(ir.element(ir.i8, bytes, index, "kept.place")?, byte.into())
-        })?;
+        });
+        self.block_start = None;
+        outcome?;
         self.select_none()?;
         let name = format!("stage{}.select", number + 1);
         let ir = &self.ir;

@@ -30,6 +30,12 @@ use std::time::Instant;
 /// Rows that are put out at a time have strings and objects of 1/`ROWS_SHARE` of the budget.
 const ROWS_SHARE: u64 = 64;
 
+/// Rows that are put out at a time have entries of so many bytes, for which a core's cache has room: each column reads them again, and
+/// what comes next reads the columns.
+const CACHED_BYTES: usize = 256 << 10;
+/// Unless that is fewer rows than these.
+const FEWEST_ROWS: usize = 2048;
+
 impl WindowStation {
     /// Acts on the next step of what the inputs have released together, if there is one: fires windows, and passes the watermark
     /// on.
@@ -305,7 +311,9 @@ impl WindowStation {
             (WindowAssigner::Attached, Some((_, end))) => vec![end],
             (_, window) => window.into_iter().flat_map(|(start, end)| [start, end]).collect(),
         };
-        let most = self.host.buffer_size.rows();
+        let layout = &self.windows.layout;
+        let stride = layout.array().map_or(layout.stride, |array| array.stride);
+        let most = self.host.buffer_size.rows().min((CACHED_BYTES / stride).max(FEWEST_ROWS));
         let most_bytes = usize::try_from(self.host.flow.budget.limit() / ROWS_SHARE).unwrap_or(usize::MAX);
         let mut from = from;
         std::iter::from_fn(move || {

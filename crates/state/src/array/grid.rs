@@ -11,7 +11,7 @@ use super::region::{Region, keys_of_mask};
 use super::{ArrayShape, BLOCK, KeyBlock, blocks, blocks_by_key};
 use crate::memory::EntryMemory;
 use crate::partition::{BLOCK_BITS, GROUP_BITS, partition_of_key};
-use millstream_abi::KeyRange;
+use millstream_abi::{KeyRange, prefetch};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -96,10 +96,20 @@ impl Grid {
         if first > last {
             return;
         }
-        for (partition, block) in blocks_by_key(KeyRange::between(first, last), self.partitions.clone()) {
+        let (start, stride) = (self.shape.array.start, self.shape.array.stride);
+        let places = |(partition, block): (usize, KeyBlock)| {
             let place = block.first as usize & (BLOCK - 1);
             let into = self.block(block.first >> GROUP_BITS, partition);
-            act(into.wrapping_add(place * self.shape.array.stride), region.entry(block.first), block.len);
+            (into.wrapping_add(place * stride), region.entry(block.first), block.len)
+        };
+        let mut left = blocks_by_key(KeyRange::between(first, last), self.partitions.clone()).map(places).peekable();
+        while let Some((into, from, len)) = left.next() {
+            // Blocks are about a page, in which the processor begins to read ahead from the beginning.
+            if let Some(&(into, from, len)) = left.peek() {
+                prefetch(into.wrapping_add(start), len * stride);
+                prefetch(from.wrapping_add(start), len * stride);
+            }
+            act(into, from, len);
         }
     }
 
