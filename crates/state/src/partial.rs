@@ -39,7 +39,9 @@ pub struct Partial {
     /// The same without an array, for whoever cannot do with one.
     spread: OnceLock<Box<Partial>>,
     /// Who has the strings and lists of the entries, if they are copies (`masked`).
-    _original: Option<Arc<Partial>>,
+    original: Option<Arc<Partial>>,
+    /// The same masked, of numbers alone.
+    masked: OnceLock<Arc<Partial>>,
     /// Held as long as the partial is.
     charge: Option<Charge>,
 }
@@ -137,8 +139,17 @@ impl Partial {
     }
 
     fn of_entries(entries: Entries, starts: [usize; PARTITIONS + 1], is_distinct: bool) -> Partial {
-        let (far, spread) = (Vec::new(), OnceLock::new());
-        Partial { starts, is_distinct, entries, array: None, far, spread, _original: None, charge: None }
+        Partial {
+            starts,
+            is_distinct,
+            entries,
+            array: None,
+            far: Vec::new(),
+            spread: OnceLock::new(),
+            original: None,
+            masked: OnceLock::new(),
+            charge: None,
+        }
     }
 
     /// The same with a region, which has no key of an entry but NULL.
@@ -261,6 +272,9 @@ impl Partial {
     pub fn bytes(&self) -> usize {
         let Entries { entries, arena, object_bytes } = &self.entries;
         let far: usize = self.far.iter().map(|far| far.bytes()).sum();
+        // Of an original that nobody else has any more.
+        let original = self.original.as_ref().filter(|original| Arc::strong_count(original) == 1);
+        let far = far + original.map_or(0, |original| original.bytes());
         entries.bytes() + arena.bytes() + object_bytes + self.region().map_or(0, Region::bytes) + far
     }
 

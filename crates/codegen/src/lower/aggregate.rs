@@ -62,9 +62,11 @@ impl Lowering<'_> {
         let components = updates.iter().zip(&layout.accumulators).map(|(update, (a, _))| self.component(update, *a));
         let mut components = components.collect::<Computed<Vec<_>>>()?;
         // What it counts is never NULL, whether that shows here or not.
-        for counter in layout.counters.numbers().filter(|&counter| updates[counter].guard.is_none()) {
-            components[counter].guard = None;
-        }
+        let counts_all = |counter: &usize| {
+            let update = &updates[*counter];
+            update.guard.is_none() && update.argument.as_ref().is_none_or(|argument| !argument.nullable)
+        };
+        layout.counters.numbers().filter(counts_all).for_each(|counter| components[counter].guard = None);
         let update = Update { access: Access::Own, layout, slice, keys, components };
         self.finish(name, Terminal::Update(update))
     }

@@ -123,3 +123,39 @@ fn other_joins_stay_joins() {
         assert!(plan.contains("window join"), "{on}: {plan}");
     }
 }
+
+/// The plan of a join by `window_time` of windows of one table.
+fn plan_by_time(session: &Session, left: &str, right: &str) -> String {
+    let side = |window: &str| {
+        format!("SELECT k, window_time AS at, COUNT(*) AS n FROM TABLE({window}) GROUP BY k, window_start, window_end, window_time")
+            .replace("TABLE t", "TABLE l")
+    };
+    let sql = format!(
+        "SELECT a.k, a.n, b.n AS m FROM ({}) a JOIN ({}) b ON a.k = b.k AND a.at = b.at",
+        side(left),
+        side(right)
+    );
+    session.explain(&session.parse(&sql).unwrap()[0], false).unwrap()
+}
+
+#[test]
+fn windows_that_end_together_are_one_aggregation_where_that_pays() {
+    let hop = |slide: i64, size: i64| {
+        format!("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '{slide}' SECOND, INTERVAL '{size}' SECOND)")
+    };
+    let mut session = session(&[]);
+    let plan = plan_by_time(&session, WINDOWS[0], &hop(2, 8));
+    assert!(plan.contains("of components [0] the last 2000 ms") && !plan.contains("operator 0"), "{plan}");
+    for (left, right) in [
+        // They end at other times; the shorter one has many slices.
+        (hop(2, 3), hop(2, 8)),
+        (hop(1, 20), hop(1, 60)),
+    ] {
+        let plan = plan_by_time(&session, &left, &right);
+        assert!(plan.contains("operator 0: inner interval join"), "{left} {right}: {plan}");
+    }
+    // When clocks are put forward, two windows of local time end at one instant.
+    session.set("table.local-time-zone", "America/New_York").unwrap();
+    let plan = plan_by_time(&session, WINDOWS[0], &hop(2, 8));
+    assert!(plan.contains("operator 0: inner interval join"), "{plan}");
+}

@@ -21,7 +21,8 @@
 //! If both sides read the same rows, with the same filters, the rows are read once, and each updates the components of both.
 //! Such sides may have windows of two lengths, like cars of a minute and their speed in five: those that end together are
 //! joined by `a.window_time = b.window_time`, an interval join. Then the table is of the longer windows, and components of the shorter ones
-//! count only their last part ([`AggregateCall::last_ms`]).
+//! count only their last part ([`AggregateCall::last_ms`]). Not if the shorter windows have many slices, which are merged again for
+//! each window.
 
 use super::above::Above;
 use super::expressions::{columns_from, columns_of, is_below, is_column, is_window_time, meaning, same_computation};
@@ -29,8 +30,11 @@ use super::rules::Rules;
 use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::logical::{JoinKind, JoinStrategy, Rel, Window};
-use crate::window::{Overlap, Slicing, WindowAssigner};
+use crate::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Value};
+
+/// Most slices of a shorter window: they are merged again for each window.
+const MOST_SHORTER_SLICES: i64 = 8;
 
 /// Place of a window's start among its bounds.
 const START: usize = 0;
@@ -134,7 +138,10 @@ impl Lengths {
         }
         // The longer windows are those of the table, whose slices have to begin where a shorter window does.
         let fits = |shorter: Cut, longer: WindowAssigner| match longer {
-            WindowAssigner::Overlap(overlap) => shorter.size_ms % overlap.slicing().size_ms == 0,
+            WindowAssigner::Overlap(overlap) => {
+                let slice_ms = overlap.slicing().size_ms;
+                shorter.size_ms % slice_ms == 0 && shorter.size_ms / slice_ms <= MOST_SHORTER_SLICES
+            }
             _ => false,
         };
         match of_left.size_ms < of_right.size_ms {
@@ -199,7 +206,12 @@ pub(super) fn group_join(rel: &Rel, rules: Rules) -> Option<Rel> {
         JoinStrategy::Window { .. } if lengths == Lengths::Equal => {}
         // Rows of one time, which is that of their windows.
         JoinStrategy::Interval { left_time, right_time, lower_ms: 0, upper_ms: 0 } if rules >= Rules::Lengths => {
-            (of_left.is_time(left_time) && of_right.is_time(right_time)).then_some(())?;
+            // Windows of local time may end at one instant when clocks are put forward, but are two.
+            let is_one_time = match of_left.window.timeline {
+                Timeline::Own => true,
+                Timeline::Local(zone) => zone.fixed_offset_seconds().is_some(),
+            };
+            (is_one_time && of_left.is_time(left_time) && of_right.is_time(right_time)).then_some(())?;
         }
         _ => return None,
     }

@@ -124,7 +124,7 @@ impl StoredMerge {
                 sources.push(Box::new(blocks.map(move |block| {
                     let block = block.map_err(BlockError)?;
                     Ok(match &mask {
-                        Some(components) => Arc::new(block).masked(&(partition..partition + 1), components),
+                        Some(components) => block.into_masked(components),
                         None => block,
                     })
                 })));

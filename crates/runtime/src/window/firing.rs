@@ -152,7 +152,7 @@ impl Firing {
         let parts = self.slices.lock();
         let tables = parts.iter().enumerate().flat_map(|(part, (_, partials))| partials.iter().map(move |p| (part, p)));
         let masked = |(part, partial): (usize, &Arc<Partial>)| match shorter.filter(|_| part == MASKED) {
-            Some(shorter) => Arc::new(partial.masked(partitions, &shorter.components)),
+            Some(shorter) => partial.masked(partitions, &shorter.components),
             None => Arc::clone(partial),
         };
         tables.map(masked).collect()

@@ -67,7 +67,9 @@ impl WindowStation {
         let (Some(shorter), Some(counter)) = (&overlap.shorter, self.windows.layout.counters.of_all()) else { return };
         let is_late = |number: i64| {
             let SliceTable { slice_start, from_end } = overlap.overlap.table(number);
-            shorter.start_of_window(from_end) > slice_start
+            // The first window of all has the slice if any of the shorter ones has.
+            let had = |end: i64| shorter.start_of_window(end) <= slice_start;
+            overlap.overlap.ends(slice_start).is_some_and(|(first, _)| had(first)) && !had(from_end)
         };
         for table in tables.iter().filter(|&(&number, _)| is_late(number)).flat_map(|(_, tables)| tables) {
             // A table that cannot be read fails the query where its windows are made.

@@ -352,7 +352,7 @@ impl Slice {
     /// Takes the components of shorter windows out, unless that has been done.
     fn mask(&mut self, partitions: &Range<usize>, shorter: Option<&ShorterWindows>) {
         let Some(shorter) = shorter.filter(|_| !self.is_masked) else { return };
-        let masked = |partial: &Arc<Partial>| Arc::new(partial.masked(partitions, &shorter.components));
+        let masked = |partial: &Arc<Partial>| partial.masked(partitions, &shorter.components);
         self.partials = self.partials.iter().map(masked).collect();
         self.is_masked = true;
     }

@@ -40,8 +40,25 @@ fn far_components(layout: &EntryLayout, components: &[bool]) -> Vec<bool> {
 }
 
 impl Partial {
-    /// A copy of a range of partitions in which some components are as if no row had updated them. All keys stay.
-    pub fn masked(self: &Arc<Partial>, partitions: &Range<usize>, components: &[bool]) -> Partial {
+    /// A copy of a range of partitions, or of more, in which some components are as if no row had updated them. All keys stay. Of
+    /// a partial these are always the same components.
+    pub fn masked(self: &Arc<Partial>, partitions: &Range<usize>, components: &[bool]) -> Arc<Partial> {
+        if self.has_variable_parts() {
+            let copy = Partial { original: Some(Arc::clone(self)), ..self.masked_copy(partitions, components) };
+            return Arc::new(copy);
+        }
+        // Ranges of an array are not copied one by one: each copy would have room for all keys.
+        Arc::clone(self.masked.get_or_init(|| Arc::new(self.masked_copy(&(0..PARTITIONS), components))))
+    }
+
+    /// The same of a partial that is not needed any more.
+    pub fn into_masked(self, components: &[bool]) -> Partial {
+        let copy = self.masked_copy(&(0..PARTITIONS), components);
+        let original = self.has_variable_parts().then(|| Arc::new(self));
+        Partial { original, ..copy }
+    }
+
+    fn masked_copy(&self, partitions: &Range<usize>, components: &[bool]) -> Partial {
         let layout = self.layout();
         let template = entry::template(layout);
         let masked = layout.accumulators.iter().zip(components).filter(|&(_, &is_masked)| is_masked);
@@ -73,10 +90,10 @@ impl Partial {
             copy
         });
         let of_far = far_components(layout, components);
-        let far = self.far.iter().map(|far| Arc::new(far.masked(partitions, &of_far))).collect();
+        let far = self.far.iter().map(|far| far.masked(partitions, &of_far)).collect();
         let entries = Entries { entries, arena: Arena::default(), object_bytes: 0 };
         let partial = Partial::of_entries(entries, starts, self.is_distinct).with_region(region).with_far(far);
         let charge = self.charge.as_ref().map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
-        Partial { _original: Some(Arc::clone(self)), charge, ..partial }
+        Partial { charge, ..partial }
     }
 }
