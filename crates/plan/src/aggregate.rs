@@ -8,6 +8,7 @@ use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::pipeline::{ComponentOutput, ComponentUpdate};
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys, ShorterWindows};
 use millstream_types::{DataType, Field, Value};
+use std::num::NonZeroI64;
 
 /// Digits of decimals: 10¹² of these can be added up in 128 bits.
 const NEVER_WRAPS: u8 = 26;
@@ -124,7 +125,7 @@ pub struct AggregateCall {
     pub filter: Option<Expr>,
     /// Only of the last milliseconds of the window: what the planner asks for when it makes one of two aggregations whose
     /// windows end together.
-    pub last_ms: Option<i64>,
+    pub last_ms: Option<NonZeroI64>,
     /// Type of the result.
     pub data_type: DataType,
     /// Whether the result can be NULL.
@@ -175,9 +176,9 @@ pub struct Components {
     /// The calls, as [`AggregateCall::outline`] names them.
     pub calls: Vec<String>,
     /// For each of the list, [`AggregateCall::last_ms`] of the calls that it is of.
-    pub last_ms: Vec<Option<i64>>,
+    pub last_ms: Vec<Option<NonZeroI64>>,
     /// The same of the call that is being decomposed.
-    of_call: Option<i64>,
+    of_call: Option<NonZeroI64>,
     /// Column of the first output in the results.
     first: usize,
 }
@@ -263,7 +264,7 @@ impl Components {
 
     /// Those that count shorter windows, which are all of one length.
     pub fn shorter(&self) -> Option<ShorterWindows> {
-        let size_ms = self.last_ms.iter().find_map(|ms| *ms)?;
+        let size_ms = self.last_ms.iter().find_map(|ms| *ms)?.get();
         Some(ShorterWindows { size_ms, components: self.last_ms.iter().map(Option::is_some).collect() })
     }
 

@@ -32,6 +32,7 @@ use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::logical::{JoinKind, JoinStrategy, Rel, Window};
 use crate::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Value};
+use std::num::NonZeroI64;
 
 /// Most slices of a shorter window: they are merged again for each window.
 const MOST_SHORTER_SLICES: i64 = 8;
@@ -154,11 +155,11 @@ impl Lengths {
     }
 
     /// What of the windows the calls of the left and those of the right are of.
-    fn last_ms(self) -> [Option<i64>; 2] {
+    fn last_ms(self) -> [Option<NonZeroI64>; 2] {
         match self {
             Lengths::Equal => [None, None],
-            Lengths::LeftIsShorter(ms) => [Some(ms), None],
-            Lengths::RightIsShorter(ms) => [None, Some(ms)],
+            Lengths::LeftIsShorter(ms) => [NonZeroI64::new(ms), None],
+            Lengths::RightIsShorter(ms) => [None, NonZeroI64::new(ms)],
         }
     }
 }
@@ -316,7 +317,7 @@ fn of_one_input((left, right): (&Grouped<'_>, &Grouped<'_>), pairs: &[usize], le
         .map(|(l, &r)| (over(&of_left, &left.keys[l].0), over(&of_right, &right.keys[r].0)))
         .unzip();
     let has_all = |all: &[Expr], some: &[Expr]| some.iter().all(|e| all.iter().any(|other| same(e, other)));
-    let calls = |side: &Grouped<'_>, read: &Read<'_>, last_ms: Option<i64>| {
+    let calls = |side: &Grouped<'_>, read: &Read<'_>, last_ms: Option<NonZeroI64>| {
         let mut calls = side.aggregates.to_vec();
         for (call, _) in &mut calls {
             call.expressions_mut().for_each(|e| *e = e.take().substitute(&read.columns));
@@ -375,7 +376,7 @@ fn has_late_table(rel: &Rel) -> bool {
 }
 
 /// `COUNT(*)` with a filter, of the last part of windows or of whole ones.
-fn count_rows(filter: Option<Expr>, last_ms: Option<i64>, name: &str) -> (AggregateCall, String) {
+fn count_rows(filter: Option<Expr>, last_ms: Option<NonZeroI64>, name: &str) -> (AggregateCall, String) {
     let call = AggregateCall {
         function: AggregateFunction::CountRows,
         arguments: vec![],
@@ -463,10 +464,10 @@ fn shown_of(
     let keys = left.keys.len();
     let first_of_right = keys + left.aggregates.len();
     let counts = first_of_right + right.aggregates.len();
-    let bounds = |last_ms: Option<i64>| {
+    let bounds = |last_ms: Option<NonZeroI64>| {
         let mut bounds = over[counts + 2..].to_vec();
         if let Some(ms) = last_ms {
-            bounds[START] = bounds[START + 1].clone().plus_ms(-ms);
+            bounds[START] = bounds[START + 1].clone().plus_ms(-ms.get());
         }
         bounds
     };
