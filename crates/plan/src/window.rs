@@ -82,6 +82,13 @@ impl Overlap {
         }
     }
 
+    /// The ends of windows, as those of slices.
+    pub fn window_ends(self) -> Slicing {
+        let step = self.step_ms();
+        let (Overlap::Hop { size_ms, offset_ms, .. } | Overlap::Cumulate { size_ms, offset_ms, .. }) = self;
+        Slicing { size_ms: step, offset_ms: (offset_ms as i128 + size_ms as i128).rem_euclid(step as i128) as i64 }
+    }
+
     /// Most windows that one time lies in.
     pub fn windows_per_slice(self) -> i64 {
         match self {

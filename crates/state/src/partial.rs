@@ -272,10 +272,10 @@ impl Partial {
     pub fn bytes(&self) -> usize {
         let Entries { entries, arena, object_bytes } = &self.entries;
         let far: usize = self.far.iter().map(|far| far.bytes()).sum();
-        // Of an original that nobody else has any more.
+        // One that others have counts there.
         let original = self.original.as_ref().filter(|original| Arc::strong_count(original) == 1);
-        let far = far + original.map_or(0, |original| original.bytes());
-        entries.bytes() + arena.bytes() + object_bytes + self.region().map_or(0, Region::bytes) + far
+        let original = original.map_or(0, |original| original.bytes());
+        entries.bytes() + arena.bytes() + object_bytes + self.region().map_or(0, Region::bytes) + far + original
     }
 
     /// Number of entries in a range of partitions, as [`Partial::len`].

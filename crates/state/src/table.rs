@@ -4,6 +4,7 @@
 //! ```text
 //! Table ┌ TableHeader: entries ──► [ entry | empty | entry | … ]   hash part: mask + 1 entries, at most half of them occupied
 //!       │              dense ────► [ key | key | key | … ]         dense region: that of key k is number k - dense_first
+//!       │              directory ► [ place | place | … ]           by packed key, of several integers: places in the hash part
 //!       │ arena: bytes of long strings of keys and of MIN/MAX
 //!       └ layout, template of a fresh entry
 //! ```
@@ -15,6 +16,9 @@
 //!
 //! The region is an array of accumulators where these are numbers (`array`): generated code updates its entries without
 //! asking, and how many keys are there is not known before the table is sealed. Other layouts have whole entries there.
+//!
+//! The directory (`directory.rs`) is a shortcut for generated code: it is made when the hash part grows, and forgets all places when entries
+//! move or go.
 //!
 //! An *appending* table ([`Table::set_appending`]) has a hash part of one entry, which is always empty, and no region. So
 //! every search misses at once, and every row is given a new entry, at the end of a log (`table/append.rs`). Those of

@@ -26,12 +26,14 @@
 
 use super::above::Above;
 use super::expressions::{columns_from, columns_of, is_below, is_column, is_window_time, meaning, same_computation};
+use super::in_window::{InWindow, windows_below};
 use super::rules::Rules;
 use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::logical::{JoinKind, JoinStrategy, Rel, Window};
 use crate::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Value};
+use std::cmp::Ordering;
 use std::num::NonZeroI64;
 
 /// Most slices of a shorter window: they are merged again for each window.
@@ -85,15 +87,6 @@ impl<'a> Grouped<'a> {
     }
 }
 
-/// The windows that rows are given below an aggregation by attached windows, if an operator right below does that.
-pub(super) fn windows_below(rel: &Rel) -> Option<WindowAssigner> {
-    match rel {
-        Rel::Windowed { assigner, .. } => Some(*assigner),
-        Rel::Project { input, .. } | Rel::Filter { input, .. } => windows_below(input),
-        _ => None,
-    }
-}
-
 /// For each key of the left the key of the right that it is compared with; `None` unless the join compares all keys of both,
 /// one by one. Of the windows it may compare anything that is equal in `ends_alone`: only ends and times.
 fn paired(left: &Grouped<'_>, right: &Grouped<'_>, keys: &[(Expr, Expr)], ends_alone: bool) -> Option<Vec<usize>> {
@@ -133,24 +126,20 @@ impl Lengths {
         if left == right {
             return Some(Lengths::Equal);
         }
-        let (of_left, of_right) = (Cut::of(left)?, Cut::of(right)?);
-        if of_left.step_ms != of_right.step_ms || of_left.first_end_ms() != of_right.first_end_ms() {
-            return None;
-        }
+        let ((left_ms, left_ends), (right_ms, right_ends)) = (cut(left)?, cut(right)?);
         // The longer windows are those of the table, whose slices have to begin where a shorter window does.
-        let fits = |shorter: Cut, longer: WindowAssigner| match longer {
+        let fits = |shorter_ms: i64, longer: WindowAssigner| match longer {
             WindowAssigner::Overlap(overlap) => {
                 let slice_ms = overlap.slicing().size_ms;
-                shorter.size_ms % slice_ms == 0 && shorter.size_ms / slice_ms <= MOST_SHORTER_SLICES
+                shorter_ms % slice_ms == 0 && shorter_ms / slice_ms <= MOST_SHORTER_SLICES
             }
             _ => false,
         };
-        match of_left.size_ms < of_right.size_ms {
-            true if fits(of_left, right) => Some(Lengths::LeftIsShorter(of_left.size_ms)),
-            false if of_right.size_ms < of_left.size_ms && fits(of_right, left) => {
-                Some(Lengths::RightIsShorter(of_right.size_ms))
-            }
-            _ => None,
+        match left_ms.cmp(&right_ms) {
+            _ if left_ends != right_ends => None,
+            Ordering::Less => fits(left_ms, right).then_some(Lengths::LeftIsShorter(left_ms)),
+            Ordering::Greater => fits(right_ms, left).then_some(Lengths::RightIsShorter(right_ms)),
+            Ordering::Equal => None,
         }
     }
 
@@ -164,30 +153,12 @@ impl Lengths {
     }
 }
 
-/// Windows of one length that begin at equal distances.
-#[derive(Debug, Clone, Copy)]
-struct Cut {
-    size_ms: i64,
-    step_ms: i64,
-    offset_ms: i64,
-}
-
-impl Cut {
-    fn of(assigner: WindowAssigner) -> Option<Cut> {
-        match assigner {
-            WindowAssigner::Tumble(Slicing { size_ms, offset_ms }) => {
-                Some(Cut { size_ms, step_ms: size_ms, offset_ms })
-            }
-            WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms }) => {
-                Some(Cut { size_ms, step_ms: slide_ms, offset_ms })
-            }
-            _ => None,
-        }
-    }
-
-    /// The first of the ends that is not before the epoch.
-    fn first_end_ms(self) -> i128 {
-        (i128::from(self.offset_ms) + i128::from(self.size_ms)).rem_euclid(self.step_ms.into())
+/// The length of windows that have one, and where they end.
+fn cut(assigner: WindowAssigner) -> Option<(i64, Slicing)> {
+    match assigner {
+        WindowAssigner::Tumble(slicing) => Some((slicing.size_ms, slicing)),
+        WindowAssigner::Overlap(hop @ Overlap::Hop { size_ms, .. }) => Some((size_ms, hop.window_ends())),
+        _ => None,
     }
 }
 
@@ -268,7 +239,7 @@ impl<'a> Read<'a> {
         let Above { below, columns, filters } = Above::of(side.input)?;
         let time = side.window.time.clone()?.substitute(&columns);
         if let WindowAssigner::Tumble(slicing) = side.window.assigner {
-            return Some(Read { base: below, columns, filters, time: time_of_row(time, slicing) });
+            return Some(Read { base: below, columns, filters, time: time_of_row(time, slicing, below) });
         }
         let Rel::Windowed { input, time: of_windows, .. } = below else { return None };
         let width = input.schema().fields.len();
@@ -289,18 +260,12 @@ impl<'a> Read<'a> {
 
 /// The time of a row, where that of its tumbling window stands: `WINDOW_START(t) + 4999 ms` of windows of 5 s is in the window
 /// of `t`.
-fn time_of_row(time: Expr, slicing: Slicing) -> Expr {
-    let (mut below, mut behind_start_ms) = (&time, 0i64);
-    while let ExprKind::AddInterval(to, interval) = &below.kind {
-        let ExprKind::Literal(Value::Int(ms)) = interval.kind else { return time };
-        (below, behind_start_ms) = (to, behind_start_ms.saturating_add(ms));
-    }
-    match &below.kind {
-        ExprKind::WindowStart(row, of) if *of == slicing && (0..slicing.size_ms).contains(&behind_start_ms) => {
-            (**row).clone()
-        }
-        _ => time,
-    }
+fn time_of_row(time: Expr, slicing: Slicing, below: &Rel) -> Expr {
+    let is_within = |window: &InWindow<'_>| {
+        window.assigner == WindowAssigner::Tumble(slicing) && (-slicing.size_ms..0).contains(&window.behind_end_ms)
+    };
+    let row = InWindow::of(&time, below).filter(is_within).and_then(|window| window.of);
+    row.filter(|row| row.data_type == time.data_type).cloned().unwrap_or(time)
 }
 
 /// One aggregation for both sides if they read the same rows, which are read once then.

@@ -23,6 +23,7 @@ mod branch;
 mod expressions;
 mod fan_out;
 mod group_join;
+mod in_window;
 mod join;
 mod keyed;
 mod late_rows;

@@ -21,7 +21,7 @@ use crate::durable::blobs::damaged;
 use crate::station::{Consequences, Job, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
 use millstream_plan::pipeline::ShorterWindows;
-use millstream_state::{BlockMerge, MergeFault, Merged, PARTITIONS, Partial};
+use millstream_state::{BlockMerge, MergeFault, Merged, Partial};
 use millstream_storage::Damaged;
 use millstream_types::{Diagnostic, code, memory_text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +113,7 @@ impl StoredMerge {
             let mut sources: Vec<BlockSource> = Vec::new();
             // What a merge may hold whatever it is of the budget.
             let mut blocks = 0;
-            for partial in self.firing.sealed_tables(shorter, &only) {
+            for partial in self.firing.counted_tables(shorter, &only) {
                 blocks += block_bytes;
                 sources.push(in_memory(partial, partition, tables, block_bytes));
             }
@@ -155,7 +155,7 @@ impl WindowStation {
 
     fn is_heavy(&self, firing: &Firing) -> bool {
         let most = self.host.flow.budget.limit() / HEAVY_SHARE;
-        let partials = firing.sealed_tables(None, &(0..PARTITIONS));
+        let partials: Vec<Arc<Partial>> = firing.sealed_tables().into_iter().map(|(partial, _)| partial).collect();
         self.host.spilling.may_spill()
             && partials.iter().any(|partial| partial.has_variable_parts())
             && partials.iter().map(|partial| partial.bytes() as u64).sum::<u64>() > most

@@ -142,20 +142,24 @@ impl Firing {
         self.first_unit + group as u64
     }
 
-    /// Its tables that are in memory, of a window that is merged; all have been sealed. Masked ones come as such, with the
-    /// entries of a range of partitions.
-    pub(crate) fn sealed_tables(
+    /// Its tables that are in memory, of a window that is merged, each with whether it is masked; all have been sealed.
+    pub(crate) fn sealed_tables(&self) -> Vec<(Arc<Partial>, bool)> {
+        let parts = self.slices.lock();
+        let tables = parts.iter().enumerate().flat_map(|(part, (_, partials))| partials.iter().map(move |p| (part, p)));
+        tables.map(|(part, partial)| (Arc::clone(partial), part == MASKED)).collect()
+    }
+
+    /// The same as they count for the window: masked ones with the entries of a range of partitions.
+    pub(crate) fn counted_tables(
         &self,
         shorter: Option<&ShorterWindows>,
         partitions: &Range<usize>,
     ) -> Vec<Arc<Partial>> {
-        let parts = self.slices.lock();
-        let tables = parts.iter().enumerate().flat_map(|(part, (_, partials))| partials.iter().map(move |p| (part, p)));
-        let masked = |(part, partial): (usize, &Arc<Partial>)| match shorter.filter(|_| part == MASKED) {
+        let counted = |(partial, is_masked): (Arc<Partial>, bool)| match shorter.filter(|_| is_masked) {
             Some(shorter) => partial.masked(partitions, &shorter.components),
-            None => Arc::clone(partial),
+            None => partial,
         };
-        tables.map(masked).collect()
+        self.sealed_tables().into_iter().map(counted).collect()
     }
 
     /// Its tables that are in files, each with whether it is masked.

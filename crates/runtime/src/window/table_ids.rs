@@ -1,6 +1,6 @@
 //! The numbers of tables, and what watermarks say about them.
 
-use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
+use millstream_plan::window::{Slicing, WindowAssigner};
 
 /// The numbers of the tables of an assigner, and what the watermark says about them.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ impl TableIds {
         let passes = |ends: Slicing| before == i64::MIN || ends.start_of(before + 1) < ends.start_of(after + 1);
         match self.0 {
             WindowAssigner::Tumble(slicing) => passes(slicing),
-            WindowAssigner::Overlap(overlap) => passes(ends_of(overlap)),
+            WindowAssigner::Overlap(overlap) => passes(overlap.window_ends()),
             WindowAssigner::Attached => true,
             _ => false,
         }
@@ -49,16 +49,10 @@ impl TableIds {
     }
 }
 
-/// The ends of windows, as those of slices.
-fn ends_of(overlap: Overlap) -> Slicing {
-    let step = overlap.step_ms();
-    let (Overlap::Hop { size_ms, offset_ms, .. } | Overlap::Cumulate { size_ms, offset_ms, .. }) = overlap;
-    Slicing { size_ms: step, offset_ms: (offset_ms as i128 + size_ms as i128).rem_euclid(step as i128) as i64 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millstream_plan::window::Overlap;
 
     #[test]
     fn a_watermark_that_completes_a_table_is_noticed() {

@@ -186,7 +186,7 @@ impl WindowStation {
     /// Merges one range of partitions in memory and delivers the rows to the output stream.
     fn merge(&self, firing: &Firing, group: usize, consequences: &mut Consequences) {
         let (shorter, partitions) = (self.windows.shorter(), firing.partitions(group));
-        let merged = merge(&firing.sealed_tables(shorter, &partitions), partitions);
+        let merged = merge(&firing.counted_tables(shorter, &partitions), partitions);
         let rows = self.rows_of_window(firing, &merged, 0).collect();
         let unit =
             Unit { rows, before: self.before(firing), place: Some(firing.partitions(group).start), ..Unit::default() };

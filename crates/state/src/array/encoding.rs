@@ -62,15 +62,15 @@ impl Region {
             out.u32(run.len as u32);
         }
         if let Some(marked) = marked(layout) {
+            let bytes = super::fields(layout).end - array.start;
             for entry in chosen.iter().flat_map(|run| (0..run.len as i64).map(|i| self.entry(run.first + i))) {
-                let bytes = super::fields(layout).end - array.start;
                 // SAFETY: an entry of the region, which is made of zeroed memory, so that all bytes have values.
-                let (bytes, is_there) = unsafe {
+                let (fields, is_there) = unsafe {
                     (std::slice::from_raw_parts(entry.add(array.start), bytes), self.shape().is_there(entry))
                 };
-                out.raw(bytes);
+                out.raw(fields);
                 out.u64(is_there.into());
-                out.raw(&[0; 16][..marked.stride - bytes.len() - 8]);
+                out.raw(&[0; 16][..marked.stride - bytes - 8]);
             }
             return;
         }

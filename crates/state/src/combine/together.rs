@@ -189,7 +189,7 @@ impl Together {
             let Some((grid, region)) = self.grid.as_mut().zip(partial.region()) else { continue };
             let (shape, mut count) = (Arc::clone(grid.shape()), 0);
             grid.with_common(region, |_, _, entries| count += entries);
-            let (saved, mut done) = (EntryMemory::unwritten(shape.bytes(count)), 0);
+            let (saved, mut done) = (EntryMemory::unwritten(shape.array.bytes(count)), 0);
             grid.with_common(region, |of_grid, _, entries| {
                 // SAFETY: the memory has room for all that they have in common.
                 unsafe { shape.copy(saved.start().add(done * shape.array.stride), of_grid, entries) };

@@ -19,15 +19,13 @@ const VALUES_OF_PAIR: usize = 4;
 const AHEAD: usize = 24;
 
 /// Numbers and values of pairs.
-type Columns = (Vec<u32>, Vec<u64>);
+pub(super) type Columns = (Vec<u32>, Vec<u64>);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
     first: i64,
     groups: Vec<[u32; 2]>,
-    /// For whoever absorbs: pairs that have no place here. Empty.
-    pub(super) beside: Columns,
 }
 
 impl Direct {
@@ -140,7 +138,5 @@ impl Direct {
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<[u32; 2]>()
-            + self.beside.0.capacity() * size_of::<u32>()
-            + self.beside.1.capacity() * size_of::<u64>()
     }
 }

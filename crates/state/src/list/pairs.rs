@@ -2,7 +2,7 @@
 //!
 //! Pairs of a value that is a word are found by the value, where values lie close together ([`Direct`]); all others by a hash.
 
-use super::direct::{Direct, SPARSE};
+use super::direct::{Columns, Direct, SPARSE};
 use super::{Element, string_of};
 use crate::arena::Arena;
 use millstream_abi::{HASH_SEED, Phys, hash_bytes, hash_finish, hash_word, prefetch};
@@ -25,6 +25,8 @@ pub(super) struct Pairs {
     hashed: usize,
     /// The others.
     direct: Direct,
+    /// Pairs on their way from there to the places. Empty but for its memory.
+    beside: Columns,
     /// Of strings.
     pub(super) arena: Arena,
 }
@@ -70,13 +72,13 @@ impl Pairs {
                 }
                 return;
             }
-            let mut beside = std::mem::take(&mut self.direct.beside);
+            let mut beside = std::mem::take(&mut self.beside);
             let done = self.direct.absorb(left.0, left.1, (&mut self.numbers, &mut self.values), &mut beside);
             // SAFETY: as above.
             unsafe { self.absorb_as(&beside.0, &beside.1, (element, 1), is_same) };
             beside.0.clear();
             beside.1.clear();
-            self.direct.beside = beside;
+            self.beside = beside;
             left = (&left.0[done..], &left.1[done..]);
             if let Some(&outside) = left.1.first() {
                 self.direct.grow_to(outside, &self.numbers, &self.values);
@@ -210,6 +212,8 @@ impl Pairs {
         self.numbers.capacity() * size_of::<u32>()
             + (self.places.capacity() + self.values.capacity()) * size_of::<u64>()
             + self.direct.bytes()
+            + self.beside.0.capacity() * size_of::<u32>()
+            + self.beside.1.capacity() * size_of::<u64>()
             + self.arena.bytes()
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{Entries, Partial};
 use crate::arena::Arena;
-use crate::array::{Region, blocks};
+use crate::array::Region;
 use crate::budget::MemoryClass;
 use crate::entry;
 use crate::memory::EntryMemory;
@@ -78,15 +78,11 @@ impl Partial {
             *start = of_all.clamp(first, first + count) - first;
         }
         let region = self.region().map(|region| {
-            let copy = Region::fresh(region.shape(), region.range());
-            for block in partitions.clone().flat_map(|partition| blocks(region.range(), partition)) {
-                let into = copy.entry(block.first);
-                // SAFETY: both have the entries of the block, and the copy is ours.
-                unsafe {
-                    region.shape().copy(into, region.entry(block.first), block.len);
-                    (0..block.len).for_each(|i| mask.apply(into.add(i * region.shape().array.stride)));
-                }
-            }
+            // There is one only if entries are numbers, of which all partitions are copied.
+            let (mut copy, stride) = (Region::fresh(region.shape(), region.range()), region.shape().array.stride);
+            copy.take_over(region);
+            // SAFETY: an entry of the copy for each key, which is ours.
+            (0..region.range().len as usize).for_each(|i| unsafe { mask.apply(copy.start().add(i * stride)) });
             copy
         });
         let of_far = far_components(layout, components);
