@@ -162,6 +162,8 @@ macro_rules! runtime_functions {
             Repeat = "repeat" (Str, I32) -> Str, Pure Partial, strings::repeat;
             /// `REPLACE(s, search, replacement)`
             Replace = "replace" (Str, Str, Str) -> Str, Pure Partial, strings::replace;
+            /// How often `search` occurs in `s` without overlap: what `REPLACE(s, search, '')` leaves out.
+            Occurrences = "occurrences" (Str, Str) -> I32, Pure Total, search::occurrences;
             /// `REVERSE(s)`
             Reverse = "reverse" (Str) -> Str, Pure Total, strings::reverse;
             /// `INITCAP(s)`

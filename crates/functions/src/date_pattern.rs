@@ -296,8 +296,8 @@ impl DatePattern {
 
     /// The moment as text. Patterns with [`DatePattern::unwritable`] parts are not for this.
     #[inline]
-    pub(crate) fn format(&self, arena: &mut Arena, moment: Moment) -> Str {
-        match self.template.as_ref().and_then(|template| template.write(arena, moment)) {
+    pub(crate) fn format(&mut self, arena: &mut Arena, moment: Moment) -> Str {
+        match self.template.as_mut().and_then(|template| template.write(arena, moment)) {
             Some(written) => written,
             None => arena.keep_written(|out| self.write(out, moment)),
         }

@@ -1,7 +1,8 @@
 //! Patterns of fixed width: numbers of two digits and a year of four among literals, as `yyyy-MM-dd HH:mm:ss.SSS`.
 //!
 //! Nearly every pattern in use is one. Its text is laid out once, with zeros where the digits go; writing a moment then
-//! is a few pairs of digits put into it, without a decision that depends on the pattern. What is not of this kind
+//! is a few pairs of digits put into it, without a decision that depends on the pattern. A short text is kept for as long as the time
+//! shows nothing else, since rows mostly come in the order of their times: `HH:mm` is written once a minute. What is not of this kind
 //! (names, numbers without leading zeros) and years that have no four digits are left to [`DatePattern::write`].
 //!
 //! [`DatePattern::write`]: crate::date_pattern::DatePattern::write
@@ -47,8 +48,22 @@ pub(crate) struct DateTemplate {
     pairs: Vec<Pair>,
     /// Whether the date is shown.
     has_date: bool,
+    /// The smallest unit that is shown: [`DAY`] (also where nothing is), [`HOUR`], [`MINUTE`], [`SECOND`] or [`FRACTION`].
+    shows: u8,
     /// Most digits of the fraction that are shown.
     fraction_digits: usize,
+    /// The short text that was written last.
+    last: Written,
+}
+
+/// A short text, and when a moment has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Written {
+    /// The first second.
+    from: i64,
+    /// How many there are; 0 before anything is written.
+    seconds: u64,
+    text: Str,
 }
 
 impl DateTemplate {
@@ -60,7 +75,9 @@ impl DateTemplate {
             short: None,
             pairs: Vec::new(),
             has_date: false,
+            shows: DAY,
             fraction_digits: 0,
+            last: Written::default(),
         };
         for item in items {
             match *item {
@@ -83,6 +100,7 @@ impl DateTemplate {
             }
         }
         template.has_date = template.pairs.iter().any(|pair| pair.value <= DAY);
+        template.shows = template.pairs.iter().map(|pair| pair.value.clamp(DAY, FRACTION)).max().unwrap_or(DAY);
         let text = &template.text[..template.length];
         template.short = (text.len() <= Str::INLINE).then(|| Str::new(text));
         Some(template)
@@ -114,7 +132,16 @@ impl DateTemplate {
 
     /// The moment as text; `None` when its year is not from 1 to 9999.
     #[inline]
-    pub(crate) fn write(&self, arena: &mut Arena, moment: Moment) -> Option<Str> {
+    pub(crate) fn write(&mut self, arena: &mut Arena, moment: Moment) -> Option<Str> {
+        // Before the first text no moment is within.
+        if (moment.local_seconds.wrapping_sub(self.last.from) as u64) < self.last.seconds {
+            return Some(self.last.text);
+        }
+        self.write_digits(arena, moment)
+    }
+
+    #[inline(never)]
+    fn write_digits(&mut self, arena: &mut Arena, moment: Moment) -> Option<Str> {
         let digits = self.digits(moment)?;
         let (digits, _) = digits.as_chunks::<2>();
         let put = |out: &mut [u8], at: usize, pair: Pair| {
@@ -126,7 +153,9 @@ impl DateTemplate {
                 // Behind the length.
                 put(&mut bytes, 4 + usize::from(pair.at), *pair);
             }
-            return Some(Str::from_bits(u128::from_le_bytes(bytes)));
+            let text = Str::from_bits(u128::from_le_bytes(bytes));
+            self.last = self.written(text, moment.local_seconds);
+            return Some(text);
         }
         Some(arena.keep_some(WIDTH, |out| {
             out.copy_from_slice(&self.text);
@@ -135,6 +164,20 @@ impl DateTemplate {
             }
             self.length
         }))
+    }
+
+    /// A text of a moment, and the others that have it: the seconds of its day, hour or minute, by the smallest unit that is shown.
+    #[inline]
+    fn written(&self, text: Str, local_seconds: i64) -> Written {
+        let second = local_seconds.rem_euclid(SECONDS_PER_DAY) as u32;
+        let (within, seconds) = match self.shows {
+            DAY => (second, 86_400),
+            HOUR => (second % 3_600, 3_600),
+            MINUTE => (second % 60, 60),
+            SECOND => (0, 1),
+            _ => (0, 0),
+        };
+        Written { from: local_seconds.wrapping_sub(i64::from(within)), seconds, text }
     }
 
     /// The two digits of every value; anything for those that are not shown.
@@ -222,17 +265,22 @@ mod tests {
             let most = if below(2) == 0 { 22 } else { parts.len() };
             let text: String = (0..below(10)).map(|_| parts[below(most)]).collect();
             let Ok(pattern) = DatePattern::compile(&text, dialect) else { continue };
-            let Some(template) = DateTemplate::of(&pattern.items) else {
+            let Some(mut template) = DateTemplate::of(&pattern.items) else {
                 written[0] += 1;
                 continue;
             };
-            for _ in 0..5 {
-                let local_seconds = match below(4) {
+            let mut before = 0;
+            for _ in 0..8 {
+                let near = 2 * [1, 60, 3_600, 86_400][below(4)];
+                let local_seconds = match below(7) {
                     0 => below(1 << 31) as i64,
                     1 => below(400_000_000_000) as i64 - 70_000_000_000,
                     2 => (below(4) as i64 - 2) + FOUR_DIGITS.start() * SECONDS_PER_DAY,
-                    _ => (below(4) as i64 - 2) + (FOUR_DIGITS.end() + 1) * SECONDS_PER_DAY,
+                    3 => (below(4) as i64 - 2) + (FOUR_DIGITS.end() + 1) * SECONDS_PER_DAY,
+                    // Of the same second, minute, hour or day as the one before, or not.
+                    _ => before + below(near) as i64 - 1,
                 };
+                before = local_seconds;
                 let nanos = [0, 999_999_999, below(1_000_000_000) as u32, 1_000_000][below(4)];
                 let moment = Moment { local_seconds, nanos, zone: Zone::UTC };
                 let Some(short) = template.write(&mut arena, moment) else {
@@ -255,7 +303,7 @@ mod tests {
     #[test]
     fn years_without_four_digits_are_left_out() {
         let pattern = DatePattern::compile("yyyy-MM-dd", Dialect::Formatter).unwrap();
-        let template = DateTemplate::of(&pattern.items).unwrap();
+        let mut template = DateTemplate::of(&pattern.items).unwrap();
         for (days, is_written) in [
             (FOUR_DIGITS.start() - 1, false),
             (*FOUR_DIGITS.start(), true),

@@ -54,7 +54,7 @@ pub const LTZ_MILLIS: std::ops::RangeInclusive<i64> = -62_167_219_200_000..=253_
 
 /// The compiled pattern; a pattern that is wrong fails the row.
 #[inline]
-fn pattern<'c>(caches: &'c mut Caches, text: Text<'_>, dialect: Dialect) -> Result<&'c DatePattern, Failure> {
+fn pattern<'c>(caches: &'c mut Caches, text: Text<'_>, dialect: Dialect) -> Result<&'c mut DatePattern, Failure> {
     let cache = match dialect {
         Dialect::Formatter => &mut caches.formatters,
         Dialect::Simple => &mut caches.simple_formats,
@@ -82,6 +82,7 @@ fn local_moment(millis: i64, zone: Zone) -> Moment {
 }
 
 /// `DATE_FORMAT(timestamp, format)`
+#[inline]
 pub(crate) fn date_format(
     context: &mut FunctionContext,
     value: i64,
@@ -301,8 +302,18 @@ pub(crate) fn extract_timestamp(value: i64, precision: i32, code: i32) -> Result
         clock if clock.code() >= DateTimeUnit::Hour.code() && clock.code() <= DateTimeUnit::Nanosecond.code() => {
             extract_clock(value.rem_euclid(per_day) * (1_000_000_000 / per_second), clock)
         }
-        unit => extract_day(value.div_euclid(per_day), unit),
+        unit => extract_day(day_of(value, self::unit(precision)), unit),
     })
+}
+
+/// The day of a timestamp. Divisions by constants are a fraction of the price of others.
+#[inline]
+fn day_of(value: i64, unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Milli => value.div_euclid(SECONDS_PER_DAY * 1_000),
+        TimeUnit::Micro => value.div_euclid(SECONDS_PER_DAY * 1_000_000),
+        TimeUnit::Nano => value.div_euclid(SECONDS_PER_DAY * 1_000_000_000),
+    }
 }
 
 /// First day of the unit that a day is in; weeks start on Sunday, centuries and millennia in year 1, as in Flink.
@@ -353,8 +364,9 @@ pub(crate) fn ceil_time(millis: i32, unit: i32) -> Result<i32, Failure> {
     Ok(up.rem_euclid(MILLIS_PER_DAY) as i32)
 }
 
-/// Timestamp units in a unit of time no longer than a day; 1 for those that are shorter than one.
-fn fixed_step(unit: DateTimeUnit, per_second: i64) -> Option<i64> {
+/// What a timestamp that counts `per_second` in a second counts in a unit of time no longer than a day; 1 where the unit is finer
+/// than the timestamp. `None` of units whose length differs, and of weeks, which do not begin where time does.
+pub fn fixed_step(unit: DateTimeUnit, per_second: i64) -> Option<i64> {
     match unit {
         DateTimeUnit::Microsecond => Some((per_second / 1_000_000).max(1)),
         DateTimeUnit::Nanosecond => Some(1),

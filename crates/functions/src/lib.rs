@@ -43,6 +43,6 @@ mod text;
 mod url;
 
 pub use context::{Failure, FunctionContext, FunctionSettings};
-pub use datetime::LTZ_MILLIS;
+pub use datetime::{LTZ_MILLIS, fixed_step};
 pub use dispatch::address;
 pub use like::is_like;

@@ -1,10 +1,10 @@
 //! Finding and splitting: POSITION, SPLIT_INDEX, STARTSWITH, ENDSWITH.
 
 use crate::context::FunctionContext;
-use crate::places::nth_place;
+use crate::places::nth_part;
 use crate::strings::{byte_offset, count_chars, part};
-use crate::text::Text;
-use memchr::{memchr, memmem::Finder};
+use crate::text::{Text, part_of};
+use memchr::{memchr, memchr_iter, memmem::Finder};
 use millstream_abi::Str;
 
 /// The prepared form of a text of more than one byte that is looked for.
@@ -25,19 +25,18 @@ pub(crate) fn position(context: &mut FunctionContext, search: Text<'_>, s: &str,
     found.map_or(0, |offset| count_chars(&s[..start + offset]) as i32 + 1)
 }
 
-/// Part `index` (from 0) of `s` cut at a byte.
-#[inline]
-fn nth_part_at(s: &str, separator: u8, index: usize) -> Option<Str> {
-    let begin = match index {
-        0 => 0,
-        _ => nth_place(separator, s.as_bytes(), index - 1)? + 1,
+/// How often a text occurs in `s` without overlap; an empty one does not.
+pub(crate) fn occurrences(context: &mut FunctionContext, s: &str, search: Text<'_>) -> i32 {
+    let count = match search.as_bytes() {
+        [] => 0,
+        [byte] => memchr_iter(*byte, s.as_bytes()).count(),
+        _ => finder(context, search).find_iter(s.as_bytes()).count(),
     };
-    let rest = &s[begin..];
-    Some(part(&rest[..nth_place(separator, rest.as_bytes(), 0).unwrap_or(rest.len())]))
+    count as i32
 }
 
 /// Part `index` (from 0) of `s` cut at `separator`, given where the separators start.
-fn nth_part(s: &str, separator: usize, mut starts: impl Iterator<Item = usize>, index: usize) -> Option<Str> {
+fn nth_part_of(s: &str, separator: usize, mut starts: impl Iterator<Item = usize>, index: usize) -> Option<Str> {
     let begin = match index {
         0 => 0,
         _ => starts.nth(index - 1)? + separator,
@@ -48,15 +47,25 @@ fn nth_part(s: &str, separator: usize, mut starts: impl Iterator<Item = usize>, 
 
 /// `SPLIT_INDEX(s, separator, index)`: part `index` from 0, NULL beyond the last one and for an empty `s`; an empty
 /// separator cuts at every white space character.
+///
+/// Inlined into the call, so that a part goes to its slot from registers: from memory, where it is written in two halves, reading it
+/// at once waits for both.
+#[inline(always)]
 pub(crate) fn split_index(context: &mut FunctionContext, s: &str, separator: Text<'_>, index: i32) -> Option<Str> {
     let index = usize::try_from(index).ok()?;
-    if s.is_empty() {
-        return None;
+    match separator.as_bytes() {
+        _ if s.is_empty() => None,
+        [byte] => nth_part(*byte, s.as_bytes(), index).map(|range| part_of(s.as_bytes(), range)),
+        _ => split_anywhere(context, s, separator, index),
     }
+}
+
+/// The same at white space, or at a separator of several bytes.
+#[inline(never)]
+fn split_anywhere(context: &mut FunctionContext, s: &str, separator: Text<'_>, index: usize) -> Option<Str> {
     match separator.as_bytes() {
         [] => s.split(char::is_whitespace).nth(index).map(part),
-        [byte] => nth_part_at(s, *byte, index),
-        bytes => nth_part(s, bytes.len(), finder(context, separator).find_iter(s.as_bytes()), index),
+        bytes => nth_part_of(s, bytes.len(), finder(context, separator).find_iter(s.as_bytes()), index),
     }
 }
 

@@ -4,7 +4,7 @@
 //! registers instead of a loop whose length the processor cannot foresee.
 
 use millstream_abi::Str;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 /// A one in every byte.
 pub(crate) const ONES: u64 = u64::MAX / 255;
@@ -37,6 +37,22 @@ pub(crate) fn value_of(bytes: &[u8]) -> Str {
         bytes.first().map_or(0, |byte| u128::from(*byte))
     };
     Str::from_bits(length as u128 | text << 32)
+}
+
+/// A part of a text as a value.
+#[inline]
+pub(crate) fn part_of(text: &[u8], range: Range<usize>) -> Str {
+    let length = range.len();
+    match text[range.start..].first_chunk::<{ Str::INLINE }>() {
+        // As many bytes as a short value has, and those that are not its own cut off: no branch depends on the length.
+        Some(bytes) if length <= Str::INLINE => {
+            let mut value = [0; 16];
+            value[4..].copy_from_slice(bytes);
+            let own = u128::MAX >> (8 * (Str::INLINE - length));
+            Str::from_bits(u128::from_le_bytes(value) & own | length as u128)
+        }
+        _ => value_of(&text[range]),
+    }
 }
 
 /// A string argument. The value is one over the bytes of the text.
@@ -128,6 +144,7 @@ mod tests {
         for start in 0..20 {
             for end in start..bytes.len() {
                 assert_eq!(value_of(&bytes[start..end]), Str::new(&bytes[start..end]), "{start} {end}");
+                assert_eq!(part_of(&bytes, start..end), Str::new(&bytes[start..end]), "{start} {end}");
             }
         }
     }

@@ -20,6 +20,11 @@ pub(crate) struct ByGroup {
 impl ByGroup {
     /// Lists rows by their group, of which there are `count`, in order within each.
     pub(crate) fn new(groups: &[u64], count: usize) -> ByGroup {
+        ByGroup::in_order(groups, 0..groups.len() as u32, count)
+    }
+
+    /// Lists rows by their group, of which there are `count`, within each in the order in which `order` names them.
+    pub(crate) fn in_order(groups: &[u64], order: impl Iterator<Item = u32>, count: usize) -> ByGroup {
         // First where the group before begins, and one place more, which the rows move on to where it ends.
         let mut starts = vec![0u32; count + 2];
         groups.iter().for_each(|&group| starts[group as usize + 2] += 1);
@@ -27,9 +32,9 @@ impl ByGroup {
             starts[group + 2] += starts[group + 1];
         }
         let mut rows = vec![0; groups.len()];
-        for (row, &group) in groups.iter().enumerate() {
-            let place = &mut starts[group as usize + 1];
-            rows[*place as usize] = row as u32;
+        for row in order {
+            let place = &mut starts[groups[row as usize] as usize + 1];
+            rows[*place as usize] = row;
             *place += 1;
         }
         starts.truncate(count + 1);

@@ -43,10 +43,18 @@ impl GroupTable {
     /// # Panics
     /// When the layout has other accumulators than one [`Accumulator::Group`].
     pub fn new(layout: Arc<EntryLayout>) -> GroupTable {
+        GroupTable::with_room(layout, 0)
+    }
+
+    /// The same, with room for about as many keys, so that the table need not grow and move its entries.
+    ///
+    /// # Panics
+    /// As for [`GroupTable::new`].
+    pub fn with_room(layout: Arc<EntryLayout>, keys: usize) -> GroupTable {
         let [(Accumulator::Group, number)] = layout.accumulators[..] else {
             unreachable!("the entries of groups have a number and nothing else")
         };
-        let mut table = Table::new(layout);
+        let mut table = Table::with_hint(layout, false, TableHint { keys, ..TableHint::default() });
         // SAFETY: a table of our own.
         let memory = unsafe { (*Table::header_of(&raw mut table)).entries };
         GroupTable { table, entries: Vec::new(), memory, number }

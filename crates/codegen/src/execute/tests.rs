@@ -4,14 +4,15 @@ use super::passed::STEP_ROWS;
 use super::{Emitted, Flow, assign_groups, emit, update};
 use crate::interpreter::Interpreter;
 use crate::lower::{Lowered, OutputSource, lower_expressions, lower_keys, lower_pipeline};
-use crate::testing::MemoryTables;
+use crate::program::Statement;
+use crate::testing::{MemoryTables, Random};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
     ListArray, StringViewArray, TimestampMillisecondArray,
 };
-use millstream_abi::Accumulator;
+use millstream_abi::{Accumulator, RuntimeFn};
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span, VectorCall, VectorFunction};
 use millstream_plan::pipeline::{
@@ -19,6 +20,7 @@ use millstream_plan::pipeline::{
     QueryPlan, SinkPlan,
 };
 use millstream_plan::window::{Slicing, Timeline, WindowAssigner};
+use millstream_types::text::calendar::DateTimeUnit;
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, Value, code};
 use std::sync::Arc;
 
@@ -406,4 +408,51 @@ fn keys_that_cannot_be_numbered_are_errors() {
     assert_eq!(run(vec![Some(7), Some(8), Some(7)]).unwrap(), [0, 1, 0]);
     assert_eq!(run(vec![Some(9), Some(8)]).unwrap(), [2, 1]);
     assert_eq!(run(vec![Some(9), None]).unwrap_err().code, code::NULL_IN_NOT_NULL);
+}
+
+/// Operations in place of a call give what the function gives, which is called where the unit is not known.
+#[test]
+fn times_are_taken_apart_by_operations_as_by_calls() {
+    const ROWS: usize = 500;
+    let mut random = Random::new(23);
+    for precision in [3, 6, 9] {
+        let time = DataType::Timestamp(precision);
+        let schema =
+            Schema::new(vec![Field::new("time", time.clone(), true), Field::new("unit", DataType::Int, false)]);
+        let per_second = time.time_unit().per_second();
+        let mut value = |row: usize| match row % 4 {
+            0 => None,
+            1 => Some(random.bits() as i64),
+            2 => Some((random.below(400_000) as i64 - 200_000) * per_second / 100),
+            _ => Some([i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX][row / 4 % 6]),
+        };
+        let times = Int64Array::from_iter((0..ROWS).map(&mut value));
+        let times =
+            arrow_array::make_array(times.into_data().into_builder().data_type(time.to_arrow()).build().unwrap());
+        for &(unit, name) in DateTimeUnit::ALL {
+            for (function, result) in
+                [(RuntimeFn::ExtractTimestamp, DataType::BigInt), (RuntimeFn::FloorTimestamp, time.clone())]
+            {
+                let call = |unit: Expr| {
+                    let precision = Expr::literal(Value::Int(precision.into()), DataType::Int);
+                    let arguments = vec![Expr::column(0, time.clone(), true), precision, unit];
+                    Expr::new(ExprKind::Call(function, arguments), result.clone(), true)
+                };
+                let known = call(Expr::literal(Value::Int(unit.code().into()), DataType::Int));
+                let lowered = lower_expressions("test", &schema, &[known, call(Expr::column(1, DataType::Int, false))]);
+                let lowered = lowered.unwrap();
+                let units: ArrayRef = Arc::new(Int32Array::from(vec![unit.code(); ROWS]));
+                let columns = [Arc::clone(&times), units];
+                let mut functions = FunctionContext::default();
+                let emitted =
+                    emit(&lowered, &kernel(&lowered), &columns, ROWS, &[i64::MIN], &mut functions, &mut |_| Flow::Stop);
+                let emitted = emitted.unwrap();
+                assert_eq!(emitted.rows, ROWS);
+                assert_eq!(&emitted.columns[0], &emitted.columns[1], "{function:?} {name} of TIMESTAMP({precision})");
+                let calls = lowered.program.statements().filter(|s| matches!(s, Statement::Call(_))).count();
+                let clock = [DateTimeUnit::Hour, DateTimeUnit::Minute, DateTimeUnit::Second].contains(&unit);
+                assert!(!clock || calls == 1, "{function:?} {name} is called");
+            }
+        }
+    }
 }

@@ -12,6 +12,9 @@ use millstream_storage::{ByteReader, Damaged};
 use millstream_types::{DataType, Diagnostic, Field};
 use std::sync::Arc;
 
+/// Most groups that there is room for before they come: rows may have few.
+const ROOM: usize = 4 << 10;
+
 /// See the module.
 pub(crate) struct Groups {
     pub(super) table: GroupTable,
@@ -99,6 +102,13 @@ impl Groups {
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
         self.table = GroupTable::restore(Arc::clone(self.table.layout()), &self.types, from)?;
         Ok(())
+    }
+
+    /// Makes room for the groups of about so many rows, while there are none.
+    pub(crate) fn make_room(&mut self, rows: usize) {
+        if self.table.is_empty() {
+            self.table = GroupTable::with_room(Arc::clone(self.table.layout()), rows.min(ROOM));
+        }
     }
 
     /// Forgets all groups.

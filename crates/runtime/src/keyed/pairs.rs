@@ -12,8 +12,17 @@ use millstream_types::Diagnostic;
 pub(crate) struct Pairs {
     left: Vec<u32>,
     right: Vec<u32>,
-    /// As for [`Work::emit_behind`]; empty where pairs are put out without.
-    watermarks: Vec<i64>,
+    /// As for [`Work::emit_behind`], or the windows of [`Work::emit_by_window`]; empty where pairs are put out without.
+    times: Vec<i64>,
+}
+
+/// What the times of pairs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PairTimes {
+    /// The watermarks behind which pairs are put out.
+    Watermarks,
+    /// The windows of the pairs.
+    Windows,
 }
 
 /// Which rows of a side have a partner; nobody asks when it is empty.
@@ -27,6 +36,8 @@ pub(crate) struct Sides<'a> {
     pub(crate) matched: [Matched; 2],
     /// Whether pairs are output.
     pub(crate) shows_pairs: bool,
+    /// What the times of pairs with times are.
+    pub(crate) times: PairTimes,
 }
 
 impl<'a> Sides<'a> {
@@ -38,7 +49,7 @@ impl<'a> Sides<'a> {
         work: &mut Work<'_>,
     ) -> Sides<'a> {
         work.are_of_table = stores.iter().all(|store| store.are_of_table());
-        Sides { stores, matched, shows_pairs }
+        Sides { stores, matched, shows_pairs, times: PairTimes::Watermarks }
     }
 }
 
@@ -50,10 +61,10 @@ impl Pairs {
         self.right.push(right);
     }
 
-    /// Adds a pair that is put out behind a watermark.
+    /// Adds a pair that is put out behind a watermark, or of a window.
     #[inline]
-    pub(crate) fn push_behind(&mut self, left: u32, right: u32, watermark: i64) {
-        self.watermarks.push(watermark);
+    pub(crate) fn push_at(&mut self, left: u32, right: u32, time: i64) {
+        self.times.push(time);
         self.push(left, right);
     }
 
@@ -74,11 +85,11 @@ impl Pairs {
             columns = sides.stores[0].gather(&self.left)?;
             columns.extend(sides.stores[1].gather(&self.right)?);
         }
-        let mut watermarks = std::mem::take(&mut self.watermarks);
+        let mut times = std::mem::take(&mut self.times);
         if !has_residual {
             self.mark(sides, 0..rows);
             if sides.shows_pairs {
-                emit_pairs(columns, rows, watermarks, work);
+                emit_pairs(columns, rows, (sides.times, times), work);
             }
             self.clear();
             return Ok(());
@@ -89,13 +100,13 @@ impl Pairs {
         if sides.shows_pairs && !kept.is_empty() {
             let length = kept.len();
             if length < rows {
-                if !watermarks.is_empty() {
-                    watermarks = kept.iter().map(|&pair| watermarks[pair as usize]).collect();
+                if !times.is_empty() {
+                    times = kept.iter().map(|&pair| times[pair as usize]).collect();
                 }
                 let kept = UInt32Array::from(kept);
                 columns = columns.iter().map(|c| selected(c, &kept)).collect::<Result<_, _>>()?;
             }
-            emit_pairs(columns, length, watermarks, work);
+            emit_pairs(columns, length, (sides.times, times), work);
         }
         Ok(())
     }
@@ -119,10 +130,11 @@ impl Pairs {
     }
 }
 
-fn emit_pairs(columns: Vec<ArrayRef>, rows: usize, watermarks: Vec<i64>, work: &mut Work<'_>) {
-    match watermarks.is_empty() {
-        true => work.emit(columns, rows),
-        false => work.emit_behind(columns, watermarks),
+fn emit_pairs(columns: Vec<ArrayRef>, rows: usize, (kind, times): (PairTimes, Vec<i64>), work: &mut Work<'_>) {
+    match kind {
+        _ if times.is_empty() => work.emit(columns, rows),
+        PairTimes::Watermarks => work.emit_behind(columns, times),
+        PairTimes::Windows => work.emit_by_window(&columns, &times),
     }
 }
 
@@ -150,7 +162,8 @@ pub(crate) fn emit_padded(
         let mut columns = stores[0].gather(of(0))?;
         columns.extend(stores[1].gather(of(1))?);
         let first = place * work.most_rows;
-        emit_pairs(columns, part.len(), watermarks.get(first..first + part.len()).unwrap_or(&[]).to_vec(), work);
+        let watermarks = watermarks.get(first..first + part.len()).unwrap_or(&[]).to_vec();
+        emit_pairs(columns, part.len(), (PairTimes::Watermarks, watermarks), work);
     }
     Ok(())
 }

@@ -87,6 +87,16 @@ impl Work<'_> {
         self.push(columns, watermarks.len(), Some(&watermarks));
     }
 
+    /// Adds rows of several windows to the output, which come one window after the other: `windows` has that of each row.
+    pub(crate) fn emit_by_window(&mut self, columns: &[ArrayRef], windows: &[i64]) {
+        let mut first = 0;
+        for of_window in windows.chunk_by(|a, b| a == b) {
+            self.window = of_window[0];
+            self.push(sliced(columns, first, of_window.len()), of_window.len(), None);
+            first += of_window.len();
+        }
+    }
+
     fn push(&mut self, columns: Vec<ArrayRef>, rows: usize, watermarks: Option<&[i64]>) {
         let bytes = bytes_of(&columns) / rows.max(1);
         for first in (0..rows).step_by(self.most_rows) {

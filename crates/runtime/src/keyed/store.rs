@@ -50,6 +50,16 @@ impl RowStore {
         RowStore::with_nulls(schema.fields.iter().map(|f| new_null_array(&f.data_type.to_arrow(), 1)).collect())
     }
 
+    /// Another store of the same columns, without rows.
+    pub(crate) fn another(&self) -> RowStore {
+        RowStore::with_nulls(self.nulls.clone())
+    }
+
+    /// The same, without rows so far, with strings in buffers that others have, too, if memory is plenty.
+    pub(crate) fn sharing(self, is_plenty: bool) -> RowStore {
+        RowStore { is_plenty, ..self }
+    }
+
     fn with_nulls(nulls: Vec<ArrayRef>) -> RowStore {
         let (is_plenty, are_of_table) = (false, true);
         RowStore { chunks: Vec::new(), rows: 0, bytes: 0, is_plenty, are_of_table, nulls }
@@ -84,6 +94,11 @@ impl RowStore {
         let batch = batch.in_parts();
         batch.parts().iter().try_for_each(|part| self.push_part(part.clone()).map(|_| ()))?;
         Ok(first)
+    }
+
+    /// Adds all rows of another store of the same columns.
+    pub(crate) fn push_all(&mut self, other: &RowStore) -> Result<(), Diagnostic> {
+        other.parts().try_for_each(|part| self.push_part(part.clone()).map(|_| ()))
     }
 
     fn push_part(&mut self, part: Portion) -> Result<u32, Diagnostic> {
@@ -125,7 +140,7 @@ impl RowStore {
         if std::mem::replace(&mut self.is_plenty, is_plenty) == is_plenty || is_plenty {
             return Ok(());
         }
-        let mut owned = RowStore::with_nulls(self.nulls.clone());
+        let mut owned = self.another();
         for Chunk { rows, .. } in std::mem::take(&mut self.chunks) {
             owned.push(rows.copied()?, rows.rows())?;
         }
@@ -205,7 +220,7 @@ impl RowStore {
     /// Keeps the rows of these ascending numbers only; the *i*-th of them is number *i* from now on.
     pub(crate) fn keep(&mut self, numbers: &[u32]) -> Result<(), Diagnostic> {
         let mut rest = numbers;
-        let mut kept = RowStore::with_nulls(self.nulls.clone());
+        let mut kept = self.another();
         kept.is_plenty = self.is_plenty;
         for Chunk { first, rows } in std::mem::take(&mut self.chunks) {
             let end = first + rows.rows();

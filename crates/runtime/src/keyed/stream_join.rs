@@ -294,7 +294,7 @@ impl StreamJoin {
                 let (l, r) = if port == 0 { (time, other_time) } else { (other_time, time) };
                 if partner < others && watermark <= reach.last(other, other_time) && reach.matches(l, r) {
                     let (l, r) = if port == 0 { (row as u32, partner) } else { (partner, row as u32) };
-                    pairs.push_behind(l, r, watermark);
+                    pairs.push_at(l, r, watermark);
                     if pairs.len() == work.most_rows {
                         pairs.flush(&mut sides, work)?;
                     }

@@ -1,11 +1,13 @@
 //! Window join: rows of equal keys of the same window (Flink's window join).
 //!
 //! Rows wait by their `window_time`. When the watermark reaches it, the window has all its rows: its keys get groups, the
-//! rows of the right are listed by group, and the rows of the left find theirs. Nothing is kept after that.
+//! rows of the right are listed by group, and the rows of the left find theirs. Nothing is kept after that. Windows that one
+//! advance of the watermark completes are joined together, since of short ones each partition has a few rows only; their rows
+//! are put out one window after the other.
 
 use super::batch::{Batch, times_of};
 use super::groups::Groups;
-use super::pairs::{Matched, Pairs, Sides, emit_padded};
+use super::pairs::{Matched, PairTimes, Pairs, Sides, emit_padded};
 use super::state::{State, Work};
 use super::store::RowStore;
 use crate::executable_plan::OperatorCode;
@@ -13,12 +15,16 @@ use crate::groups::ByGroup;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
-use millstream_types::{Diagnostic, Schema};
+use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
+
+/// Windows are joined together up to about this many rows: more are no cheaper, and what is made of them needs memory.
+const TOGETHER: usize = if cfg!(debug_assertions) { 200 } else { 32 << 10 };
 
 /// Rows that wait for the end of their window.
 pub(crate) struct Windows {
-    schemas: Vec<Schema>,
+    /// Stores of each input without rows, of which others are made.
+    empty: Vec<RowStore>,
     /// Position of `window_time` in each input.
     times: Vec<usize>,
     /// The rows of each input, by `window_time`.
@@ -33,7 +39,7 @@ impl Windows {
     /// For the inputs of an operator, which all have a time.
     pub(crate) fn new(plan: &KeyedOperator) -> Windows {
         Windows {
-            schemas: plan.inputs.iter().map(|i| i.schema.clone()).collect(),
+            empty: plan.inputs.iter().map(|i| RowStore::new(&i.schema)).collect(),
             times: plan.inputs.iter().filter_map(|i| i.time).collect(),
             open: BTreeMap::new(),
             bytes: 0,
@@ -62,8 +68,8 @@ impl Windows {
     }
 
     fn put(&mut self, port: usize, time: i64, batch: Batch) -> Result<(), Diagnostic> {
-        let schemas = &self.schemas;
-        let stores = self.open.entry(time).or_insert_with(|| schemas.iter().map(RowStore::new).collect());
+        let empty = &self.empty;
+        let stores = self.open.entry(time).or_insert_with(|| empty.iter().map(RowStore::another).collect());
         let store = &mut stores[port];
         store.settle(self.is_plenty)?;
         self.bytes -= store.bytes();
@@ -88,6 +94,42 @@ impl Windows {
     pub(crate) fn put_back(&mut self, time: i64, stores: Vec<RowStore>) {
         self.bytes += stores.iter().map(RowStore::bytes).sum::<usize>();
         self.open.insert(time, stores);
+    }
+
+    /// Takes out windows that the watermark completes, with what has come of them just now; other rows that have come wait, and so do
+    /// later windows if there are many rows. Nothing when no window is complete.
+    fn take_complete(&mut self, inputs: Vec<Batch>, watermark: i64) -> Result<Option<Vec<Complete>>, Diagnostic> {
+        let mut all: Vec<Complete> = self.empty.iter().map(|empty| Complete::new(empty, self.is_plenty)).collect();
+        let waiting = self.open.range(..=watermark).flat_map(|(_, stores)| stores).map(RowStore::len);
+        let are_many = waiting.chain(inputs.iter().map(Batch::rows)).sum::<usize>() > TOGETHER;
+        let (waiting, inputs) = if are_many { (inputs, Vec::new()) } else { (Vec::new(), inputs) };
+        for (port, batch) in waiting.into_iter().enumerate() {
+            self.add(port, batch)?;
+        }
+        while all.iter().map(|complete| complete.store.len()).sum::<usize>() < TOGETHER
+            && let Some((window, stores)) = self.complete(watermark)
+        {
+            for (complete, store) in all.iter_mut().zip(&stores) {
+                complete.windows.resize(complete.windows.len() + store.len(), window);
+                complete.store.push_all(store)?;
+            }
+        }
+        for (port, (complete, batch)) in all.iter_mut().zip(inputs).enumerate().filter(|(_, (_, b))| b.rows() > 0) {
+            let windows = times_of(&batch.column(self.times[port])?)?;
+            let (now, later): (Vec<u32>, Vec<u32>) =
+                (0..windows.len() as u32).partition(|&row| windows[row as usize] <= watermark);
+            if now.is_empty() {
+                self.add(port, batch)?;
+                continue;
+            }
+            if !later.is_empty() {
+                self.add(port, batch.pick(later)?)?;
+            }
+            complete.windows.extend(now.iter().map(|&row| windows[row as usize]));
+            complete.store.push_batch(if now.len() < windows.len() { batch.pick(now)? } else { batch })?;
+        }
+        all.iter_mut().for_each(Complete::put_in_order);
+        Ok(all.iter().any(|complete| complete.store.len() > 0).then_some(all))
     }
 
     /// Takes the first window that the watermark completes.
@@ -127,7 +169,7 @@ impl Windows {
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         for _ in 0..from.count(8)? {
             let time = from.i64()?;
-            let mut stores: Vec<RowStore> = self.schemas.iter().map(RowStore::new).collect();
+            let mut stores: Vec<RowStore> = self.empty.iter().map(RowStore::another).collect();
             stores.iter_mut().try_for_each(|store| store.restore(from))?;
             if self.open.last_key_value().is_some_and(|(&last, _)| last >= time) {
                 return Err(Damaged("windows are not in order".into()).into());
@@ -143,11 +185,53 @@ impl Windows {
     }
 }
 
+/// The rows of an input that are of complete windows.
+struct Complete {
+    store: RowStore,
+    /// The window of each row.
+    windows: Vec<i64>,
+    /// The numbers of the rows, one window after the other, in each as they came.
+    order: Vec<u32>,
+}
+
+impl Complete {
+    fn new(empty: &RowStore, is_plenty: bool) -> Complete {
+        Complete { store: empty.another().sharing(is_plenty), windows: Vec::new(), order: Vec::new() }
+    }
+
+    /// Sets `order`.
+    fn put_in_order(&mut self) {
+        self.order = (0..self.windows.len() as u32).collect();
+        if !self.windows.is_sorted() {
+            self.order.sort_by_key(|&row| self.windows[row as usize]);
+        }
+    }
+
+    /// The window of the first of the rows that are left in order.
+    fn window_of(&self, rows: &[u32]) -> Option<i64> {
+        rows.first().map(|&row| self.windows[row as usize])
+    }
+
+    /// Cuts the rows of a window off those that are left in order, of which no row is of an earlier window.
+    fn cut<'a>(&self, rows: &mut &'a [u32], window: i64) -> &'a [u32] {
+        let (of_window, later) = rows.split_at(rows.partition_point(|&row| self.windows[row as usize] <= window));
+        *rows = later;
+        of_window
+    }
+
+    /// Those of some rows in order that are of a window.
+    fn within<'a>(&self, rows: &'a [u32], window: i64) -> &'a [u32] {
+        let first = rows.partition_point(|&row| self.windows[row as usize] < window);
+        let mut rest = &rows[first..];
+        self.cut(&mut rest, window)
+    }
+}
+
 /// See the module.
 pub(crate) struct WindowJoin {
     kind: JoinKind,
     windows: Windows,
-    /// Of the window that is being joined.
+    /// Of the windows that are being joined.
     groups: Groups,
 }
 
@@ -157,45 +241,65 @@ impl WindowJoin {
         Ok(WindowJoin { kind, windows: Windows::new(plan), groups: Groups::new(plan, code)? })
     }
 
-    fn join(&mut self, left: &RowStore, right: &RowStore, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        if left.len() == 0 && !self.kind.left_is_optional() {
+    fn join(&mut self, [left, right]: [&Complete; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        if left.store.len() == 0 && !self.kind.left_is_optional() {
             return Ok(());
         }
-        let left_groups = self.groups.assign_parts(0, left.parts(), work)?;
-        let right_groups = self.groups.assign_parts(1, right.parts(), work)?;
-        let by_group = ByGroup::new(&right_groups, self.groups.table.len());
+        self.groups.make_room(left.store.len().max(right.store.len()));
+        let left_groups = self.groups.assign_parts(0, left.store.parts(), work)?;
+        let right_groups = self.groups.assign_parts(1, right.store.parts(), work)?;
+        let by_group = ByGroup::in_order(&right_groups, right.order.iter().copied(), self.groups.table.len());
         let is_null: Vec<bool> = (0..self.groups.table.len() as u64).map(|g| self.groups.table.is_null(g)).collect();
         self.groups.clear();
         let keeps_left = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Semi | JoinKind::Anti);
-        let left_matched: Matched = vec![false; if keeps_left { left.len() } else { 0 }];
-        let right_matched: Matched = vec![false; if self.kind.left_is_optional() { right.len() } else { 0 }];
+        let left_matched: Matched = vec![false; if keeps_left { left.store.len() } else { 0 }];
+        let right_matched: Matched = vec![false; if self.kind.left_is_optional() { right.store.len() } else { 0 }];
         let shows_pairs = self.kind.shows_right();
         let only_existence = !shows_pairs && work.code.residual.is_none();
-        let mut sides = Sides::new([left, right], [left_matched, right_matched], shows_pairs, work);
+        let mut sides = Sides::new([&left.store, &right.store], [left_matched, right_matched], shows_pairs, work);
+        sides.times = PairTimes::Windows;
         let mut pairs = Pairs::default();
-        for (row, &group) in left_groups.iter().enumerate() {
-            let partners = if is_null[group as usize] { &[] } else { by_group.rows(group) };
-            if only_existence {
-                sides.matched[0][row] = !partners.is_empty();
-                continue;
-            }
-            for &partner in partners {
-                pairs.push(row as u32, partner);
-                if pairs.len() == work.most_rows {
-                    pairs.flush(&mut sides, work)?;
+        let (mut lefts, mut rights) = (&left.order[..], &right.order[..]);
+        while let Some(window) = [left.window_of(lefts), right.window_of(rights)].into_iter().flatten().min() {
+            let (of_left, of_right) = (left.cut(&mut lefts, window), right.cut(&mut rights, window));
+            for &row in of_left {
+                let group = left_groups[row as usize];
+                let partners = match is_null[group as usize] {
+                    true => &[],
+                    false => right.within(by_group.rows(group), window),
+                };
+                if only_existence {
+                    sides.matched[0][row as usize] = !partners.is_empty();
+                    continue;
+                }
+                for &partner in partners {
+                    pairs.push_at(row, partner, window);
+                    if pairs.len() == work.most_rows {
+                        pairs.flush(&mut sides, work)?;
+                    }
                 }
             }
+            if self.kind != JoinKind::Inner {
+                pairs.flush(&mut sides, work)?;
+                work.window = window;
+                self.emit_alone(&sides, [of_left, of_right], work)?;
+            }
         }
-        pairs.flush(&mut sides, work)?;
-        let rows = |matched: &Matched, wanted: bool| -> Vec<u32> {
-            (0..matched.len()).filter(|&i| matched[i] == wanted).map(|i| i as u32).collect()
+        pairs.flush(&mut sides, work)
+    }
+
+    /// Outputs the rows of a window that are shown without a partner, or because they have one.
+    fn emit_alone(&self, sides: &Sides<'_>, [left, right]: [&[u32]; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let rows = |of: &[u32], matched: &Matched, wanted: bool| -> Vec<u32> {
+            of.iter().copied().filter(|&row| matched.get(row as usize) == Some(&wanted)).collect()
         };
-        if shows_pairs {
-            emit_padded([left, right], 0, &rows(&sides.matched[0], false), &[], work)?;
-            return emit_padded([left, right], 1, &rows(&sides.matched[1], false), &[], work);
+        let [left_matched, right_matched] = &sides.matched;
+        if sides.shows_pairs {
+            emit_padded(sides.stores, 0, &rows(left, left_matched, false), &[], work)?;
+            return emit_padded(sides.stores, 1, &rows(right, right_matched, false), &[], work);
         }
-        for part in rows(&sides.matched[0], self.kind == JoinKind::Semi).chunks(work.most_rows) {
-            work.emit(left.gather(part)?, part.len());
+        for part in rows(left, left_matched, self.kind == JoinKind::Semi).chunks(work.most_rows) {
+            work.emit(sides.stores[0].gather(part)?, part.len());
         }
         Ok(())
     }
@@ -203,13 +307,10 @@ impl WindowJoin {
 
 impl State for WindowJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        for (port, batch) in inputs.into_iter().enumerate() {
-            self.windows.add(port, batch)?;
-        }
-        while let Some((window, stores)) = self.windows.complete(watermark) {
-            work.window = window;
-            let [left, right] = &stores[..] else { return Err(Diagnostic::bug("a join has two inputs")) };
-            self.join(left, right, work)?;
+        let mut inputs = inputs;
+        while let Some(complete) = self.windows.take_complete(std::mem::take(&mut inputs), watermark)? {
+            let [left, right] = &complete[..] else { return Err(Diagnostic::bug("a join has two inputs")) };
+            self.join([left, right], work)?;
         }
         Ok(())
     }
