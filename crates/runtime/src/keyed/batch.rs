@@ -21,8 +21,10 @@ pub(crate) struct Batch {
     pub(crate) columns: Vec<ArrayRef>,
     /// The rows, one part after the other, where they are shared: only operators that keep rows get such ones.
     parts: Vec<Portion>,
-    /// The place of each row.
+    /// The place of each row; none where `unordered` has their number.
     pub(crate) ordinals: Vec<Ordinal>,
+    /// Number of rows whose order nobody asks for.
+    unordered: Option<usize>,
 }
 
 /// Event times of a column without NULLs, in milliseconds.
@@ -48,15 +50,41 @@ pub(crate) fn merged([left, right]: [&[Ordinal]; 2]) -> impl Iterator<Item = (us
     })
 }
 
+/// The places of rows that are in the order of their partitions.
+struct PartPlaces {
+    ordinals: Vec<Ordinal>,
+    are_unordered: bool,
+}
+
+impl PartPlaces {
+    fn new(ordinals: Vec<Ordinal>, are_unordered: bool, parts: &Parts) -> PartPlaces {
+        let ordinals = if are_unordered { ordinals } else { parts.arranged_values(ordinals) };
+        PartPlaces { ordinals, are_unordered }
+    }
+
+    /// A batch of some of the rows, without their columns.
+    fn at(&self, places: Range<usize>) -> Batch {
+        match self.are_unordered {
+            true => Batch::unordered(Vec::new(), places.len()),
+            false => Batch::new(Vec::new(), self.ordinals[places].to_vec()),
+        }
+    }
+}
+
 impl Batch {
     /// Rows of these columns, and their places.
     pub(crate) fn new(columns: Vec<ArrayRef>, ordinals: Vec<Ordinal>) -> Batch {
-        Batch { columns, parts: Vec::new(), ordinals }
+        Batch { columns, parts: Vec::new(), ordinals, unordered: None }
+    }
+
+    /// Rows that are consumed as they come: their places would be computed, moved and kept for nothing.
+    pub(crate) fn unordered(columns: Vec<ArrayRef>, rows: usize) -> Batch {
+        Batch { columns, parts: Vec::new(), ordinals: Vec::new(), unordered: Some(rows) }
     }
 
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
-        self.ordinals.len()
+        self.unordered.unwrap_or(self.ordinals.len())
     }
 
     /// Bytes of memory.
@@ -76,8 +104,8 @@ impl Batch {
 
     /// The same with its rows in parts.
     pub(crate) fn in_parts(mut self) -> Batch {
-        if self.parts.is_empty() && !self.ordinals.is_empty() {
-            self.parts = vec![Portion::own(std::mem::take(&mut self.columns), self.ordinals.len())];
+        if self.parts.is_empty() && self.rows() > 0 {
+            self.parts = vec![Portion::own(std::mem::take(&mut self.columns), self.rows())];
         }
         self
     }
@@ -93,10 +121,12 @@ impl Batch {
         (0..width).map(|column| self.column(column)).collect()
     }
 
-    /// Writes the rows.
+    /// Writes the rows. Those without order get places that nobody is going to ask for.
     pub(crate) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         save_columns(&self.all_columns()?, self.rows(), out);
         self.ordinals.iter().for_each(|ordinal| ordinal.save(out));
+        let anywhere = Ordinal { watermark: i64::MIN, input: 0, split: 0, position: 0, pipeline: 0 };
+        (0..self.unordered.unwrap_or(0)).for_each(|_| anywhere.save(out));
         Ok(())
     }
 
@@ -117,25 +147,25 @@ impl Batch {
     pub(crate) fn split(self, parts: &Parts) -> Result<Vec<(usize, Batch)>, Diagnostic> {
         let columns = self.columns.iter().map(|c| parts.arranged(c).map(|c| compact(&c)));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
-        let ordinals = parts.arranged_values(self.ordinals);
+        let of_places = PartPlaces::new(self.ordinals, self.unordered.is_some(), parts);
         let part = |(partition, places): (usize, Range<usize>)| {
             let columns = sliced(&columns, places.start, places.len());
-            (partition, Batch::new(columns, ordinals[places].to_vec()))
+            (partition, Batch { columns, ..of_places.at(places) })
         };
         Ok(parts.places().map(part).collect())
     }
 
     /// The same without copies: the partitions share the columns. `are_of_table` as for [`Portion::to_share`].
     pub(crate) fn share(self, parts: &Parts, are_of_table: bool) -> Vec<(usize, Batch)> {
-        let all = Portion::to_share(self.columns, self.ordinals.len(), are_of_table);
+        let all = Portion::to_share(self.columns, self.unordered.unwrap_or(self.ordinals.len()), are_of_table);
         let order = parts.numbers();
-        let ordinals = parts.arranged_values(self.ordinals);
+        let of_places = PartPlaces::new(self.ordinals, self.unordered.is_some(), parts);
         let part = |(partition, places): (usize, Range<usize>)| {
             let rows = match &order {
                 Some(order) => all.of(order.slice(places.start, places.len())),
                 None => all.clone(),
             };
-            (partition, Batch { columns: Vec::new(), parts: vec![rows], ordinals: ordinals[places].to_vec() })
+            (partition, Batch { parts: vec![rows], ..of_places.at(places) })
         };
         parts.places().map(part).collect()
     }
@@ -147,7 +177,11 @@ impl Batch {
 
     /// Rows whose watermark before them is below `watermark`, and the others.
     pub(crate) fn cut(self, watermark: i64) -> Result<(Option<Batch>, Option<Batch>), Diagnostic> {
-        let is_before = |o: &Ordinal| o.watermark < watermark || watermark == i64::MAX;
+        if watermark == i64::MAX && self.rows() > 0 {
+            return Ok((Some(self), None));
+        }
+        debug_assert!(self.unordered.is_none_or(|rows| rows == 0), "rows without order are consumed as they come");
+        let is_before = |o: &Ordinal| o.watermark < watermark;
         let before = self.ordinals.iter().filter(|o| is_before(o)).count();
         if before == 0 {
             return Ok((None, Some(self)));
@@ -173,11 +207,15 @@ impl Batch {
     /// The rows of these numbers, which ascend.
     pub(crate) fn pick(&self, rows: Vec<u32>) -> Result<Batch, Diagnostic> {
         debug_assert!(rows.is_sorted());
-        let ordinals = rows.iter().map(|&i| self.ordinals[i as usize]).collect();
+        let unordered = self.unordered.map(|_| rows.len());
+        let ordinals = match unordered {
+            None => rows.iter().map(|&i| self.ordinals[i as usize]).collect(),
+            Some(_) => Vec::new(),
+        };
         if self.parts.is_empty() {
             let rows = UInt32Array::from(rows);
             let columns = self.columns.iter().map(|c| selected(c, &rows)).collect::<Result<_, _>>()?;
-            return Ok(Batch::new(columns, ordinals));
+            return Ok(Batch { columns, parts: Vec::new(), ordinals, unordered });
         }
         let (mut parts, mut rest, mut first) = (Vec::new(), &rows[..], 0);
         for part in &self.parts {
@@ -188,20 +226,26 @@ impl Batch {
             }
             (rest, first) = (after, end);
         }
-        Ok(Batch { columns: Vec::new(), parts, ordinals })
+        Ok(Batch { columns: Vec::new(), parts, ordinals, unordered })
     }
 
-    /// All rows of the batches, one batch after the other.
+    /// All rows of the batches, one batch after the other. If some have no order, all have none.
     fn chained(batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
-        let mut ordinals = Vec::with_capacity(batches.iter().map(Batch::rows).sum());
-        batches.iter().for_each(|b| ordinals.extend_from_slice(&b.ordinals));
+        let rows = batches.iter().map(Batch::rows).sum();
+        let unordered = batches.iter().any(|b| b.unordered.is_some()).then_some(rows);
+        let mut ordinals = Vec::new();
+        if unordered.is_none() {
+            ordinals.reserve(rows);
+            batches.iter().for_each(|b| ordinals.extend_from_slice(&b.ordinals));
+        }
         if batches.iter().any(|b| !b.parts.is_empty()) {
             let parts = batches.into_iter().flat_map(|batch| batch.in_parts().parts).collect();
-            return Ok(Batch { columns: Vec::new(), parts, ordinals });
+            return Ok(Batch { columns: Vec::new(), parts, ordinals, unordered });
         }
         let width = batches.first().map_or(0, |b| b.columns.len());
         let column = |i: usize| joined(&batches.iter().map(|b| &b.columns[i]).collect::<Vec<_>>());
-        Ok(Batch::new((0..width).map(column).collect::<Result<_, _>>()?, ordinals))
+        let columns = (0..width).map(column).collect::<Result<_, _>>()?;
+        Ok(Batch { columns, parts: Vec::new(), ordinals, unordered })
     }
 
     /// All rows of the batches, in no order.
@@ -210,9 +254,12 @@ impl Batch {
         Batch::chained(batches)
     }
 
-    /// All rows of the batches in merged order.
+    /// All rows of the batches in merged order, unless they have none.
     pub(crate) fn merge(mut batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
         batches.retain(|b| b.rows() > 0);
+        if batches.iter().any(|b| b.unordered.is_some()) {
+            return Batch::chained(batches);
+        }
         batches.sort_by_key(|b| b.ordinals[0]);
         let follow = |(before, after): (&Batch, &Batch)| before.ordinals.last() <= after.ordinals.first();
         let are_in_order =
@@ -270,6 +317,43 @@ mod tests {
         let merged = Batch::merge(vec![batch(&[(2, 0, 3)]), batch(&[(1, 0, 1), (1, 0, 2)])]);
         assert_eq!(values(&merged.unwrap()), [10001, 10002, 20003]);
         assert_eq!(Batch::merge(vec![]).unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn rows_without_order_stay_so() {
+        let unordered = |rows: std::ops::Range<i64>| {
+            let count = rows.clone().count();
+            Batch::unordered(vec![Arc::new(Int64Array::from_iter_values(rows))], count)
+        };
+        let is_unordered = |batch: &Batch, expected: &[i64]| {
+            assert_eq!((batch.rows(), batch.ordinals.len()), (expected.len(), 0));
+            let column = batch.column(0).unwrap();
+            assert_eq!(column.as_primitive::<Int64Type>().values(), expected);
+        };
+        is_unordered(
+            &Batch::merge(vec![unordered(0..2), batch(&[(2, 0, 3)]), unordered(5..6)]).unwrap(),
+            &[0, 1, 20003, 5],
+        );
+        is_unordered(&Batch::gathered(vec![unordered(0..2).in_parts(), unordered(5..6)]).unwrap(), &[0, 1, 5]);
+        is_unordered(&unordered(0..9).pick(vec![1, 8]).unwrap(), &[1, 8]);
+        let (before, after) = unordered(0..3).cut(i64::MAX).unwrap();
+        assert!(after.is_none());
+        is_unordered(&before.unwrap(), &[0, 1, 2]);
+        let parts = Parts::new(&[0, i64::MIN, 0, i64::MIN], 1);
+        for parted in [unordered(0..4).split(&parts).unwrap(), unordered(0..4).share(&parts, false)] {
+            let [(0, even), (1, odd)] = &parted[..] else { panic!("both partitions have rows") };
+            is_unordered(even, &[0, 2]);
+            is_unordered(odd, &[1, 3]);
+        }
+        // What is written has places, as rows with an order have.
+        let mut out = ByteWriter::new();
+        unordered(0..3).save(&mut out).unwrap();
+        let schema = Schema::new(vec![millstream_types::Field::new("n", millstream_types::DataType::BigInt, false)]);
+        let bytes = out.into_bytes();
+        let mut from = ByteReader::new(&bytes);
+        let restored = Batch::restore(&schema, &mut from).unwrap();
+        from.end().unwrap();
+        assert_eq!((restored.rows(), restored.ordinals.len(), values(&restored)), (3, 3, vec![0, 1, 2]));
     }
 
     #[test]

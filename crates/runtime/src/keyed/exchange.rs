@@ -11,7 +11,6 @@ use crate::station::Consequences;
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -29,10 +28,14 @@ impl KeyedStation {
         context: &mut WorkerContext,
     ) -> Result<Consequences, Diagnostic> {
         let mut consequences = Consequences::default();
+        let is_ordered = !self.joins_arrivals() || self.plan.inputs[arrived.pipeline.input].leading.is_some();
         arrived.emit(&self.host, context, &mut |rows, emitted| {
             let ordinal = |row: u32| rows.ordinal(row as usize, arrived.origin);
-            let ordinals = emitted.selection.iter().map(ordinal).collect();
-            self.route(arrived, emitted.columns, ordinals, &mut consequences)?;
+            let batch = match is_ordered {
+                false => Batch::unordered(emitted.columns, emitted.rows),
+                true => Batch::new(emitted.columns, emitted.selection.iter().map(ordinal).collect()),
+            };
+            self.route(arrived, batch, &mut consequences)?;
             Ok(ControlFlow::Continue(()))
         })?;
         consequences.finished.push(arrived.place);
@@ -43,23 +46,22 @@ impl KeyedStation {
     fn route(
         &self,
         arrived: &Arrived<'_>,
-        mut columns: Vec<ArrayRef>,
-        mut ordinals: Vec<Ordinal>,
+        mut batch: Batch,
         consequences: &mut Consequences,
     ) -> Result<(), Diagnostic> {
         let (input, generation, permit) =
             (arrived.pipeline.input, arrived.buffer.stamp.generation, &arrived.buffer.permit);
-        let hashes = columns.pop().ok_or_else(|| Diagnostic::bug("an exchange got no hash"))?;
+        let hashes = batch.columns.pop().ok_or_else(|| Diagnostic::bug("an exchange got no hash"))?;
         let hashes = hashes.as_primitive_opt::<Int64Type>().ok_or_else(|| Diagnostic::bug("a hash is no BIGINT"))?;
         if let Some(time) = self.plan.inputs[input].time.filter(|_| arrived.is_derived) {
             // When the watermark advances between the rows that an operator outputs depends on timing. That a row is not
             // late does not: so the watermark before it counts as the highest under which it is not.
-            for (ordinal, &time) in ordinals.iter_mut().zip(&*times_of(&columns[time])?) {
+            for (ordinal, &time) in batch.ordinals.iter_mut().zip(&*times_of(&batch.columns[time])?) {
                 let in_time = self.plan.timeline.watermark_at(time).saturating_sub(1);
                 ordinal.watermark = ordinal.watermark.max(in_time).saturating_sub(self.lag_ms);
             }
         }
-        let (mut batch, mut hashes) = (Batch::new(columns, ordinals), hashes.values().clone());
+        let mut hashes = hashes.values().clone();
         let of = &self.plan.inputs[input];
         if let Some(leading) = &of.leading
             && let Some(rows) = leading_rows(leading, of, self.plan.timeline, &batch, &hashes)?

@@ -192,19 +192,26 @@ struct Complete {
     windows: Vec<i64>,
     /// The numbers of the rows, one window after the other, in each as they came.
     order: Vec<u32>,
+    is_of_one_window: bool,
 }
 
 impl Complete {
     fn new(empty: &RowStore, is_plenty: bool) -> Complete {
-        Complete { store: empty.another().sharing(is_plenty), windows: Vec::new(), order: Vec::new() }
+        Complete {
+            store: empty.another().sharing(is_plenty),
+            windows: Vec::new(),
+            order: Vec::new(),
+            is_of_one_window: false,
+        }
     }
 
-    /// Sets `order`.
+    /// Sets `order` and `is_of_one_window`.
     fn put_in_order(&mut self) {
         self.order = (0..self.windows.len() as u32).collect();
         if !self.windows.is_sorted() {
             self.order.sort_by_key(|&row| self.windows[row as usize]);
         }
+        self.is_of_one_window = self.windows.iter().all(|window| *window == self.windows[0]);
     }
 
     /// The window of the first of the rows that are left in order.
@@ -221,6 +228,9 @@ impl Complete {
 
     /// Those of some rows in order that are of a window.
     fn within<'a>(&self, rows: &'a [u32], window: i64) -> &'a [u32] {
+        if self.is_of_one_window {
+            return if self.windows.first() == Some(&window) { rows } else { &[] };
+        }
         let first = rows.partition_point(|&row| self.windows[row as usize] < window);
         let mut rest = &rows[first..];
         self.cut(&mut rest, window)
@@ -260,8 +270,11 @@ impl WindowJoin {
         sides.times = PairTimes::Windows;
         let mut pairs = Pairs::default();
         let (mut lefts, mut rights) = (&left.order[..], &right.order[..]);
+        // Where pairs of several windows wait for each other, each knows its own.
+        let puts_out_each = self.kind != JoinKind::Inner || left.is_of_one_window;
         while let Some(window) = [left.window_of(lefts), right.window_of(rights)].into_iter().flatten().min() {
             let (of_left, of_right) = (left.cut(&mut lefts, window), right.cut(&mut rights, window));
+            work.window = window;
             for &row in of_left {
                 let group = left_groups[row as usize];
                 let partners = match is_null[group as usize] {
@@ -273,15 +286,17 @@ impl WindowJoin {
                     continue;
                 }
                 for &partner in partners {
-                    pairs.push_at(row, partner, window);
+                    match puts_out_each {
+                        true => pairs.push(row, partner),
+                        false => pairs.push_at(row, partner, window),
+                    }
                     if pairs.len() == work.most_rows {
                         pairs.flush(&mut sides, work)?;
                     }
                 }
             }
-            if self.kind != JoinKind::Inner {
+            if puts_out_each {
                 pairs.flush(&mut sides, work)?;
-                work.window = window;
                 self.emit_alone(&sides, [of_left, of_right], work)?;
             }
         }
