@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn rows_without_order_stay_so() {
-        let unordered = |rows: std::ops::Range<i64>| {
+        let unordered = |rows: Range<i64>| {
             let count = rows.clone().count();
             Batch::unordered(vec![Arc::new(Int64Array::from_iter_values(rows))], count)
         };
