@@ -2,8 +2,13 @@
 //!
 //! `memchr` starts afresh for each occurrence, which costs more than to pass over a dozen bytes. Here 64 bytes become a word with a bit
 //! for each, and the occurrences in them are its lowest bits: no branch depends on where they are, only on how many are passed over.
+//! Behind the first [`NEAR`] bytes `memchr` takes over, which is faster where nothing is found for long.
 
+use memchr::memchr_iter;
 use std::ops::Range;
+
+/// Bytes that are looked at by blocks.
+const NEAR: usize = 256;
 
 /// Bytes of a block.
 const BLOCK: usize = 64;
@@ -15,7 +20,8 @@ const STEP: usize = 16;
 #[inline]
 pub(crate) fn nth_part(separator: u8, text: &[u8], index: usize) -> Option<Range<usize>> {
     let (mut before, mut begin) = (index, 0);
-    for (number, block) in text.chunks(BLOCK).enumerate() {
+    let near = text.len().min(NEAR);
+    for (number, block) in text[..near].chunks(BLOCK).enumerate() {
         let (first, mut found) = (number * BLOCK, places(separator, block));
         while before > 0 && found != 0 {
             begin = first + found.trailing_zeros() as usize + 1;
@@ -26,7 +32,11 @@ pub(crate) fn nth_part(separator: u8, text: &[u8], index: usize) -> Option<Range
             return Some(begin..first + found.trailing_zeros() as usize);
         }
     }
-    (before == 0).then_some(begin..text.len())
+    let mut far = memchr_iter(separator, &text[near..]).map(|place| near + place);
+    if before > 0 {
+        begin = far.nth(before - 1)? + 1;
+    }
+    Some(begin..far.next().unwrap_or(text.len()))
 }
 
 /// A bit for each byte of a block, which is set where it is `byte`.
@@ -87,7 +97,7 @@ mod tests {
     #[test]
     fn every_part_is_found() {
         let mut below = draws(3);
-        for length in (0..200).chain([1000]) {
+        for length in (0..200).chain(NEAR - 3..NEAR + 20).chain([1000]) {
             for rarity in [1, 2, 3, 7, 16, 40, 300] {
                 for (separator, other) in [(b'/', b'.'), (0, 0x80), (0xff, 0x7f)] {
                     let byte = |_| if below(rarity) == 0 { separator } else { other };
