@@ -157,7 +157,8 @@ impl Batch {
 
     /// The same without copies: the partitions share the columns. `are_of_table` as for [`Portion::to_share`].
     pub(crate) fn share(self, parts: &Parts, are_of_table: bool) -> Vec<(usize, Batch)> {
-        let all = Portion::to_share(self.columns, self.unordered.unwrap_or(self.ordinals.len()), are_of_table);
+        let rows = self.rows();
+        let all = Portion::to_share(self.columns, rows, are_of_table);
         let order = parts.numbers();
         let of_places = PartPlaces::new(self.ordinals, self.unordered.is_some(), parts);
         let part = |(partition, places): (usize, Range<usize>)| {

@@ -28,6 +28,7 @@ impl KeyedStation {
         context: &mut WorkerContext,
     ) -> Result<Consequences, Diagnostic> {
         let mut consequences = Consequences::default();
+        // Which rows lead their window is decided by their places, although the join consumes them as they come.
         let is_ordered = !self.joins_arrivals() || self.plan.inputs[arrived.pipeline.input].leading.is_some();
         arrived.emit(&self.host, context, &mut |rows, emitted| {
             let ordinal = |row: u32| rows.ordinal(row as usize, arrived.origin);

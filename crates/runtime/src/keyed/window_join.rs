@@ -99,6 +99,9 @@ impl Windows {
     /// Takes out windows that the watermark completes, with what has come of them just now; other rows that have come wait, and so do
     /// later windows if there are many rows. Nothing when no window is complete.
     fn take_complete(&mut self, inputs: Vec<Batch>, watermark: i64) -> Result<Option<Vec<Complete>>, Diagnostic> {
+        if inputs.is_empty() && self.due() > watermark {
+            return Ok(None);
+        }
         let mut all: Vec<Complete> = self.empty.iter().map(|empty| Complete::new(empty, self.is_plenty)).collect();
         let waiting = self.open.range(..=watermark).flat_map(|(_, stores)| stores).map(RowStore::len);
         let are_many = waiting.chain(inputs.iter().map(Batch::rows)).sum::<usize>() > TOGETHER;

@@ -45,7 +45,7 @@ impl Lowering<'_> {
     }
 
     /// What a time is behind the last multiple of a number above 0, which is before it or there.
-    fn rest(&mut self, time: Value, of: i64) -> Value {
+    pub(super) fn rest(&mut self, time: Value, of: i64) -> Value {
         let rest = self.with_constant(Op::Rem, time, of);
         let zero = self.builder.int(0, Phys::I64);
         let is_negative = self.builder.compare(Comparison::Lt, rest, zero);

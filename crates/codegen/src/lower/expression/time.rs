@@ -54,11 +54,7 @@ impl Lowering<'_> {
         let time = self.builder.convert(time, Phys::I64);
         let part = self.builder.op(Op::Rem(interval, day), Phys::I64);
         let sum = self.builder.op(Op::Add(time, part), Phys::I64);
-        let remainder = self.builder.op(Op::Rem(sum, day), Phys::I64);
-        let zero = self.builder.int(0, Phys::I64);
-        let negative = self.builder.compare(Comparison::Lt, remainder, zero);
-        let wrapped = self.builder.op(Op::Add(remainder, day), Phys::I64);
-        let time = self.builder.select(negative, wrapped, remainder);
+        let time = self.rest(sum, DAY_MS as i64);
         self.builder.convert(time, Phys::I32)
     }
 
