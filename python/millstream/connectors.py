@@ -599,14 +599,17 @@ class Datagen(Connector):
 class Print(Connector):
     """Prints rows as Flink does: ``+I[1, a, NULL]``.
 
-    :param print_identifier: Text before each row, followed by ``> `` (``print-identifier``)
+    :param print_identifier: Text before each line, followed by ``> `` (``print-identifier``)
     :param standard_error: Print to standard error instead (``standard-error``, default ``false``)
+    :param print_beats: Print the line ``-- beat 3`` behind the changes of each beat: what stands before it is the result for a prefix of
+        the input. For queries whose results change (``print-beats``, default ``false``)
     """
 
     _name: ClassVar[str] = "print"
 
     print_identifier: str | None = field(default=None, metadata=option("print-identifier", to.text))
     standard_error: bool | None = field(default=None, metadata=option("standard-error", to.flag))
+    print_beats: bool | None = field(default=None, metadata=option("print-beats", to.flag))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -91,8 +91,11 @@ pub enum ObjectKind {
     Cardinality,
     /// A sketch of the distribution of numbers (DDSketch); the argument is F64.
     Quantiles,
-    /// An exact sum of doubles, whatever their exponents; the argument is F64.
+    /// An exact sum of doubles, whatever their exponents; the argument is F64. Of a row that is taken back it has been negated.
     Exact,
+    /// Every value with its weight: how often it has come, less how often it was taken back. Values whose weight is positive are shown, as
+    /// often as that. NULL is not one.
+    Weights,
     /// The state of an aggregate function of the program; the argument is a string of bytes.
     Fold {
         /// Of the function in this process.
@@ -121,6 +124,7 @@ impl ObjectKind {
             ObjectKind::Cardinality => "CARDINALITY",
             ObjectKind::Quantiles => "QUANTILES",
             ObjectKind::Exact => "EXACT",
+            ObjectKind::Weights => "WEIGHTS",
             // Which function it is stands in the argument.
             ObjectKind::Fold { .. } => "FOLD",
         }
@@ -133,24 +137,25 @@ pub enum Finish {
     /// The value of a plain accumulator; of [`ObjectKind::First`] and [`ObjectKind::Last`] the value, NULL when there is
     /// none.
     Value,
-    /// Of a List, Bag or Distinct: number of values, BIGINT.
+    /// Of a List, Bag or Distinct: number of values, BIGINT; of a Weights that of the distinct ones.
     Count,
-    /// Of a Distinct: sum of the values in the type of the column (integers wrap); NULL when there is none, or when
-    /// decimals do not fit 128 bits.
+    /// Of a Distinct, or the distinct values of a Weights: sum of the values in the type of the column (integers wrap); NULL when there is
+    /// none, or when decimals do not fit 128 bits.
     Sum,
-    /// Of a List or Bag of numbers as F64: value at the fraction (0 to 1) of the sorted values, interpolated between neighbours,
+    /// Of a List, Bag or Weights of numbers as F64: value at the fraction (0 to 1) of the sorted values, interpolated between neighbours,
     /// DOUBLE; NULL when there is none.
     Percentile(f64),
-    /// Of a List or Bag: the most frequent value, the smallest of those; NULL when there is none.
+    /// Of a List, Bag or Weights: the most frequent value, the smallest of those; NULL when there is none.
     Mode,
-    /// Of a List: an ARRAY, in order of the input; NULL when there is none.
+    /// Of a List: an ARRAY, in order of the input, of a Weights in ascending order; NULL when there is none.
     Array,
-    /// Of a List: an ARRAY of the distinct values in the order in which they first came; NULL when there is none.
+    /// Of a List: an ARRAY of the distinct values in the order in which they first came, of a Weights in ascending order; NULL when there
+    /// is none.
     DistinctArray,
-    /// Of a List, Bag or Distinct: a MAP from each value to how often it is there (Flink's MULTISET), in ascending
+    /// Of a List, Bag, Distinct or Weights: a MAP from each value to how often it is there (Flink's MULTISET), in ascending
     /// order; NULL when there is none.
     Multiset,
-    /// Of a List of strings: joined by the separator, in order of the input; NULL when there is none.
+    /// Of strings: the values of [`Finish::Array`], joined by the separator; NULL when there is none.
     Join(Box<str>),
     /// As [`Finish::Join`], of the values of [`Finish::DistinctArray`].
     DistinctJoin(Box<str>),
@@ -160,6 +165,10 @@ pub enum Finish {
     Quantile(f64),
     /// Of a Fold: all that it keeps, BYTES; NULL when there is none.
     State,
+    /// Of a Weights: the smallest value, of doubles with -0.0 below 0.0 and NaN above all; NULL when there is none.
+    Least,
+    /// The largest value, as in [`Finish::Least`].
+    Greatest,
 }
 
 impl Finish {
@@ -179,6 +188,8 @@ impl Finish {
             Finish::Estimate => "ESTIMATE",
             Finish::Quantile(fraction) => return format!("QUANTILE {fraction:?}"),
             Finish::State => "STATE",
+            Finish::Least => "LEAST",
+            Finish::Greatest => "GREATEST",
         };
         plain.into()
     }

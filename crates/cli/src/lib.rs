@@ -11,6 +11,7 @@ mod commands;
 mod config;
 mod context;
 mod control;
+mod current;
 mod docs;
 mod failure;
 mod interrupt;

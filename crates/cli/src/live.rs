@@ -1,5 +1,7 @@
-//! `--output live`: the newest rows of a SELECT as a table that stays where it is on the terminal, over a line that says how fast rows come in.
+//! `--output live`: the newest rows of a SELECT, or the rows of one whose result changes, as a table that stays where it is on the
+//! terminal, over a line that says how fast rows come in.
 
+use crate::current::{CurrentRows, without_kinds};
 use crate::log;
 use crate::status::{rows_per_second, status_line};
 use crate::table::Layout;
@@ -36,7 +38,9 @@ pub(crate) struct Live(Mutex<Shown>);
 #[derive(Debug, Default)]
 struct Shown {
     layout: Option<Layout>,
+    /// The newest rows; of a result that changes the first ones.
     newest: VecDeque<Vec<String>>,
+    changes: bool,
     rows: u64,
     /// What is to be told above the table.
     notes: Vec<String>,
@@ -60,6 +64,13 @@ impl Live {
     pub(crate) fn sink(self: &Arc<Live>, schema: &Schema) -> Box<dyn Sink> {
         self.lock().layout = Some(Layout::new(schema));
         Box::new(LiveSink(Arc::clone(self)))
+    }
+
+    /// The sink of the query, whose result changes: all rows are shown, from the first one on.
+    pub(crate) fn sink_of_changes(self: &Arc<Live>, schema: &Schema, key: Option<&[usize]>) -> Box<dyn Sink> {
+        let mut shown = self.lock();
+        (shown.layout, shown.changes) = (Some(Layout::new(schema)), true);
+        Box::new(ChangingSink { live: Arc::clone(self), rows: CurrentRows::new(schema, key) })
     }
 
     /// Draws until the query has ended, and then its last rows and their number. The next query's table stands below.
@@ -124,7 +135,8 @@ impl Shown {
     fn picture(&mut self, status: Option<&str>, height: usize) -> Vec<String> {
         let Some(layout) = &mut self.layout else { return vec![] };
         let rows = height.saturating_sub(OTHER_LINES).clamp(1, MOST_ROWS);
-        let newest = self.newest.iter().skip(self.newest.len().saturating_sub(rows));
+        let left_out = if self.changes { 0 } else { self.newest.len().saturating_sub(rows) };
+        let newest = self.newest.iter().skip(left_out).take(rows);
         if !self.newest.is_empty() || status.is_none() {
             layout.settle(newest.clone());
         }
@@ -174,6 +186,43 @@ fn cut(line: &str, width: usize) -> String {
         used <= width
     };
     line.chars().take_while(fits).collect()
+}
+
+/// Shows the rows of a changing result, as they are at the end of each beat.
+struct ChangingSink {
+    live: Arc<Live>,
+    rows: CurrentRows,
+}
+
+impl Sink for ChangingSink {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(ColumnEncoder)
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let (kinds, piece) = without_kinds(piece)?;
+        let shown = self.live.lock();
+        let Some(layout) = &shown.layout else { return Err(Diagnostic::bug("rows came before their columns")) };
+        let cells = layout.cells(&piece)?;
+        drop(shown);
+        kinds.into_iter().zip(cells).for_each(|(kind, row)| self.rows.change(kind, row));
+        Ok(())
+    }
+
+    fn end_beat(&mut self) -> Result<(), Diagnostic> {
+        let mut shown = self.live.lock();
+        shown.rows = self.rows.len();
+        shown.newest = self.rows.first(MOST_ROWS).cloned().collect();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
 }
 
 struct LiveSink(Arc<Live>);

@@ -5,7 +5,7 @@ use crate::config::text;
 use crate::live::Live;
 use crate::table::TableSink;
 use millstream::connectors::{Sink, SinkRequest, open_sink, stdout_error};
-use millstream::{Diagnostic, Options, ResultTarget, Schema};
+use millstream::{Diagnostic, Options, ResultTarget, Schema, changelog};
 use std::io::{IsTerminal, Write, stdout};
 use std::sync::Arc;
 
@@ -43,6 +43,13 @@ impl StandardOutput {
 }
 
 impl ResultTarget for StandardOutput {
+    fn open_changing(&mut self, schema: &Schema, key: Option<&[usize]>) -> Result<Box<dyn Sink>, Diagnostic> {
+        match &self.live {
+            Some(live) => Ok(live.sink_of_changes(schema, key)),
+            None => changelog(self, schema),
+        }
+    }
+
     fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
         if let Some(live) = &self.live {
             return Ok(live.sink(schema));
@@ -64,6 +71,7 @@ impl ResultTarget for StandardOutput {
             schema: schema.clone(),
             metadata: vec![],
             primary_key: vec![],
+            changes: None,
         })
     }
 }

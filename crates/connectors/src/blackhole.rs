@@ -3,7 +3,7 @@
 use crate::declaration::Connector;
 use crate::{Encoded, Encoder, Sink};
 use arrow_array::ArrayRef;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, TakesChanges};
 use std::sync::Arc;
 
 /// The entry of the registry.
@@ -11,6 +11,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     name: "blackhole",
     summary: "Takes rows and forgets them, for measurements.",
     sink: Some(|_| Ok(discarding_sink())),
+    changes: TakesChanges::Anything,
     ..Connector::NEITHER
 };
 

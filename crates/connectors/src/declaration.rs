@@ -5,7 +5,7 @@
 use crate::format::Format;
 use crate::option_table::OptionInfo;
 use crate::{Chunk, Decoder, Sink, SinkRequest, Source, SourceRequest, SplitReader};
-use millstream_types::{Diagnostic, Inferred, Options};
+use millstream_types::{Diagnostic, Inferred, Options, TakesChanges};
 use std::sync::Arc;
 
 /// A connector.
@@ -24,6 +24,8 @@ pub(crate) struct Connector {
     pub source: Option<OpenSource>,
     /// Opens it for writing, if it can be written.
     pub sink: Option<OpenSink>,
+    /// Which changes it can be given, if it can be written.
+    pub changes: TakesChanges,
     /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
     pub split_front: Option<SplitFront>,
     /// Whether a source with these options ends by itself.
@@ -44,6 +46,7 @@ impl Connector {
         require: |_| Ok(()),
         source: None,
         sink: None,
+        changes: TakesChanges::Nothing,
         split_front: None,
         is_bounded: |_| false,
         own_rate: None,

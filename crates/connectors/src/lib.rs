@@ -17,6 +17,7 @@ mod arrow_stream;
 mod avro;
 mod blackhole;
 mod casts;
+mod changes;
 mod csv;
 mod datagen;
 mod debezium;
@@ -48,6 +49,7 @@ mod rate_limit;
 mod raw;
 mod records;
 mod registry;
+mod request;
 mod row;
 mod socket;
 mod survivors;
@@ -63,14 +65,16 @@ pub use kept::InMemory;
 pub use python::python_module;
 pub use registry::{
     check_table_options, infer_columns, is_bounded, open_sink, open_source, options_reference_markdown,
+    sinks_of_changes, takes_changes,
 };
+pub use request::{ChangedBy, ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
 pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
-use millstream_types::{DataType, Diagnostic, Options, Schema};
+use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::any::Any;
 use std::collections::HashMap;
@@ -80,47 +84,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use filesystem::{file_options, release_standard_input, stdout_error, take_standard_input};
-
-/// A column that a query wants from a source.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ColumnRequest {
-    /// Dotted name, for messages: `bid.price`.
-    pub name: String,
-    /// Where it comes from.
-    pub origin: RequestOrigin,
-    /// Its type; the decoder produces `data_type.to_arrow()`.
-    pub data_type: DataType,
-    /// `false` for NOT NULL columns: a missing or null value is then an error of the record.
-    pub nullable: bool,
-}
-
-/// Where a requested column comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestOrigin {
-    /// Path of positions: first in [`SourceRequest::schema`], then within nested rows. NULL when a row on the way is.
-    Path(Vec<usize>),
-    /// A metadata key of the connector, such as `file.path`.
-    Metadata(String),
-    /// Column of [`SourceRequest::schema`] that is to stay in its packed record ([`millstream_types::RecordLayout`]): the
-    /// decoder checks its values and gives the records themselves, as FixedSizeBinary; all such columns of a chunk are the
-    /// same array. Asked only of sources that say so ([`record_layout`]).
-    Record(usize),
-}
-
-/// What a query wants from a table.
-#[derive(Debug, Clone)]
-pub struct SourceRequest {
-    /// The table's name, for messages.
-    pub table: String,
-    /// `WITH (…)`.
-    pub options: Options,
-    /// All physical columns of the table: what a record looks like.
-    pub schema: Schema,
-    /// The columns to produce, in order; may be empty, when only the number of rows matters.
-    pub columns: Vec<ColumnRequest>,
-    /// Rows a buffer should have: generators and columnar files cut their chunks to it. 0 lets the connector choose.
-    pub buffer_rows: usize,
-}
 
 /// A table being read.
 pub trait Source: Send {
@@ -341,7 +304,8 @@ impl Decoded {
 
 /// Encodes columns for a sink; stateless, called by any worker at any time.
 pub trait Encoder: Send + Sync {
-    /// Encodes `rows` rows of the sink's schema.
+    /// Encodes `rows` rows of the sink's schema; of a result that changes, the kinds of change are one more column
+    /// ([`SinkRequest::changes`]). The piece says how many rows are in it: some may be of no use to the sink.
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic>;
 }
 
@@ -421,6 +385,12 @@ pub trait Sink: Send {
 
     /// Writes a piece. Blocks while the outside is slow.
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic>;
+
+    /// All that has been written so far is the changes of whole beats: what a reader may see. Called where a beat ends, in order with
+    /// [`Sink::write`]; sinks of queries whose rows only come are never told.
+    fn end_beat(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
 
     /// Hands what was written so far to the reader, as far as the sink can without ending (a flush of stdout).
     fn flush(&mut self) -> Result<(), Diagnostic>;
@@ -573,19 +543,4 @@ pub enum Committed {
     /// The span of this checkpoint was the last. What was prepared and not committed is lost with its process (transactions of
     /// Kafka), so the job has to resume from exactly this checkpoint.
     Checkpoint(u64),
-}
-
-/// What a query writes into.
-#[derive(Debug, Clone)]
-pub struct SinkRequest {
-    /// The table's name, for messages.
-    pub table: String,
-    /// `WITH (…)`.
-    pub options: Options,
-    /// The columns that are written.
-    pub schema: Schema,
-    /// Those that are not part of a record, but metadata of the connector: position in the schema, and key.
-    pub metadata: Vec<(usize, String)>,
-    /// `PRIMARY KEY (…) NOT ENFORCED`: positions in the schema. Sinks that can let a row replace that of the same key.
-    pub primary_key: Vec<usize>,
 }

@@ -287,6 +287,7 @@ pub(crate) mod testing {
             schema,
             metadata: vec![],
             primary_key: vec![],
+            changes: None,
         })
     }
 

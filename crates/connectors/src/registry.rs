@@ -13,7 +13,7 @@ use crate::option_table::{check_options, known_names, markdown, not_built, optio
 use crate::postgres;
 use crate::rate_limit::RateLimitedSource;
 use crate::{Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print, socket};
-use millstream_types::{Code, Diagnostic, Inferred, Options, code};
+use millstream_types::{Code, Diagnostic, Inferred, Options, TakesChanges, code};
 
 /// Every connector, in the order of the documentation.
 pub(crate) const CONNECTORS: &[Connector] = &[
@@ -73,6 +73,11 @@ pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let open =
         connector.sink.ok_or_else(|| connector.cannot_be(code::NOT_A_SINK, "written", &request.table, "FROM"))?;
     check(connector, &request.options)?;
+    // Who plans a query asks before; a connector that knows nothing of changes would take them for rows.
+    if request.changes.is_some() && connector.changes == TakesChanges::Nothing {
+        let (table, name) = (&request.table, connector.name);
+        return Err(Diagnostic::bug(format!("table '{table}' ('connector' = '{name}') is to take changes")));
+    }
     open(request)
 }
 
@@ -86,6 +91,17 @@ pub fn check_table_options(table: &str, options: &Options) -> Result<(), Diagnos
 /// count as an endless table.
 pub fn is_bounded(options: &Options) -> bool {
     connector(options, "").is_ok_and(|c| c.source.is_some() && (c.is_bounded)(options))
+}
+
+/// Which changes a table with these options can be given. Options that opening it would find fault with take none.
+pub fn takes_changes(options: &Options) -> TakesChanges {
+    connector(options, "").map_or(TakesChanges::Nothing, |connector| connector.changes)
+}
+
+/// Names of the connectors whose tables can be given changes.
+pub fn sinks_of_changes() -> Vec<&'static str> {
+    let takes = |connector: &&Connector| connector.changes != TakesChanges::Nothing;
+    CONNECTORS.iter().filter(takes).map(|connector| connector.name).collect()
 }
 
 /// The columns of the table of a name with these options, which its definition does not have.
@@ -114,7 +130,13 @@ pub fn options_reference_markdown() -> String {
             (true, false) => "source",
             _ => "sink",
         };
-        out.push_str(&format!("## Connector `{}` ({directions})\n\n{}\n\n", connector.name, connector.summary));
+        let changes = match connector.changes {
+            TakesChanges::Nothing => "",
+            TakesChanges::ByPrimaryKey => " It takes results that change, into a table with a `PRIMARY KEY`.",
+            TakesChanges::Anything => " It takes results that change.",
+        };
+        let (name, summary) = (connector.name, connector.summary);
+        out.push_str(&format!("## Connector `{name}` ({directions})\n\n{summary}{changes}\n\n"));
         if !connector.options.is_empty() {
             markdown(connector.options, &mut out);
         }
@@ -149,7 +171,7 @@ fn instead_of(name: &str) -> Option<&'static str> {
     let base = name.to_ascii_lowercase();
     Some(match base.as_str() {
         "upsert-kafka" => {
-            "Millstream does not keep updating results yet: write 'connector' = 'kafka' with 'format' = 'json', and in a sink the rows of \
+            "changes are not written to Kafka yet: write 'connector' = 'kafka' with 'format' = 'json', and in a sink the rows of \
              windows; records by key take 'key.format' and 'key.fields' too"
         }
         _ if base.ends_with("-cdc") => {
@@ -237,6 +259,7 @@ fn rate_limit(options: &Options) -> Result<Option<f64>, Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ChangedBy;
     use millstream_types::Schema;
 
     fn open(options: &[(&str, &str)]) -> Diagnostic {
@@ -278,6 +301,35 @@ mod tests {
             let error = open(&[("connector", "filesystem"), ("path", "-"), ("format", "json"), (RATE_LIMIT.key, rate)]);
             assert_eq!(error.code, code::INVALID_OPTION, "{rate}");
         }
+    }
+
+    #[test]
+    fn who_takes_changes_says_so() {
+        for connector in CONNECTORS {
+            let options: Options = [("connector".to_string(), connector.name.to_string())].into_iter().collect();
+            assert_eq!(takes_changes(&options), connector.changes, "{}", connector.name);
+            let takes = sinks_of_changes().contains(&connector.name);
+            assert_eq!(takes, ["jdbc", "print", "blackhole"].contains(&connector.name), "{}", connector.name);
+        }
+        assert_eq!(takes_changes(&Options::new()), TakesChanges::Nothing);
+        assert_eq!(
+            options_reference_markdown().matches("It takes results that change").count(),
+            sinks_of_changes().len()
+        );
+    }
+
+    #[test]
+    fn changes_do_not_reach_who_takes_none() {
+        let options = [("connector", "filesystem"), ("path", "/dev/null"), ("format", "json")];
+        let error = open_sink(&SinkRequest {
+            table: "t".into(),
+            options: options.into_iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            schema: Schema::default(),
+            metadata: vec![],
+            primary_key: vec![],
+            changes: Some(ChangedBy { key: None }),
+        });
+        assert_eq!(error.err().map(|error| error.code), Some(code::BUG));
     }
 
     #[test]

@@ -9,11 +9,12 @@ use crate::monitor::RunMonitor;
 use crate::packed::PackedTable;
 use crate::planned::PreparedRun;
 use crate::relation::Relation;
-use crate::results::Discarded;
+use crate::results::{self, Discarded};
 use crate::session::SessionConfig;
 use crate::settings::{Settings, Values};
 use arrow_buffer::Buffer;
 use millstream_connectors::{self as connectors, Frame};
+use millstream_plan::changes::changing;
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
 use millstream_plan::picture::picture;
 use millstream_plan::pipeline::{Aggregation, QueryPlan};
@@ -61,6 +62,7 @@ impl Environment {
             config,
             catalog: Catalog::with_connectors(sql::Connectors {
                 is_bounded: memory::is_bounded,
+                takes_changes: memory::takes_changes,
                 check: memory::check,
                 infer: connectors::infer_columns,
                 file: connectors::file_options,
@@ -262,8 +264,12 @@ impl Environment {
         let is_endless = tables.iter().any(|table| !memory::is_bounded(&table.options));
         let is_repeatable =
             |table: &Arc<Table>| self.memory.source(&table.options).is_none_or(|own| own.is_repeatable());
+        let schema = match changing(&bound) {
+            Some(_) => results::with_kind(&bound.schema()),
+            None => bound.schema(),
+        };
         Ok(Description {
-            schema: bound.schema(),
+            schema,
             is_endless: is_endless && !matches!(bound, Rel::Limit { count: Some(_), .. }),
             is_repeatable: tables.iter().all(is_repeatable),
         })

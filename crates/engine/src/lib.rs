@@ -50,21 +50,21 @@ pub use millstream_connectors as connectors;
 pub use millstream_jit::llvm_version;
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
-    Allocator, Begun, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event,
-    HardwareSnapshot, KeysSnapshot, MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
-    QueryStats, STATS_VERSION, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times,
-    TriggerSnapshot, VariantSnapshot, WorkerSnapshot, set_allocator,
+    Allocator, BeatSnapshot, Begun, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot,
+    Compilation, Event, HardwareSnapshot, KeysSnapshot, MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot,
+    ProgramSnapshot, QueryStats, STATS_VERSION, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot,
+    StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot, set_allocator,
 };
 pub use millstream_sql as sql;
 pub use millstream_storage as storage;
 pub use millstream_types::{
-    ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, TimeUnit, code,
-    counted, secret, text,
+    ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, RowKind, Schema, TimeUnit,
+    code, counted, secret, text,
 };
 pub use monitor::{Outcome, RunMonitor};
 pub use planned::PreparedRun;
 pub use relation::Relation;
 pub use restart::{RestartKind, RestartStrategy, Restarts};
-pub use results::{Collected, Discarded, ResultTarget};
+pub use results::{Collected, Discarded, ResultTarget, changelog, kinds_of};
 pub use session::{Session, SessionConfig};
 pub use settings::settings_markdown;

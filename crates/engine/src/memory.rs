@@ -4,7 +4,7 @@
 //! catalogs of several queries are not mistaken for each other.
 
 use millstream_connectors::{self as connectors, Frame, FrameReader, Sink, SinkRequest, Source, SourceRequest};
-use millstream_types::{Diagnostic, Options, Place, RecordLayout, code};
+use millstream_types::{Diagnostic, Options, Place, RecordLayout, TakesChanges, code};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -144,6 +144,14 @@ pub(crate) fn is_bounded(options: &Options) -> bool {
     match options.get("connector") {
         Some(CONNECTOR) => options.get(ENDLESS) != Some("true"),
         _ => connectors::is_bounded(options),
+    }
+}
+
+/// Which changes a table with these options can be given.
+pub(crate) fn takes_changes(options: &Options) -> TakesChanges {
+    match options.get("connector") {
+        Some(CONNECTOR) => TakesChanges::Nothing,
+        _ => connectors::takes_changes(options),
     }
 }
 

@@ -13,10 +13,12 @@ use crate::skipping;
 use millstream_codegen::kernel::Tier;
 use millstream_codegen::lower::{Lowered, lower_plan};
 use millstream_codegen::programs::Programs;
-use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
+use millstream_connectors::{
+    self as connectors, ChangedBy, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest,
+};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::physical::Rules;
-use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
+use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, SourceColumn, SourcePlan};
 use millstream_plan::shape::PlanShape;
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
@@ -218,13 +220,16 @@ impl PreparedRun {
             let opened = match &sink.table {
                 Some(table) => {
                     monitor.opens(&table.name);
-                    let request = sink_request(table, sink.schema.clone());
+                    let request = sink_request(table, sink);
                     match memory::number(&table.options) {
                         Some(_) => memory::open_sink(&memory, &request, config.settings.run)?,
                         None => connectors::open_sink(&request)?,
                     }
                 }
-                None => results.open(&sink.schema)?,
+                None => match &sink.changes {
+                    Some(changes) => results.open_changing(&sink.schema, changes.key.as_deref())?,
+                    None => results.open(&sink.schema)?,
+                },
             };
             if let Some(file) = opened.file()
                 && !files.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_path_buf())
@@ -391,7 +396,8 @@ fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> Sou
     }
 }
 
-fn sink_request(table: &Table, schema: Schema) -> SinkRequest {
+fn sink_request(table: &Table, sink: &SinkPlan) -> SinkRequest {
+    let (schema, changes) = (sink.schema.clone(), sink.changes.clone());
     let columns = table.writable().into_iter().map(|column| &table.columns[column].kind).enumerate();
     let metadata = columns.filter_map(|(column, kind)| match kind {
         ColumnKind::Metadata { key, .. } => Some((column, key.clone())),
@@ -401,7 +407,8 @@ fn sink_request(table: &Table, schema: Schema) -> SinkRequest {
     let key = table.primary_key.iter().map(|i| &table.columns[*i].field.name);
     // Columns of a key are physical, so the sink has them.
     let primary_key = key.filter_map(|name| schema.fields.iter().position(|field| field.name == *name)).collect();
-    SinkRequest { table: table.name.clone(), options: connector_options(table), schema, metadata, primary_key }
+    let changes = changes.map(|changes| ChangedBy { key: changes.key });
+    SinkRequest { table: table.name.clone(), options: connector_options(table), schema, metadata, primary_key, changes }
 }
 
 /// The options without those that belong to the engine (event time).

@@ -1,15 +1,23 @@
 //! Where the rows of a bare SELECT go.
 
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int8Type;
+use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::SchemaRef;
 use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink, discarding_sink};
-use millstream_types::{Diagnostic, Schema};
+use millstream_types::{DataType, Diagnostic, Field, RowKind, Schema};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Makes a sink for the result of a SELECT once its columns are known.
 pub trait ResultTarget {
     /// Opens a sink for rows of `schema`.
     fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic>;
+
+    /// Opens a sink for the changes of rows of `schema`, which these columns tell apart, if any do: the kind of change, a
+    /// [`RowKind`] as TINYINT, is one more column. Unless a target says otherwise, its rows are those of a changelog.
+    fn open_changing(&mut self, schema: &Schema, _key: Option<&[usize]>) -> Result<Box<dyn Sink>, Diagnostic> {
+        changelog(self, schema)
+    }
 }
 
 /// Collects results in memory.
@@ -47,6 +55,59 @@ impl ResultTarget for Collected {
             batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
             Ok(())
         }))
+    }
+}
+
+/// The columns of a changing result as rows: what a row does (`+I`, `-U`, `+U`, `-D`), then its columns.
+pub(crate) fn with_kind(schema: &Schema) -> Schema {
+    let kind = Field::new("op", DataType::STRING, false);
+    Schema::new([kind].into_iter().chain(schema.fields.iter().cloned()).collect())
+}
+
+/// The kinds of changes in a column of their numbers; `None` if it is another.
+pub fn kinds_of(column: &ArrayRef) -> Option<Vec<RowKind>> {
+    let numbers = column.as_primitive_opt::<Int8Type>()?;
+    numbers.values().iter().map(|&number| RowKind::of(number)).collect()
+}
+
+/// Opens a sink of a target for the changes of rows of `schema`, whose first column shows what they do.
+pub fn changelog<T: ResultTarget + ?Sized>(target: &mut T, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+    Ok(Box::new(Changelog(target.open(&with_kind(schema))?)))
+}
+
+struct Changelog(Box<dyn Sink>);
+
+struct KindAsText(Arc<dyn Encoder>);
+
+impl Encoder for KindAsText {
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        let kinds = columns.split_last().and_then(|(kinds, shown)| Some((kinds_of(kinds)?, shown)));
+        let (kinds, shown) = kinds.ok_or_else(|| Diagnostic::bug("changes have no kinds"))?;
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(kinds.into_iter().map(RowKind::text)));
+        let columns: Vec<ArrayRef> = [texts].into_iter().chain(shown.iter().cloned()).collect();
+        self.0.encode(&columns, rows)
+    }
+}
+
+impl Sink for Changelog {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(KindAsText(self.0.encoder()))
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        self.0.write(piece)
+    }
+
+    fn end_beat(&mut self) -> Result<(), Diagnostic> {
+        self.0.end_beat()
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        self.0.flush()
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        self.0.finish()
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::pipeline::{ComponentOutput, ComponentUpdate};
+use crate::weights::Weights;
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys, ShorterWindows};
 use millstream_types::{DataType, Field, Value};
 use std::num::NonZeroI64;
@@ -181,19 +182,48 @@ pub struct Components {
     of_call: Option<NonZeroI64>,
     /// Column of the first output in the results.
     first: usize,
+    /// Of rows that may be taken back.
+    pub(crate) weights: Option<Weights>,
+    /// Distinct values that are counted elsewhere.
+    pub(crate) second: Vec<SecondLevel>,
+}
+
+/// What comes of the distinct values of an argument in rows that pass a filter.
+#[derive(Debug)]
+pub(crate) struct SecondLevel {
+    pub(crate) argument: Expr,
+    pub(crate) filter: Option<Expr>,
+    /// The value.
+    pub(crate) value: Expr,
+    /// How much more it counts: 1, 0 or -1.
+    pub(crate) delta: Expr,
 }
 
 impl Components {
+    /// Components that have been made.
+    pub(crate) fn of_list(
+        list: Vec<(Accumulator, ComponentUpdate)>,
+        outputs: Vec<ComponentOutput>,
+        calls: Vec<String>,
+    ) -> Components {
+        Components { list, outputs, calls, ..Components::default() }
+    }
+
     /// The components of all `calls`, and their results as expressions over a trigger's output, in which output *i* is column
     /// `first + i`.
     pub fn of(calls: &[(AggregateCall, String)], first: usize) -> (Components, Vec<Expr>) {
-        let mut components = Components { first, ..Components::default() };
+        let mut components = Components::starting_at(first);
         let results = calls.iter().map(|(call, _)| components.decompose(call)).collect();
         (components, results)
     }
 
+    /// None yet, of which the first output is to be a column of the results.
+    pub(crate) fn starting_at(first: usize) -> Components {
+        Components { first, ..Components::default() }
+    }
+
     /// Adds the components of `call` and returns its result.
-    fn decompose(&mut self, call: &AggregateCall) -> Expr {
+    pub(crate) fn decompose(&mut self, call: &AggregateCall) -> Expr {
         use AggregateFunction as F;
         self.calls.push(call.outline());
         self.of_call = call.last_ms;
@@ -252,7 +282,7 @@ impl Components {
     }
 
     /// The index of a component, which is made unless it is there.
-    fn component(&mut self, accumulator: Accumulator, update: ComponentUpdate) -> usize {
+    pub(crate) fn component(&mut self, accumulator: Accumulator, update: ComponentUpdate) -> usize {
         let (entry, last_ms) = ((accumulator, update), self.of_call);
         let known = self.list.iter().zip(&self.last_ms).position(|(e, ms)| *e == entry && *ms == last_ms);
         known.unwrap_or_else(|| {
@@ -269,7 +299,7 @@ impl Components {
     }
 
     /// The column of an output, which is made unless it is there.
-    fn output(&mut self, output: ComponentOutput) -> Expr {
+    pub(crate) fn output(&mut self, output: ComponentOutput) -> Expr {
         let (data_type, nullable) = (output.data_type.clone(), output.nullable);
         let index = self.outputs.iter().position(|o| *o == output).unwrap_or_else(|| {
             self.outputs.push(output);
@@ -279,8 +309,15 @@ impl Components {
     }
 
     fn push(&mut self, accumulator: Accumulator, data_type: DataType, update: ComponentUpdate) -> Expr {
+        let (accumulator, update, extreme) = match &self.weights {
+            Some(weights) => weights.weighed(accumulator, update),
+            None => (accumulator, update, None),
+        };
         let component = self.component(accumulator, update);
-        self.output(ComponentOutput::value(component, accumulator, data_type))
+        self.output(match extreme {
+            Some(finish) => ComponentOutput { component, finish, data_type, nullable: true },
+            None => ComponentOutput::value(component, accumulator, data_type),
+        })
     }
 
     fn add(&mut self, kind: Accumulator, output: DataType, argument: &Expr, call: &AggregateCall) -> Expr {
@@ -290,6 +327,10 @@ impl Components {
 
     /// A result that an object makes in the type of the call.
     fn object(&mut self, kind: ObjectKind, finish: Finish, argument: &Expr, call: &AggregateCall) -> Expr {
+        let (kind, finish) = match &mut self.weights {
+            Some(weights) => weights.object(kind, finish, argument, call),
+            None => (kind, finish),
+        };
         let update = ComponentUpdate { argument: Some(argument.clone()), guard: call.filter.clone() };
         let component = self.component(Accumulator::Object(kind, phys_of_value(&argument.data_type)), update);
         let nullable = finish != Finish::Estimate && finish != Finish::Count;
@@ -298,6 +339,9 @@ impl Components {
 
     /// COUNT, SUM and AVG of the distinct values.
     fn distinct(&mut self, argument: &Expr, call: &AggregateCall) -> Expr {
+        if let Some(result) = self.of_second_level(argument, call) {
+            return result;
+        }
         let count = AggregateCall { data_type: DataType::BigInt, nullable: false, ..call.clone() };
         let count = self.object(ObjectKind::Distinct, Finish::Count, argument, &count);
         let sum_type = match call.function {
@@ -449,7 +493,7 @@ fn fraction(call: &AggregateCall) -> f64 {
 }
 
 /// Physical type in which an object keeps values of a type: the binder has excluded nested ones.
-fn phys_of_value(data_type: &DataType) -> Phys {
+pub(crate) fn phys_of_value(data_type: &DataType) -> Phys {
     match data_type {
         DataType::Boolean => Phys::Bool,
         DataType::Decimal { .. } => Phys::I128,
@@ -460,14 +504,14 @@ fn phys_of_value(data_type: &DataType) -> Phys {
 }
 
 /// NULL when the count is below `least`, else the value, which is computed only then.
-fn unless_few(count: &Expr, least: i64, value: Expr) -> Expr {
+pub(crate) fn unless_few(count: &Expr, least: i64, value: Expr) -> Expr {
     let few = Expr::compare(CompareOp::Less, count.clone(), Expr::literal(Value::Int(least), DataType::BigInt));
     let (data_type, null) = (value.data_type.clone(), Expr::null(value.data_type.clone()));
     Expr::new(ExprKind::Case(vec![(few, null)], Box::new(value)), data_type, true)
 }
 
 /// The mean, in the type of AVG.
-fn quotient(sum: Expr, count: &Expr, call: &AggregateCall) -> Expr {
+pub(crate) fn quotient(sum: Expr, count: &Expr, call: &AggregateCall) -> Expr {
     let (divisor, quotient_type) = match &sum.data_type {
         DataType::Decimal { .. } => (count.clone().cast_to(DataType::decimal(19, 0)), call.data_type.clone()),
         t => (count.clone().cast_to(t.clone()), t.clone()),
@@ -478,7 +522,7 @@ fn quotient(sum: Expr, count: &Expr, call: &AggregateCall) -> Expr {
 }
 
 /// The sum of numbers of a type.
-fn sum_of(data_type: &DataType) -> Accumulator {
+pub(crate) fn sum_of(data_type: &DataType) -> Accumulator {
     match data_type {
         DataType::Decimal { .. } => Accumulator::SumI128,
         t if t.is_floating() => Accumulator::SumF64,
@@ -487,7 +531,7 @@ fn sum_of(data_type: &DataType) -> Accumulator {
 }
 
 /// The type in which numbers are added up for a mean.
-fn widest(data_type: &DataType) -> DataType {
+pub(crate) fn widest(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Decimal { scale, .. } => DataType::decimal(38, *scale),
         t if t.is_floating() => DataType::Double,
@@ -496,7 +540,7 @@ fn widest(data_type: &DataType) -> DataType {
 }
 
 /// A decimal sum beyond 38 digits is NULL, as in Flink: adding zero applies the check of decimal addition.
-fn checked(sum: Expr) -> Expr {
+pub(crate) fn checked(sum: Expr) -> Expr {
     let DataType::Decimal { scale, .. } = sum.data_type else { return sum };
     let data_type = sum.data_type.clone();
     let zero = Expr::literal(Value::Decimal(0), DataType::decimal(scale.max(1), scale));

@@ -137,6 +137,11 @@ pub trait Keyed {
         None
     }
 
+    /// Whether it puts out what has changed at the end of each beat, and takes rows as they come.
+    fn ends_beats(&self) -> bool {
+        false
+    }
+
     /// Whether its output begins with the keys; else with all columns that arrive.
     fn shows_keys(&self) -> bool {
         false
@@ -173,6 +178,11 @@ pub(crate) fn join_constant(kind: JoinKind) -> (&'static str, String) {
 /// `window_start` and `window_end`.
 pub(crate) fn window_bounds() -> Vec<Field> {
     ["window_start", "window_end"].map(|name| Field::new(name, DataType::Timestamp(3), false)).to_vec()
+}
+
+/// The column that says of a row whether it comes (1) or is taken back (-1).
+pub(crate) fn weight_field() -> Field {
+    Field::new("weight", DataType::TinyInt, false)
 }
 
 /// The columns that arrive at an operator of one input, as far as it has one.

@@ -7,6 +7,7 @@
 //! Invariants: no I/O, no LLVM, no SQL text (only [`expr::Span`]s into it), no executable code.
 
 pub mod aggregate;
+pub mod changes;
 pub mod common;
 mod components;
 mod expansion;
@@ -22,4 +23,5 @@ pub mod pipeline;
 pub mod shape;
 mod sort;
 pub mod stability;
+mod weights;
 pub mod window;

@@ -67,6 +67,13 @@ impl Table {
         Schema::new(self.writable().into_iter().map(|i| self.columns[i].field.clone()).collect())
     }
 
+    /// The primary key as positions among the columns that `INSERT INTO` writes; empty if there is none, or one of them is not written.
+    pub fn written_key(&self) -> Vec<usize> {
+        let writable = self.writable();
+        let place = |column: &usize| writable.iter().position(|written| written == column);
+        self.primary_key.iter().map(place).collect::<Option<_>>().unwrap_or_default()
+    }
+
     /// Positions of the columns that `INSERT INTO` writes: physical ones and metadata that is not virtual.
     pub fn writable(&self) -> Vec<usize> {
         let writable = |c: &TableColumn| match c.kind {
@@ -126,7 +133,7 @@ pub enum Rel {
         partition: Vec<Expr>,
     },
     /// Groups within windows. Output columns: the keys, then the aggregates, then, unless the window is the whole
-    /// input, `window_start`, `window_end` (TIMESTAMP(3)) and `window_time` (event time of the output: end - 1 ms,
+    /// input or all rows so far, `window_start`, `window_end` (TIMESTAMP(3)) and `window_time` (event time of the output: end - 1 ms,
     /// of the type of the window's time).
     Aggregate {
         /// Input.
@@ -234,7 +241,7 @@ pub struct Window {
     /// Which windows a row belongs to.
     pub assigner: WindowAssigner,
     /// Event time of a row: TIMESTAMP(≤3) or TIMESTAMP_LTZ(≤3), derived from the watermark's column or from a window
-    /// column below; `None` for [`WindowAssigner::Whole`]. For [`WindowAssigner::Attached`] the row's `window_time`.
+    /// column below; `None` for [`WindowAssigner::Whole`] and [`WindowAssigner::Unbounded`]. For [`WindowAssigner::Attached`] the row's `window_time`.
     pub time: Option<Expr>,
     /// What the time is: the binder gives instants as they are, the planner has made them local times.
     pub timeline: Timeline,

@@ -19,8 +19,8 @@ use crate::logical::Table;
 pub use crate::operators::aggregate::Aggregation;
 pub use crate::operators::lookup::LookupTable;
 pub use crate::operators::{
-    CountWindows, FlatMap, IntervalJoin, KeyedKind, Lookup, Operator, Over, Rank, RegularJoin, Repeat, Sessions,
-    Unnest, VersionedJoin, WindowJoin, Windows,
+    Changes, CountWindows, FlatMap, Group, GroupChanges, IntervalJoin, KeyedKind, Lookup, Operator, Over, Rank,
+    RegularJoin, Repeat, Sessions, Unnest, VersionedJoin, WindowJoin, Windows,
 };
 pub use crate::sort::Sort;
 use crate::window::Timeline;
@@ -76,6 +76,11 @@ impl QueryPlan {
             all.iter().enumerate().flat_map(|(i, &one)| all[i + 1..].iter().map(move |&other| (one, other)));
         let pair = pairs.find(|&(one, other)| counts(&[one, other]));
         pair.map_or(Counters::None, |(one, other)| Counters::EachOf(one, other))
+    }
+
+    /// Whether results change: then the query runs in beats, each of which ends at one place of every split.
+    pub fn has_beats(&self) -> bool {
+        self.operators.iter().any(|operator| operator.kind.keyed().ends_beats())
     }
 
     /// Whether rows wait in a sort for the end of their input on their way to a sink. What is sorted for a lookup table alone is there
@@ -286,7 +291,8 @@ pub enum PipelineEnd {
 /// A partition consumes rows in *merged order*: by the watermark of their split before them, then by stream, then by
 /// their place in it. For one split that is its order; for several it is an order that they could have come in, the same
 /// in every run. Rows are consumed up to the operator's watermark, which is the minimum over its inputs; only
-/// [`KeyedKind::RegularJoin`], whose output does not depend on order, takes them as they come.
+/// [`KeyedKind::RegularJoin`] and operators that [end beats](Keyed::ends_beats), whose output does not depend on order, take them as
+/// they come.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyedOperator {
     /// What it does.
@@ -301,13 +307,23 @@ pub struct KeyedOperator {
     pub output: Schema,
 }
 
+/// What a sink knows of changes. The last column that arrives is the kind of change, a [`RowKind`](millstream_types::RowKind) as
+/// TINYINT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkChanges {
+    /// Columns that tell rows apart; `None`: nothing does, and a row is replaced by taking it back and adding another.
+    pub key: Option<Vec<usize>>,
+}
+
 /// Where rows go.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SinkPlan {
     /// A table, or the caller when `None`.
     pub table: Option<Arc<Table>>,
-    /// Columns that arrive.
+    /// Columns that arrive; the kind of change, if any, is one more.
     pub schema: Schema,
+    /// What rows do to what was written before; `None`: they are added.
+    pub changes: Option<SinkChanges>,
     /// Rows that are left out before the first one.
     pub skip: u64,
     /// Stop the query after this many rows.

@@ -1,5 +1,6 @@
 //! Buffers: the rows that tasks process, with the stamp of their stream's sequencer.
 
+use crate::columns::sliced;
 use crate::schedule::flow::Permit;
 use crate::source::event_time::{RowTimes, TimeZones};
 use arrow_array::ArrayRef;
@@ -27,6 +28,28 @@ pub(crate) struct Rows {
     pub(crate) are_of_table: bool,
     /// Keeps the chunk that the rows came from in flight.
     pub(crate) permit: Option<Arc<Permit>>,
+}
+
+impl Rows {
+    /// Takes the rows from a place on, if there are any; the others stay.
+    pub(crate) fn split_off(&mut self, place: usize) -> Option<Rows> {
+        if place >= self.rows {
+            return None;
+        }
+        let (before, behind) = (place, self.rows - place);
+        let rest = Rows {
+            columns: sliced(&self.columns, before, behind),
+            rows: behind,
+            times: self.times.as_ref().map(|times| times.slice(before, behind)),
+            watermarks: self.watermarks.as_mut().map(|watermarks| watermarks.split_off(before)),
+            are_of_table: self.are_of_table,
+            permit: self.permit.clone(),
+        };
+        self.columns = sliced(&self.columns, 0, before);
+        self.times = self.times.as_ref().map(|times| times.slice(0, before));
+        self.rows = before;
+        Some(rest)
+    }
 }
 
 /// What the sequencer says about a buffer.

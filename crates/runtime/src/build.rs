@@ -4,6 +4,7 @@ use crate::adaptive::slice_facts::SliceFacts;
 use crate::cancel::CancelToken;
 use crate::config::RunConfig;
 use crate::durable::checkpointing::Checkpointing;
+use crate::durable::generations::TableGenerations;
 use crate::durable::restored::{Restored, RestoredSplit};
 use crate::durable::spilling::Spilling;
 use crate::executable_plan::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
@@ -14,6 +15,7 @@ use crate::lookup::LookupStation;
 use crate::lookup::table::LookupTable;
 use crate::pipeline::Pipeline;
 use crate::query::{Graph, Query};
+use crate::schedule::beats::Beats;
 use crate::schedule::buffer_size::BufferSize;
 use crate::schedule::flow::Flow;
 use crate::schedule::scheduler::Scheduler;
@@ -104,6 +106,8 @@ pub(crate) fn build(
         follows_clock: runtimes.iter().any(|s| s.follows_clock),
         stats: Arc::clone(stats),
         checkpointing: checkpointing.clone(),
+        beats: plan.has_beats().then(|| Beats::new(config.beats)),
+        tables: TableGenerations::default(),
         config,
     });
     let phases_of_lookups = phases_of_lookups(&plan);
@@ -306,7 +310,10 @@ impl<'a> Streams<'a> {
         let mut runtimes = Vec::with_capacity(splits.len());
         for (place, split) in splits.into_iter().enumerate() {
             let RestoredSplit { reader, name, number, begin, position, rows, input } = split;
-            let sequencer = Sequencer::new(clock(), rows, position);
+            // What is looked up is read to its end before the first beat ends.
+            let is_in_beats = self.plan.has_beats() && self.plan.sources.iter().all(|other| other.phase <= plan.phase);
+            let held_behind = if is_in_beats { config.beats.rows_of_split } else { 0 };
+            let sequencer = Sequencer::new(clock(), rows, position).with_beats_of(held_behind);
             let feed = Feed::Split(SplitId { source: index, split: place });
             let stream = self.stream(PipelineInput::Source(index), number, feed, sequencer);
             let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());
@@ -405,7 +412,8 @@ impl Stations<'_> {
             let kept = self.restored.map(|restored| restored.manifest().sinks[number].number);
             let state = SinkState { number: kept.unwrap_or(number), table, token: None };
             let rows = (planned.skip, planned.limit);
-            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, rows)) as Arc<dyn Station>
+            let ends_beats = planned.changes.is_some();
+            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, ends_beats, rows)) as Arc<dyn Station>
         };
         sinks.into_iter().enumerate().map(station).collect()
     }

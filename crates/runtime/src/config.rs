@@ -10,6 +10,7 @@ use millstream_storage::{Compression, user_directory};
 use millstream_types::MemorySize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What happens to a row that cannot be processed (division by zero, a failed cast, a NULL event time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,6 +137,25 @@ impl Default for SpillConfig {
     }
 }
 
+/// How long beats are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BeatConfig {
+    /// Whether rows wait for others at all.
+    pub waits: bool,
+    /// If so, how long the first row of a beat waits for its end at most, unless that of the one before is on its way; `None`: not at all.
+    pub latency: Option<Duration>,
+    /// Rows of operators whose results change after which a beat ends; 0: however many.
+    pub rows: u64,
+    /// For tests: rows of a split behind which nothing comes before the beat has ended; 0: none are held back.
+    pub rows_of_split: u64,
+}
+
+impl Default for BeatConfig {
+    fn default() -> BeatConfig {
+        BeatConfig { waits: true, latency: Some(Duration::from_millis(50)), rows: 0, rows_of_split: 0 }
+    }
+}
+
 /// What a long text, or the values that an aggregate collects, are taken to have.
 const BYTES_OF_A_ROW: u64 = 16 << 10;
 
@@ -176,6 +196,8 @@ pub struct RunConfig {
     pub numa_nodes: usize,
     /// For tests: a new generation of tables begins each time this many buffers of sources have come; 0 is never.
     pub cut_every: u64,
+    /// How long the beats of a query are whose results change.
+    pub beats: BeatConfig,
     /// Longest time that written rows wait in a sink before they are flushed.
     pub flush_interval_ms: u64,
 }
@@ -234,6 +256,7 @@ impl Default for RunConfig {
             shuffle_seed: None,
             numa_nodes: 0,
             cut_every: 0,
+            beats: BeatConfig::default(),
             flush_interval_ms: 100,
         }
     }

@@ -6,9 +6,11 @@ use crate::buffer::{Generation, Rows};
 use crate::columns::bytes_of;
 use crate::config::RunConfig;
 use crate::durable::checkpointing::{Checkpointing, Handed};
+use crate::durable::generations::TableGenerations;
 use crate::durable::part::Gathering;
 use crate::durable::spilling::{Spilling, UNCONSUMED};
 use crate::row_errors::RowErrors;
+use crate::schedule::beats::Beats;
 use crate::schedule::buffer_size::BufferSize;
 use crate::schedule::flow::Flow;
 use crate::station::Unconsumed;
@@ -25,6 +27,9 @@ pub(crate) struct Host {
     pub(crate) spilling: Spilling,
     pub(crate) buffer_size: BufferSize,
     pub(crate) checkpointing: Option<Arc<Checkpointing>>,
+    /// Where results change.
+    pub(crate) beats: Option<Beats>,
+    pub(crate) tables: TableGenerations,
     /// Whether time is that of processing for some source, so that stations say what watermarks they wait for.
     pub(crate) follows_clock: bool,
 }

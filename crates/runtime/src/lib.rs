@@ -59,7 +59,7 @@ mod worker;
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{Adaptivity, ErrorPolicy, MergeStrategy, RunConfig, SpillConfig, When};
+pub use config::{Adaptivity, BeatConfig, ErrorPolicy, MergeStrategy, RunConfig, SpillConfig, When};
 pub use durable::{CheckpointConfig, Recovered, Unfit, kept_shape};
 pub use executable_plan::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
@@ -70,7 +70,7 @@ pub use millstream_state::{Allocator, Fold, FoldState, MemoryClass, MemorySnapsh
 pub use run::run;
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{
-    Begun, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot,
+    BeatSnapshot, Begun, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot,
     PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, STATS_VERSION, SinkSnapshot, SourceSnapshot,
     SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };

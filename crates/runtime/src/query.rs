@@ -9,6 +9,7 @@
 //! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, a station's
 //! own, a queue of tasks, the flow}. Whoever acts on consequences holds none but perhaps the first.
 
+use crate::buffer::Generation;
 use crate::cancel::CancelToken;
 use crate::columns::bytes_of;
 use crate::durable::restored::Restored;
@@ -187,7 +188,7 @@ impl Query {
     /// Acts on consequences; what follows from them is added to `next`.
     fn act_once(&self, consequences: Consequences, next: &mut VecDeque<Consequences>) {
         let Consequences { tasks, parked, deliveries, releases, finished, due, awaited, .. } = consequences;
-        let Consequences { cuts, phases, sinks_done, held, error, .. } = consequences;
+        let Consequences { cuts, ends_beat, phases, sinks_done, held, error, .. } = consequences;
         if let Some(error) = error {
             return self.fail(error);
         }
@@ -224,8 +225,12 @@ impl Query {
         for phase in phases {
             self.open_phases(self.phases.finish(phase), next);
         }
+        if let (true, Some(beats)) = (ends_beat, &self.host.beats) {
+            self.due_at(beats.end_at_once());
+        }
         if cuts > 0 {
             self.cuts.reached(cuts);
+            self.next_beat();
         }
         (0..sinks_done).for_each(|_| self.sink_done());
         drop(held);
@@ -264,6 +269,15 @@ impl Query {
                 consequences.deliver(stream, 0, unit);
             }
             next.push_back(consequences);
+        }
+    }
+
+    /// Has the supervisor end the beat under way when it is time, if nothing is left of the one before.
+    pub(crate) fn next_beat(&self) {
+        if let Some(beats) = &self.host.beats
+            && !self.cuts.is_on_its_way()
+        {
+            beats.due().into_iter().for_each(|at| self.due_at(at));
         }
     }
 
@@ -312,6 +326,10 @@ impl Query {
         self.open_phases(self.phases.begin(), &mut opened);
         opened.into_iter().for_each(|consequences| self.act(consequences));
         self.graph.stations.iter().for_each(|station| self.act(station.settle()));
+        // A result of no rows is there from the end of the first beat on.
+        if let Some(beats) = &self.host.beats {
+            beats.came(Generation::default(), 0).into_iter().for_each(|at| self.due_at(at));
+        }
     }
 
     /// Whether all phases are open: what is looked up is there.

@@ -4,7 +4,7 @@ use crate::adaptive::Adviser;
 use crate::build::{Built, build};
 use crate::cancel::{CancelState, CancelToken};
 use crate::config::RunConfig;
-use crate::durable::cuts::make_cut;
+use crate::durable::cuts::{Purpose, make_cut};
 use crate::durable::restored::Restored;
 use crate::durable::spill_thread::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
@@ -133,7 +133,21 @@ fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
         next = earlier(next, consequences.due.take());
         query.act(consequences);
     }
-    Ok(earlier(next, checkpoint_if_due(query, now)?))
+    next = earlier(next, checkpoint_if_due(query, now)?);
+    Ok(earlier(next, end_beat_if_due(query, now)))
+}
+
+/// Ends the beat if it is time; when to look again. Who finishes the cut that is on its way wakes the supervisor.
+fn end_beat_if_due(query: &Query, now: Instant) -> Option<Instant> {
+    let due = query.host().beats.as_ref()?.due()?;
+    if due > now {
+        return Some(due);
+    }
+    match query.are_phases_open() && make_cut(query, Purpose::Beat) {
+        true => None,
+        false if query.cuts().is_on_its_way() => None,
+        false => after(now, 1),
+    }
 }
 
 /// Lets the watermarks of sources without event time follow the clock, if it has reached one that someone waits for;
@@ -163,7 +177,7 @@ fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Dia
         return Ok(None);
     };
     let asked = (query.cancel().checkpoints(), query.cancel().state() == CancelState::Stop);
-    let cut = || query.are_phases_open() && make_cut(query, true);
+    let cut = || query.are_phases_open() && make_cut(query, Purpose::Checkpoint);
     let (next, has_begun) = checkpointing.begin_if_due(now, asked, cut)?;
     if has_begun {
         query.host().stats.checkpoints.counts.lock().begun += 1;

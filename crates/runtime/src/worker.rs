@@ -1,7 +1,7 @@
 //! Workers: threads that perform tasks, the most urgent first, until the query is over.
 
 use crate::adaptive::signals::hardware_counters::HardwareCounters;
-use crate::durable::cuts::make_cut;
+use crate::durable::cuts::{Purpose, make_cut};
 use crate::pipeline::WorkerContext;
 use crate::query::{Query, caught};
 use crate::station::{Consequences, DecodeTask, ProcessTask, Task};
@@ -74,7 +74,7 @@ fn decode(query: &Query, context: &mut WorkerContext, task: DecodeTask, started:
     consequences.deliver(stream, number, unit);
     query.act(consequences);
     if query.cuts().is_due(buffers) {
-        make_cut(query, false);
+        make_cut(query, Purpose::Tables);
     }
     host.stats.sources[source].decode_time.record(started.elapsed());
     Ok(())

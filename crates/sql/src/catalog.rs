@@ -17,7 +17,7 @@ use crate::diagnostics::{error_at, nearest};
 use crate::statement::ObjectKind;
 use crate::user_function::{self, SqlFunctions};
 use millstream_plan::logical::Table;
-use millstream_types::{Diagnostic, Inferred, Options, Schema, code};
+use millstream_types::{Diagnostic, Inferred, Options, Schema, TakesChanges, code};
 use sqlparser::ast::Ident;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct Catalog {
 pub struct Connectors {
     /// Whether a table with these options ends by itself.
     pub is_bounded: fn(&Options) -> bool,
+    /// Which changes a table with these options can be given.
+    pub takes_changes: fn(&Options) -> TakesChanges,
     /// Checks connector, format and the names of all options of the table of a name.
     pub check: fn(&str, &Options) -> Result<(), Diagnostic>,
     /// The columns of the table of a name, which its definition does not have.
@@ -122,6 +124,11 @@ impl Catalog {
     /// Whether a table ends by itself.
     pub fn is_bounded(&self, table: &Table) -> bool {
         self.connectors.is_some_and(|connectors| (connectors.is_bounded)(&table.options))
+    }
+
+    /// Which changes a table can be given.
+    pub fn takes_changes(&self, table: &Table) -> TakesChanges {
+        self.connectors.map_or(TakesChanges::Anything, |connectors| (connectors.takes_changes)(&table.options))
     }
 
     /// The SQL functions.

@@ -44,7 +44,7 @@ pub use catalog::{Catalog, CatalogEntry, Connectors, file_stem};
 pub use diagnostics::render;
 pub use parameter::{ParameterValue, Parameters};
 pub use script::{is_complete, substitute_variables};
-pub use settings::{BindSettings, RuntimeMode};
+pub use settings::{BindSettings, ResultMode, RuntimeMode};
 pub use statement::{
     ExplainKind, InsertStatement, NamePattern, ObjectKind, ParsedStatement, Statement, parse_script, parse_script_with,
     parse_statement,

@@ -14,11 +14,25 @@ pub enum RuntimeMode {
     Automatic,
 }
 
+/// `sql-client.execution.result-mode`: what a SELECT shows whose result changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResultMode {
+    /// Its rows as they are at last, if its input has an end, and else its changes.
+    #[default]
+    Automatic,
+    /// Its rows as they are: at last, or on a terminal as they come.
+    Table,
+    /// Its changes.
+    Changelog,
+}
+
 /// The settings that binding depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BindSettings {
     /// Whether a bounded input is one window, so that GROUP BY without a window is allowed.
     pub runtime_mode: RuntimeMode,
+    /// What a SELECT shows whose result changes.
+    pub result_mode: ResultMode,
     /// How long a regular join keeps a row, in processing time; `None`: forever.
     pub state_ttl: Option<Duration>,
 }

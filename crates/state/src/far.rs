@@ -10,7 +10,7 @@
 
 use crate::entry::{self, compare_keys};
 use crate::merge::{Merged, merge};
-use crate::object::{Exact, Object, Ordinal, object_at};
+use crate::object::{Change, Exact, Object, object_at};
 use crate::partial::Partial;
 use crate::sort::order;
 use crate::table::Table;
@@ -20,19 +20,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Sums do not depend on the place of a row.
-const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, input: 0, split: 0, position: 0, pipeline: 0 };
-
 /// That of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Far(Option<Box<Table>>);
 
 impl Far {
-    /// Adds a value to a sum, component `component` of an entry of the layout.
+    /// Adds a value to a sum, component `component` of an entry of the layout, or takes back the one whose negative it is.
     ///
     /// # Safety
     /// `of` has hash and keys of an entry of the layout, whose strings are alive; the slot holds a double.
-    pub(crate) unsafe fn add(&mut self, layout: &EntryLayout, of: *const u8, component: usize, value: Slot) {
+    pub(crate) unsafe fn add(
+        &mut self,
+        layout: &EntryLayout,
+        of: *const u8,
+        component: usize,
+        value: Slot,
+        change: Change,
+    ) {
         let table = self.0.get_or_insert_with(|| Box::new(Table::new(Arc::new(layout.far()))));
         let number = layout.far_number(component);
         let offset = table.layout().accumulators[number].1;
@@ -40,7 +44,7 @@ impl Far {
         unsafe {
             let found = table.find(of);
             let entry = found.unwrap_or_else(|| table.insert_keys_of(of));
-            table.update_object(entry.add(offset), number, Some(value), NO_PLACE);
+            table.update_object(entry.add(offset), number, Some(value), change);
         }
     }
 

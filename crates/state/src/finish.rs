@@ -1,8 +1,10 @@
 //! What a column shows of objects and lists (`Finish`).
 
+mod weights;
+
 use crate::arrow_column::{byte_strings, floats, integers, primitive};
 use crate::list::{self, Element, List, Run};
-use crate::object::{Exact, Object, Values, key_of_number, number_of_key};
+use crate::object::{Exact, Object, Values, Weights, key_of_number, number_of_key};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, ListArray, MapArray, NullArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -30,7 +32,7 @@ pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, d
             Object::Quantiles(sketch) => sketch.quantile(*fraction),
             object => wrong(object, finish),
         }),
-        _ => single(rows, phys, &arrow, |row, into| match (finish, objects[row], into) {
+        Finish::State | Finish::Value => single(rows, phys, &arrow, |row, into| match (finish, objects[row], into) {
             (_, None, _) => false,
             (Finish::State, Some(Object::Folded(folded)), Values::Strings(bytes, ends)) => {
                 let mut kept = ByteWriter::new();
@@ -45,6 +47,16 @@ pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, d
             }
             (_, Some(object), _) => wrong(object, finish),
         }),
+        _ => {
+            let weights = objects.iter().map(|object| {
+                object.map(|object| match object {
+                    Object::Weights(weights) => weights,
+                    _ => wrong(object, finish),
+                })
+            });
+            let weights: Vec<Option<&Weights>> = weights.collect();
+            weights::column(&weights, phys, finish, &arrow)
+        }
     }
 }
 
@@ -91,13 +103,22 @@ pub(crate) unsafe fn list_column(
             gather(row, &mut list);
             percentile(&mut list, *fraction)
         }),
-        Finish::Array => arrays(rows, (phys, element), &arrow, gather, List::in_order),
-        Finish::DistinctArray => arrays(rows, (phys, element), &arrow, gather, first_of_each),
-        Finish::Multiset => multisets(rows, phys, &arrow, |row| {
-            gather(row, &mut list).then(|| {
-                list.sort();
-                std::mem::replace(&mut list.values, Values::new(phys))
-            })
+        Finish::Array | Finish::DistinctArray => arrays(rows, phys, &arrow, |row, values, valid| {
+            let is_there = gather(row, &mut list);
+            let places = if *finish == Finish::Array { list.in_order() } else { first_of_each(&list) };
+            for i in places {
+                values.push_from(&list.values, i);
+                valid.push(!list.is_null(i));
+            }
+            is_there
+        }),
+        Finish::Multiset => multisets(rows, phys, &arrow, |row, keys, counts| {
+            gather(row, &mut list);
+            list.sort();
+            for (first, count) in runs_of(&list.values) {
+                keys.push_from(&list.values, first);
+                counts.push(count);
+            }
         }),
         _ => single(rows, phys, &arrow, |row, into| {
             gather(row, &mut list)
@@ -108,10 +129,10 @@ pub(crate) unsafe fn list_column(
                     }
                     Finish::Mode => {
                         list.sort();
-                        mode(&list.values, into)
+                        mode(&list.values, runs_of(&list.values), into)
                     }
-                    Finish::Join(separator) => join(&list, list.in_order(), separator, into),
-                    Finish::DistinctJoin(separator) => join(&list, first_of_each(&list), separator, into),
+                    Finish::Join(separator) => join(strings_at(&list, list.in_order()), separator, into),
+                    Finish::DistinctJoin(separator) => join(strings_at(&list, first_of_each(&list)), separator, into),
                     _ => unreachable!("{finish:?} does not show a list"),
                 }
         }),
@@ -154,7 +175,7 @@ fn values_column(values: Values, phys: Phys, nulls: Option<NullBuffer>, arrow: &
 }
 
 /// Runs of equal ones among sorted values: where each begins, and how many they are.
-fn runs(sorted: &Values) -> impl Iterator<Item = (usize, i64)> {
+fn runs_of(sorted: &Values) -> impl Iterator<Item = (usize, i64)> {
     let mut end = 0;
     std::iter::from_fn(move || {
         let first = end;
@@ -163,10 +184,10 @@ fn runs(sorted: &Values) -> impl Iterator<Item = (usize, i64)> {
     })
 }
 
-/// The first of the longest runs.
-fn mode(sorted: &Values, into: &mut Values) -> bool {
-    let longest = runs(sorted).reduce(|best, run| if run.1 > best.1 { run } else { best });
-    longest.iter().for_each(|&(first, _)| into.push_from(sorted, first));
+/// The value of the first of the longest runs.
+fn mode(values: &Values, runs: impl Iterator<Item = (usize, i64)>, into: &mut Values) -> bool {
+    let longest = runs.reduce(|best, run| if run.1 > best.1 { run } else { best });
+    longest.iter().for_each(|&(first, _)| into.push_from(values, first));
     longest.is_some()
 }
 
@@ -200,23 +221,33 @@ fn sum(values: &Values, phys: Phys, into: &mut Values) -> bool {
 fn percentile(list: &mut List, fraction: f64) -> Option<f64> {
     list.keep_values();
     let Values::Words(keys) = &mut list.values else { unreachable!("only numbers have percentiles") };
-    let last = keys.len().checked_sub(1)?;
-    let rank = fraction.clamp(0.0, 1.0) * last as f64;
-    let below = (rank as usize).min(last);
-    let part = rank - below as f64;
+    let (below, part) = rank(keys.len(), fraction)?;
     let (_, &mut low, above) = keys.select_nth_unstable(below);
     let low = number_of_key(low);
     let Some(high) = above.iter().min().map(|&key| number_of_key(key)).filter(|_| part > 0.0) else {
         return Some(low);
     };
+    Some(between(low, high, part))
+}
+
+/// The rank `fraction · (count - 1)`: its integer and the part beyond; `None` of no numbers.
+fn rank(count: usize, fraction: f64) -> Option<(usize, f64)> {
+    let last = count.checked_sub(1)?;
+    let rank = fraction.clamp(0.0, 1.0) * last as f64;
+    let below = (rank as usize).min(last);
+    Some((below, rank - below as f64))
+}
+
+/// The number at a part of the way from one to the next.
+fn between(low: f64, high: f64, part: f64) -> f64 {
     let distance = high - low;
-    Some(if low == high {
+    if low == high {
         low
     } else if distance.is_finite() {
         low + distance * part
     } else {
         low * (1.0 - part) + high * part
-    })
+    }
 }
 
 /// The distinct values of a list, each where it first came, in order of the input.
@@ -231,43 +262,41 @@ fn first_of_each(list: &List) -> Vec<usize> {
     firsts.into_iter().map(|i| places[i]).collect()
 }
 
-fn join(list: &List, places: Vec<usize>, separator: &str, into: &mut Values) -> bool {
-    let Values::Strings(bytes, ends) = into else { unreachable!("only strings are joined") };
-    let start = bytes.len();
-    let mut count = 0;
-    for i in places.into_iter().filter(|&i| !list.is_null(i)) {
-        if count > 0 {
-            bytes.extend_from_slice(separator.as_bytes());
-        }
-        bytes.extend_from_slice(list.values.string(i));
-        count += 1;
-    }
-    if count > 0 {
-        ends.push(bytes.len());
-    } else {
-        bytes.truncate(start);
-    }
-    count > 0
+/// The strings at places of a list, without NULLs.
+fn strings_at(list: &List, places: Vec<usize>) -> impl Iterator<Item = &[u8]> {
+    places.into_iter().filter(|&i| !list.is_null(i)).map(|i| list.values.string(i))
 }
 
+/// Appends the strings as one; `false`, and nothing appended, if there are none.
+fn join<'a>(strings: impl Iterator<Item = &'a [u8]>, separator: &str, into: &mut Values) -> bool {
+    let Values::Strings(bytes, ends) = into else { unreachable!("only strings are joined") };
+    let mut is_first = true;
+    for string in strings {
+        if !is_first {
+            bytes.extend_from_slice(separator.as_bytes());
+        }
+        bytes.extend_from_slice(string);
+        is_first = false;
+    }
+    if !is_first {
+        ends.push(bytes.len());
+    }
+    !is_first
+}
+
+/// Arrays: `push` appends the elements of a row, each with whether it is not NULL, and says whether there is an array.
 fn arrays(
     rows: usize,
-    (phys, element): (Phys, Element),
+    phys: Phys,
     arrow: &Arrow,
-    mut gather: impl FnMut(usize, &mut List) -> bool,
-    places: fn(&List) -> Vec<usize>,
+    mut push: impl FnMut(usize, &mut Values, &mut Vec<bool>) -> bool,
 ) -> ArrayRef {
     let Arrow::List(field) = arrow else { unreachable!("an ARRAY is stored as a list, not as {arrow}") };
-    let (mut list, mut values) = (List::new(element), Values::new(phys));
-    let (mut valid, mut is_there) = (Vec::new(), Vec::with_capacity(rows));
-    let mut lengths = Vec::with_capacity(rows);
+    let (mut values, mut valid) = (Values::new(phys), Vec::new());
+    let (mut is_there, mut lengths) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
     for row in 0..rows {
         let before = values.len();
-        is_there.push(gather(row, &mut list));
-        for i in places(&list) {
-            values.push_from(&list.values, i);
-            valid.push(!list.is_null(i));
-        }
+        is_there.push(push(row, &mut values, &mut valid));
         lengths.push(values.len() - before);
     }
     let nulls = NullBuffer::from(is_there);
@@ -276,8 +305,13 @@ fn arrays(
     Arc::new(ListArray::new(Arc::clone(field), offsets, elements, Some(nulls).filter(|n| n.null_count() > 0)))
 }
 
-/// Maps from the values of each row to their counts; `sorted` gives them in ascending order.
-fn multisets(rows: usize, phys: Phys, arrow: &Arrow, mut sorted: impl FnMut(usize) -> Option<Values>) -> ArrayRef {
+/// Maps from values to their counts: `push` appends those of a row, in ascending order.
+fn multisets(
+    rows: usize,
+    phys: Phys,
+    arrow: &Arrow,
+    mut push: impl FnMut(usize, &mut Values, &mut Vec<i64>),
+) -> ArrayRef {
     let Arrow::Map(entries, _) = arrow else { unreachable!("a MULTISET is stored as a map, not as {arrow}") };
     let Arrow::Struct(fields) = entries.data_type() else { unreachable!("a map has entries, not {entries}") };
     let mut keys = Values::new(phys);
@@ -286,12 +320,7 @@ fn multisets(rows: usize, phys: Phys, arrow: &Arrow, mut sorted: impl FnMut(usiz
     let mut valid = Vec::with_capacity(rows);
     for row in 0..rows {
         let before = counts.len();
-        if let Some(sorted) = sorted(row) {
-            for (first, count) in runs(&sorted) {
-                keys.push_from(&sorted, first);
-                counts.push(count);
-            }
-        }
+        push(row, &mut keys, &mut counts);
         lengths.push(counts.len() - before);
         valid.push(counts.len() > before);
     }

@@ -3,7 +3,7 @@
 
 use crate::entry::{read, write};
 use crate::far::Far;
-use crate::object;
+use crate::object::{self, Change, Ordinal};
 use millstream_abi::exact::{Fixed, add, fixed};
 use millstream_abi::{Accumulator, EntryLayout, Slot};
 
@@ -39,12 +39,12 @@ pub(crate) unsafe fn convert(
                 continue;
             }
             let [high, low] = read::<[f64; 2]>(from, old);
-            let mut near: Fixed = [0; 3];
+            let (mut near, added): (Fixed, _) = ([0; 3], Change::Added(Ordinal::NOWHERE));
             // The correction of an infinity is none.
             for part in [Some(high), high.is_finite().then_some(low)].into_iter().flatten() {
                 match fixed(part) {
                     Some(part) => near = add(near, part),
-                    None => far.add(layout, into, number, Slot::of(part.to_le_bytes())),
+                    None => far.add(layout, into, number, Slot::of(part.to_le_bytes()), added),
                 }
             }
             write(into, offset, near);

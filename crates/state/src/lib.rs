@@ -59,7 +59,7 @@ pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
 pub use merge::{BlockMerge, MergeFault, Merged, merge};
-pub use object::{Fold, FoldState, Ordinal, register_fold, set_run};
+pub use object::{Change, Fold, FoldState, Ordinal, register_fold, set_run};
 pub use output::{Output, OutputTypes};
 pub use partial::Partial;
 pub use partition::{PARTITION_BITS, PARTITIONS, partition_of};

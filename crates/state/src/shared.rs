@@ -29,6 +29,7 @@ use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense;
 use crate::entry;
 use crate::far::Far;
+use crate::object::{Change, Ordinal};
 use crate::partial::Partial;
 use crate::parts::Parts;
 use crate::table::{self, FIRST_CAPACITY, SPARSE, TableHint};
@@ -245,7 +246,7 @@ impl SharedTable {
         // change.
         unsafe {
             let far = &mut *worker.far.get();
-            far.add(&self.layout, entry, component, value);
+            far.add(&self.layout, entry, component, value, Change::Added(Ordinal::NOWHERE));
             worker.arena_bytes.store((*worker.arena.get()).bytes() + far.bytes(), Ordering::Relaxed);
         }
     }

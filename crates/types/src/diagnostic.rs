@@ -57,7 +57,7 @@ codes! {
     UNKNOWN_FUNCTION = 2005, "unknown function", "Use the function suggested; SHOW FUNCTIONS lists all.";
     TYPE_MISMATCH = 2006, "types do not fit", "Cast the operand or the argument to the type that is expected.";
     UNSUPPORTED = 2007, "a feature of Flink SQL that Millstream does not have yet", "Write what the message says instead.";
-    NEEDS_UPDATES = 2008, "the result would have to be updated", "Aggregate within a window (TUMBLE), so that results are only appended.";
+    NEEDS_UPDATES = 2008, "the result changes where rows can only be added", "Write to a table that takes changes, or aggregate within a window (TUMBLE), so that results are only appended.";
     INVALID_WINDOW = 2009, "invalid window", "Use a time attribute (a column with WATERMARK FOR) and a positive constant size.";
     INVALID_TABLE = 2010, "invalid table definition", "Correct the definition at the place shown.";
     ALREADY_EXISTS = 2011, "the object exists already", "Drop it first, or use IF NOT EXISTS.";
@@ -66,6 +66,8 @@ codes! {
     INVALID_LITERAL = 2014, "invalid literal", "Write the literal in the form shown.";
     QUERY_TOO_LARGE = 2015, "the query is too large to be planned", "Write what is used often to a separate table, or split the query.";
     ENDLESS = 2016, "the query does not end", "Give a limit of rows or of time, or take its rows as they come.";
+    KEY_MISMATCH = 2017, "the primary key of a table does not tell the rows of a changing result apart", "Declare the PRIMARY KEY that the message names, or group by the key of the table.";
+    UNSTABLE_CHANGES = 2018, "a function gives another value each time where rows are taken back", "Leave the function out, or apply it when the result is read.";
     NULL_IN_NOT_NULL = 3001, "NULL in a NOT NULL column", "Give a value with COALESCE(x, …), leave such rows out with WHERE x IS NOT NULL, or declare the column without NOT NULL.";
     DIVISION_BY_ZERO = 3002, "division by zero", "Write x / NULLIF(y, 0): the result is NULL where y is 0.";
     INVALID_CAST = 3003, "a value cannot be cast", "Write TRY_CAST(x AS type): it gives NULL for what cannot be cast.";

@@ -162,8 +162,14 @@ pub(crate) fn generate(plan: &Plan, ready: impl FnOnce() -> io::Result<()>) -> R
     let total = plan.rows();
     let pool = Pool::new(plan.workload, plan.keys, total);
     let source = Rows::new(plan, &pool, &schema)?;
-    let request =
-        SinkRequest { table: "rows".into(), options: plan.options()?, schema, metadata: vec![], primary_key: vec![] };
+    let request = SinkRequest {
+        table: "rows".into(),
+        options: plan.options()?,
+        schema,
+        metadata: vec![],
+        primary_key: vec![],
+        changes: None,
+    };
     let mut sink = open_sink(&request)?;
     ready()?;
     let schedule = Schedule::new(plan);

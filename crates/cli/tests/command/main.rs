@@ -251,7 +251,7 @@ fn statistics_add_up_and_keep_their_names() {
     };
     assert_eq!(
         names(&s),
-        "aggregations buffers bytes_in checkpoints compilations cycles_per_nano elapsed_s events first_error hardware memory operators pipelines \
+        "aggregations beats buffers bytes_in checkpoints compilations cycles_per_nano elapsed_s events first_error hardware memory operators pipelines \
          programs queued records_failed_total records_late_total records_malformed_total rows_in rows_out sinks sources \
          spill trigger_delay version watermark_ms windows workers workers_idle"
     );

@@ -10,9 +10,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// A table that is upserted, and some that are added to, from operators that keep rows in different ways.
+/// Tables that are upserted, some that are added to, and two of results that change, from operators that keep rows in different ways.
 const SCRIPT: &str = "
 SET 'execution.checkpointing.interval' = '20 ms';
+SET 'execution.runtime-mode' = 'streaming';
+SET 'table.exec.mini-batch.allow-latency' = '5 ms';
 CREATE TABLE a (id BIGINT, k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
 WITH ('connector'='filesystem', 'path'='a', 'format'='csv', 'scan.rate-limit.rows-per-second'='${RATE}');
 CREATE TABLE b (id BIGINT, k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
@@ -22,6 +24,8 @@ CREATE TABLE latest (k BIGINT, ws TIMESTAMP(3), n BIGINT, PRIMARY KEY (k) NOT EN
 CREATE TABLE session (k BIGINT, ws TIMESTAMP(3), we TIMESTAMP(3), n BIGINT) WITH (DATABASE, 'table-name'='session');
 CREATE TABLE joined (k BIGINT, i BIGINT, j BIGINT) WITH (DATABASE, 'table-name'='joined');
 CREATE TABLE top (k BIGINT, n BIGINT, ws TIMESTAMP(3), r BIGINT) WITH (DATABASE, 'table-name'='top');
+CREATE TABLE groups (k BIGINT, n BIGINT, ids BIGINT, least BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH (DATABASE, 'table-name'='groups');
+CREATE TABLE sizes (n BIGINT, many BIGINT, highest BIGINT, PRIMARY KEY (n) NOT ENFORCED) WITH (DATABASE, 'table-name'='sizes');
 BEGIN STATEMENT SET;
 INSERT INTO tumble SELECT k, window_start, COUNT(*)
 FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end;
@@ -36,15 +40,19 @@ INSERT INTO top SELECT k, n, window_start, r FROM (
     SELECT k, window_start, window_end, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end))
 WHERE r <= 3;
+INSERT INTO groups SELECT k, COUNT(*), COUNT(DISTINCT id), MIN(id) FROM (SELECT id, k FROM a UNION ALL SELECT id, k FROM b) GROUP BY k;
+INSERT INTO sizes SELECT n, COUNT(*), MAX(k) FROM (SELECT k, COUNT(*) AS n FROM a GROUP BY k) GROUP BY n;
 END;
 ";
 
-const TABLES: [(&str, &str); 5] = [
+const TABLES: [(&str, &str); 7] = [
     ("tumble", "k, ws, n"),
     ("latest", "k, ws, n"),
     ("session", "k, ws, we, n"),
     ("joined", "k, i, j"),
     ("top", "k, n, ws, r"),
+    ("groups", "k, n, ids, least"),
+    ("sizes", "n, many, highest"),
 ];
 
 fn database(name: &str) -> Database {
@@ -54,7 +62,9 @@ fn database(name: &str) -> Database {
          CREATE TABLE latest (k bigint PRIMARY KEY, ws timestamp, n bigint);
          CREATE TABLE session (k bigint, ws timestamp, we timestamp, n bigint);
          CREATE TABLE joined (k bigint, i bigint, j bigint);
-         CREATE TABLE top (k bigint, n bigint, ws timestamp, r bigint)",
+         CREATE TABLE top (k bigint, n bigint, ws timestamp, r bigint);
+         CREATE TABLE groups (k bigint PRIMARY KEY, n bigint, ids bigint, least bigint);
+         CREATE TABLE sizes (n bigint PRIMARY KEY, many bigint, highest bigint)",
     );
     database
 }
@@ -103,7 +113,7 @@ fn a_job_that_is_killed_loses_and_repeats_nothing() {
     let mut undisturbed = database("undisturbed");
     finish(command(folder, &undisturbed, 100_000_000, 2));
     let expected = content(&mut undisturbed);
-    assert!(expected.iter().all(|rows| rows.len() >= 40), "{:?}", expected.iter().map(Vec::len).collect::<Vec<_>>());
+    assert!(expected.iter().all(|rows| rows.len() >= 25), "{:?}", expected.iter().map(Vec::len).collect::<Vec<_>>());
     let mut left = kills;
     while left > 0 {
         let mut killed = database(&format!("killed_{left}"));
@@ -127,6 +137,6 @@ fn a_job_that_is_killed_loses_and_repeats_nothing() {
                 assert!(found == expected, "{table} has {has} rows instead of {wants}; {left} kills before the end");
             }
         }
-        assert_eq!(killed.number("SELECT COUNT(*) FROM millstream_progress WHERE checkpoint > 0"), 5);
+        assert_eq!(killed.number("SELECT COUNT(*) FROM millstream_progress WHERE checkpoint > 0"), 7);
     }
 }

@@ -3,6 +3,7 @@
 //! - `queries`: SQL whose rows end up in tables of every kind, and what is refused;
 //! - `spans`: spans under checkpoints, whatever step a process dies at;
 //! - `changed`: jobs that are changed between two runs;
+//! - `changing`: results that change, as readers see them;
 //! - `kills`, `from_kafka`: jobs of the command that are killed at random moments;
 //! - `encryption`: TLS, with every `sslmode`;
 //! - `failures`: a server that goes away and comes back, and one that does not;
@@ -13,6 +14,7 @@
 #[allow(dead_code, reason = "what the tests of the connector need besides")]
 mod broker;
 mod changed;
+mod changing;
 #[path = "../support/draws.rs"]
 mod draws;
 mod encryption;

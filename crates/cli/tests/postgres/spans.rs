@@ -36,6 +36,7 @@ impl Job {
             schema: Schema::new(fields),
             metadata: vec![],
             primary_key: if key { vec![0] } else { vec![] },
+            changes: None,
         };
         let state = TempDir::new().unwrap();
         Job { request, state, manifest: None, remote: None, sink: usize::from(key), padding: 0 }

@@ -115,7 +115,13 @@ fn filtered(schema: &Schema) -> Lowered {
             ],
             end: PipelineEnd::Sink(0),
         }],
-        sinks: vec![SinkPlan { table: None, schema: Schema::new(schema.fields[1..].to_vec()), skip: 0, limit: None }],
+        sinks: vec![SinkPlan {
+            table: None,
+            schema: Schema::new(schema.fields[1..].to_vec()),
+            changes: None,
+            skip: 0,
+            limit: None,
+        }],
         ..QueryPlan::default()
     };
     let lowered = lower_pipeline(&plan, 0).unwrap().0.remove(0);

@@ -13,11 +13,13 @@
 
 mod aggregate;
 mod assigner;
+mod changes;
 mod count;
 mod emit;
 mod exchange;
 mod expression;
 mod filter;
+mod group;
 mod interval_join;
 mod keyed;
 mod lookup;

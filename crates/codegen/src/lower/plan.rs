@@ -3,8 +3,8 @@
 use super::keyed::{ByKey, KeyedPrograms};
 use super::lowered::Lowered;
 use super::{
-    count, interval_join, lookup, lower_pipeline, lower_source, over, rank, regular_join, session, versioned_join,
-    window_join,
+    changes, count, group, interval_join, lookup, lower_pipeline, lower_source, over, rank, regular_join, session,
+    versioned_join, window_join,
 };
 use crate::partition::partition;
 use crate::program::{FilterShape, Program};
@@ -86,5 +86,7 @@ fn keyed(by_key: &ByKey<'_>) -> KeyedPrograms {
         KeyedKind::Over(_) => over::lower(by_key),
         KeyedKind::Sessions(_) => session::lower(by_key),
         KeyedKind::CountWindows(_) => count::lower(by_key),
+        KeyedKind::Group(_) => group::lower(by_key),
+        KeyedKind::Changes(_) => changes::lower(by_key),
     }
 }

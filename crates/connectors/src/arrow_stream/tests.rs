@@ -131,6 +131,7 @@ fn what_is_written_is_read_again() {
         schema: schema(),
         metadata: vec![],
         primary_key: vec![],
+        changes: None,
     })
     .unwrap();
     let encoder = sink.encoder();

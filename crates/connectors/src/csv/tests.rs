@@ -213,6 +213,7 @@ fn encodes_what_it_decodes() {
             schema: schema.clone(),
             metadata: vec![],
             primary_key: vec![],
+            changes: None,
         };
         let header = encode::header(&request).unwrap();
         let encoder = CsvEncoder::new(&request).unwrap();

@@ -304,6 +304,7 @@ fn sink_request(path: &str, format: &str, extra: &[(&str, &str)]) -> SinkRequest
         schema: schema(),
         metadata: vec![],
         primary_key: vec![],
+        changes: None,
     }
 }
 

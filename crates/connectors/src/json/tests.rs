@@ -450,6 +450,7 @@ fn encodes_what_it_decodes() {
             schema: schema.clone(),
             metadata: vec![],
             primary_key: vec![],
+            changes: None,
         };
         let Encoded::Bytes { data, rows: 2 } =
             JsonEncoder::new(&request, "json").unwrap().encode(&decoded.columns, decoded.rows).unwrap()

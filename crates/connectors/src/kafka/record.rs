@@ -47,8 +47,14 @@ impl RecordEncoder {
         let parts = MessageParts::of(&request.options, &schema)?;
         let encoder = |part: &MessagePart| -> Result<PartEncoder, Diagnostic> {
             let (options, schema, table) = (part.options.clone(), part.schema.clone(), request.table.clone());
-            let encoder =
-                (part.format.encoder)(&SinkRequest { table, options, schema, metadata: vec![], primary_key: vec![] })?;
+            let encoder = (part.format.encoder)(&SinkRequest {
+                table,
+                options,
+                schema,
+                metadata: vec![],
+                primary_key: vec![],
+                changes: None,
+            })?;
             Ok((encoder, part.columns.iter().map(|at| physical[*at]).collect()))
         };
         let (value, key) = (encoder(&parts.value)?, parts.key.as_ref().map(encoder).transpose()?);

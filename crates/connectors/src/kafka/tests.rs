@@ -105,9 +105,15 @@ fn records_keep_their_bounds() {
         ("key.fields", "k"),
         ("value.fields-include", "EXCEPT_KEY"),
     ]);
-    let encoder =
-        RecordEncoder::open(&SinkRequest { table: "t".into(), options, schema, metadata: vec![], primary_key: vec![] })
-            .unwrap();
+    let encoder = RecordEncoder::open(&SinkRequest {
+        table: "t".into(),
+        options,
+        schema,
+        metadata: vec![],
+        primary_key: vec![],
+        changes: None,
+    })
+    .unwrap();
     let columns: [ArrayRef; 2] = [
         Arc::new(StringViewArray::from(vec![Some("a"), None, Some("")])),
         Arc::new(Int64Array::from(vec![Some(1), Some(2), None])),

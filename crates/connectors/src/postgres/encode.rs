@@ -1,11 +1,15 @@
 //! Columns → the text format of `COPY`: a line for each row, columns parted by tabs, `\N` for NULL.
+//!
+//! Of a result that changes, one more column says whether the row is gone. Rows that others replace are left out: the key finds
+//! them.
 
+use crate::changes::parted;
 use crate::json::JsonEncoder;
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::ArrayRef;
 use millstream_types::text::TimestampStyle;
-use millstream_types::{Diagnostic, Schema, code};
+use millstream_types::{Diagnostic, RowKind, Schema, code};
 
 /// How the values of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(super) enum Form {
 /// Encodes rows of one schema for one table.
 pub(super) struct CopyEncoder {
     schema: Schema,
+    /// Whether the last column is the kind of change.
+    changes: bool,
     forms: Vec<Form>,
     /// Writes what is nested.
     json: JsonEncoder,
@@ -35,7 +41,7 @@ pub(super) struct CopyEncoder {
 impl CopyEncoder {
     pub(super) fn new(request: &SinkRequest, forms: Vec<Form>) -> Result<CopyEncoder, Diagnostic> {
         let json = JsonEncoder::new(request, "json")?;
-        Ok(CopyEncoder { schema: request.schema.clone(), forms, json })
+        Ok(CopyEncoder { schema: request.schema.clone(), changes: request.changes.is_some(), forms, json })
     }
 
     fn value(&self, view: &ColumnView<'_>, row: usize, form: Form, text: &mut Vec<u8>) -> Result<(), Diagnostic> {
@@ -95,11 +101,16 @@ impl CopyEncoder {
 
 impl Encoder for CopyEncoder {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        let (columns, kinds) = parted(columns, self.changes)?;
         let views = self.schema.fields.iter().zip(columns);
         let views = views.map(|(f, c)| ColumnView::new(&f.data_type, c)).collect::<Result<Vec<_>, _>>()?;
         let mut data = Vec::with_capacity(rows * (4 + 12 * views.len()));
-        let mut text = Vec::new();
+        let (mut text, mut encoded) = (Vec::new(), 0);
         for row in 0..rows {
+            let kind = kinds.as_ref().map(|kinds| kinds[row]);
+            if kind == Some(RowKind::UpdateBefore) {
+                continue;
+            }
             for (at, (view, form)) in views.iter().zip(&self.forms).enumerate() {
                 if at > 0 {
                     data.push(b'\t');
@@ -114,9 +125,13 @@ impl Encoder for CopyEncoder {
                     escape(&text, &mut data).ok_or_else(|| has_zero(&self.schema.fields[at].name))?;
                 }
             }
+            if let Some(kind) = kind {
+                data.extend_from_slice(if kind.adds() { b"\tf" } else { b"\tt" });
+            }
             data.push(b'\n');
+            encoded += 1;
         }
-        Ok(Encoded::Bytes { data, rows })
+        Ok(Encoded::Bytes { data, rows: encoded })
     }
 }
 

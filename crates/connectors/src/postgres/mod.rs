@@ -1,7 +1,8 @@
 //! The `jdbc` connector: rows into a table of a PostgreSQL database, by the protocol of the database itself.
 //!
 //! Workers encode rows as text of `COPY`, the fastest way in, which the server reads as values of the table's own types. With a
-//! PRIMARY KEY the rows go through a temporary table, from which they replace those of the same key.
+//! PRIMARY KEY the rows go through a temporary table, from which they replace those of the same key. Of a result that changes,
+//! which needs such a key, each row also says there whether it is gone: then the one of the same key is deleted.
 //!
 //! Without checkpoints rows are written in batches, each in a transaction ([`batches`]); with them, the rows of a span wait in
 //! a file and are written, with a note of the checkpoint, in one transaction ([`spans`]).
@@ -17,8 +18,10 @@ mod spans;
 mod table;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use crate::declaration::Connector;
+use millstream_types::TakesChanges;
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -28,5 +31,6 @@ pub(crate) const CONNECTOR: Connector = Connector {
         [How to](how-to/postgresql.md).",
     options: options::OPTIONS,
     sink: Some(sink::open),
+    changes: TakesChanges::ByPrimaryKey,
     ..Connector::NEITHER
 };

@@ -6,20 +6,21 @@ use super::encode::CopyEncoder;
 use super::options::GUARANTEE;
 use super::spans::Spans;
 use super::table::Table;
+use crate::option_table::option_fault;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, code};
 use std::sync::{Arc, Mutex};
 
 /// Opens the sink: the database must be there, and have a table that fits.
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let all = [("exactly-once", Delivery::ExactlyOnce), ("at-least-once", Delivery::AtLeastOnce)];
     let delivery = GUARANTEE.choice(&request.options, &all)?;
-    let batches = Batches::open(&request.options)?;
+    let batches = Batches::open(&request.options, request.changes.is_some())?;
     let mut connection = Connection::open(&request.options)?;
     let table = Table::open(&mut connection, request)?;
     let encoder = Arc::new(CopyEncoder::new(request, table.forms.clone())?);
     let database = Arc::new(Mutex::new(Database { connection, table }));
-    Ok(Box::new(JdbcSink { encoder, delivery, database, batches, spans: None }))
+    Ok(Box::new(JdbcSink { encoder, delivery, changes: request.changes.is_some(), database, batches, spans: None }))
 }
 
 /// A table and the way to it.
@@ -31,6 +32,8 @@ pub(super) struct Database {
 struct JdbcSink {
     encoder: Arc<CopyEncoder>,
     delivery: Delivery,
+    /// Whether rows are taken back.
+    changes: bool,
     database: Arc<Mutex<Database>>,
     batches: Batches,
     /// Under checkpoints, instead of batches.
@@ -47,21 +50,29 @@ impl Sink for JdbcSink {
             return Err(Diagnostic::bug("columns reached the jdbc connector"));
         };
         match &mut self.spans {
-            None => self.batches.write(&data, rows, &self.database),
+            None => self.batches.write(&data, rows, &*self.database),
             Some(spans) => spans.write(&data, rows),
+        }
+    }
+
+    /// Spans hold whole beats: a checkpoint ends one.
+    fn end_beat(&mut self) -> Result<(), Diagnostic> {
+        match &mut self.spans {
+            None => self.batches.end_beat(&*self.database),
+            Some(_) => Ok(()),
         }
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
         match &mut self.spans {
-            None => self.batches.flush(&self.database),
+            None => self.batches.flush(&*self.database),
             Some(_) => Ok(()),
         }
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
         match self.spans {
-            None => self.batches.flush(&self.database),
+            None => self.batches.finish(&*self.database),
             Some(spans) => spans.finish(),
         }
     }
@@ -71,6 +82,13 @@ impl Sink for JdbcSink {
     }
 
     fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
+        if self.changes && self.delivery == Delivery::AtLeastOnce {
+            // What a recovered query does again after a checkpoint is cut into other beats: a row that came and went between the two
+            // would stay.
+            let message = "rows that are taken back cannot be written at least once: after a recovery some would stay that are gone";
+            let advice = "leave 'sink.delivery-guarantee' out: under checkpoints rows are written exactly once";
+            return Err(option_fault(code::INVALID_OPTION, "sink.delivery-guarantee", message, advice));
+        }
         if self.delivery == Delivery::ExactlyOnce {
             self.spans = Some(Spans::begin(self.database.clone(), job, restored)?);
         }
@@ -79,7 +97,7 @@ impl Sink for JdbcSink {
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         match &mut self.spans {
-            None => self.batches.flush(&self.database).map(|()| None),
+            None => self.batches.finish(&*self.database).map(|()| None),
             Some(spans) => Ok(Some(spans.cut(checkpoint))),
         }
     }

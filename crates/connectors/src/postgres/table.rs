@@ -13,8 +13,8 @@ pub(super) struct Table {
     /// How the columns of the schema are written.
     pub(super) forms: Vec<Form>,
     copy: String,
-    /// From the temporary table into the real one, unless rows are copied into that.
-    transfer: Option<String>,
+    /// Statements that bring rows from the temporary table into the real one; none if rows are copied into that.
+    transfer: Vec<String>,
 }
 
 /// A column of the database's table.
@@ -49,11 +49,17 @@ enum TypeKind {
 const TEMPORARY: &str = "pg_temp.millstream_rows";
 /// Number of a row, in the temporary table: of two rows with the same key the later one counts.
 const ORDINAL: &str = "\"millstream ordinal\"";
+/// Whether a row is gone, in the temporary table: of a result that changes.
+const IS_GONE: &str = "\"millstream is gone\"";
 
 impl Table {
     /// Looks at the table, and makes every session ready to write it.
     pub(super) fn open(connection: &mut Connection, request: &SinkRequest) -> Result<Table, Diagnostic> {
         let wanted = request.options.require("table-name")?;
+        let (key, changes) = (&request.primary_key, request.changes.as_ref());
+        if changes.is_some_and(|changes| changes.key.as_ref().is_none_or(|by| key.is_empty() || !is_same(by, key))) {
+            return Err(Diagnostic::bug(format!("rows of table '{}' do not change by its PRIMARY KEY", request.table)));
+        }
         let server = connection.server.clone();
         let (table, takes_copies, columns) = connection.run(|client| {
             let (oid, table, takes_copies) = find(client, wanted)?.ok_or_else(|| missing(wanted, &server))?;
@@ -65,19 +71,24 @@ impl Table {
         let forms = forms.collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = targets.iter().map(|target| quoted(&target.name)).collect();
         let list = names.join(", ");
-        if request.primary_key.is_empty() && takes_copies {
+        if key.is_empty() && takes_copies {
             let nulls = vec!["NULL"; names.len()].join(", ");
             check(connection, &format!("INSERT INTO {table} ({list}) VALUES ({nulls})"))?;
-            return Ok(Table { forms, copy: format!("COPY {table} ({list}) FROM STDIN"), transfer: None });
+            return Ok(Table { forms, copy: format!("COPY {table} ({list}) FROM STDIN"), transfer: vec![] });
         }
-        let typed: Vec<String> = names.iter().zip(&targets).map(|(n, t)| format!("{n} {}", t.type_name)).collect();
+        let mut typed: Vec<String> = names.iter().zip(&targets).map(|(n, t)| format!("{n} {}", t.type_name)).collect();
+        let (mut copied, mut transfer) = (list, vec![transfer(&table, &names, key)]);
+        if changes.is_some() {
+            typed.push(format!("{IS_GONE} boolean"));
+            copied = format!("{copied}, {IS_GONE}");
+            transfer = changes_of(&table, &names, key).to_vec();
+        }
         connection.begin_sessions_with(&format!(
             "CREATE TEMPORARY TABLE millstream_rows ({}, {ORDINAL} bigint GENERATED ALWAYS AS IDENTITY) ON COMMIT DELETE ROWS;",
             typed.join(", ")
         ))?;
-        let transfer = transfer(&table, &names, &request.primary_key);
-        check(connection, &transfer)?;
-        Ok(Table { forms, copy: format!("COPY {TEMPORARY} ({list}) FROM STDIN"), transfer: Some(transfer) })
+        transfer.iter().try_for_each(|statement| check(connection, statement))?;
+        Ok(Table { forms, copy: format!("COPY {TEMPORARY} ({copied}) FROM STDIN"), transfer })
     }
 
     /// Writes rows, encoded as text of `COPY`, in a transaction.
@@ -101,28 +112,61 @@ impl Table {
 
     /// Ends the writing of rows in a transaction: what was copied reaches the table.
     pub(super) fn settle(&self, transaction: &mut Transaction<'_>) -> Result<(), Failure> {
-        if let Some(transfer) = &self.transfer {
-            transaction.batch_execute(transfer)?;
-        }
-        Ok(())
+        self.transfer.iter().try_for_each(|statement| Ok(transaction.batch_execute(statement)?))
     }
 }
 
-/// The statement that brings rows from the temporary table into the real one.
-fn transfer(table: &str, names: &[String], key: &[usize]) -> String {
+/// The statement that adds the rows of the temporary table to the real one, where they replace those of the same key.
+pub(super) fn transfer(table: &str, names: &[String], key: &[usize]) -> String {
     let list = names.join(", ");
     if key.is_empty() {
         return format!("INSERT INTO {table} ({list}) SELECT {list} FROM {TEMPORARY} ORDER BY {ORDINAL}");
     }
-    let keys = key.iter().map(|i| names[*i].as_str()).collect::<Vec<_>>().join(", ");
+    let keys = keys(names, key);
+    let latest = latest(&list, &keys);
+    format!("INSERT INTO {table} ({list}) {latest} ON CONFLICT ({keys}) DO {}", replacing(names, key))
+}
+
+/// The statements that bring changes from the temporary table into the real one. Deletions come first, so that a row can have what
+/// another index lets only one have.
+pub(super) fn changes_of(table: &str, names: &[String], key: &[usize]) -> [String; 2] {
+    let (list, keys) = (names.join(", "), keys(names, key));
+    let same = key.iter().map(|i| format!("target.{0} = latest.{0}", names[*i])).collect::<Vec<_>>().join(" AND ");
+    // Most transactions delete nothing, and then need not sort their rows for it: a condition of no column is looked at first.
+    let delete = format!(
+        "DELETE FROM {table} AS target USING ({}) AS latest \
+         WHERE EXISTS (SELECT 1 FROM {TEMPORARY} WHERE {IS_GONE}) AND latest.{IS_GONE} AND {same}",
+        latest(&format!("{keys}, {IS_GONE}"), &keys)
+    );
+    let insert = format!(
+        "INSERT INTO {table} ({list}) SELECT {list} FROM ({}) AS latest WHERE NOT {IS_GONE} ORDER BY {keys} \
+         ON CONFLICT ({keys}) DO {}",
+        latest(&format!("{list}, {IS_GONE}"), &keys),
+        replacing(names, key)
+    );
+    [delete, insert]
+}
+
+/// The last row of each key in the temporary table, in the order of keys: transactions which write the same keys then wait for, and do
+/// not block, each other.
+fn latest(columns: &str, keys: &str) -> String {
+    format!("SELECT DISTINCT ON ({keys}) {columns} FROM {TEMPORARY} ORDER BY {keys}, {ORDINAL} DESC")
+}
+
+/// What happens where there is a row of the same key.
+fn replacing(names: &[String], key: &[usize]) -> String {
     let others = names.iter().enumerate().filter(|(i, _)| !key.contains(i));
     let set = others.map(|(_, name)| format!("{name} = EXCLUDED.{name}")).collect::<Vec<_>>().join(", ");
-    let action = if set.is_empty() { "NOTHING".to_string() } else { format!("UPDATE SET {set}") };
-    // The order also makes that transactions which write the same keys wait for, and do not block, each other.
-    format!(
-        "INSERT INTO {table} ({list}) SELECT DISTINCT ON ({keys}) {list} FROM {TEMPORARY} \
-         ORDER BY {keys}, {ORDINAL} DESC ON CONFLICT ({keys}) DO {action}"
-    )
+    if set.is_empty() { "NOTHING".to_string() } else { format!("UPDATE SET {set}") }
+}
+
+fn keys(names: &[String], key: &[usize]) -> String {
+    key.iter().map(|i| names[*i].as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether two keys have the same columns.
+fn is_same(one: &[usize], other: &[usize]) -> bool {
+    one.len() == other.len() && one.iter().all(|column| other.contains(column))
 }
 
 /// Whether a statement could be run: rights, keys, columns with values of their own.

@@ -57,6 +57,7 @@ fn encode(types: &[DataType], columns: &[ArrayRef]) -> Result<Vec<u8>, Diagnosti
         schema: schema(types),
         metadata: vec![],
         primary_key: vec![],
+        changes: None,
     };
     (FORMAT.stream_output)(&request)?.unwrap().encoder.encode(columns, columns[0].len())?.into_bytes()
 }

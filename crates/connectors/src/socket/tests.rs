@@ -208,6 +208,7 @@ fn a_sink_writes_to_its_peer() {
             schema: schema(),
             metadata: vec![],
             primary_key: vec![],
+            changes: None,
         })?;
         let piece = sink.encoder().encode(&columns, 2)?;
         sink.write(piece)?;
@@ -245,6 +246,7 @@ fn a_sink_writes_to_its_peer() {
         schema: schema(),
         metadata: vec![],
         primary_key: vec![],
+        changes: None,
     })
     .unwrap();
     drop(listener.accept().unwrap());

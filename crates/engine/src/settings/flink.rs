@@ -77,14 +77,10 @@ const IGNORED: &[(&str, &str)] = &[
         "There are no JAR files: a function that one would bring is an error where it is called.",
     ),
     (
-        "sql-client.execution.result-mode sql-client.execution.max-table-result.rows \
+        "sql-client.execution.max-table-result.rows \
          sql-client.display.max-column-width sql-client.display.color-schema \
          sql-client.display.print-time-cost sql-client.verbose table.display.max-column-width",
         "How Flink's client shows results; --output says it here.",
-    ),
-    (
-        "table.exec.mini-batch.enabled table.exec.mini-batch.allow-latency table.exec.mini-batch.size",
-        "Mini-batches of Flink save work on results that are taken back later. Here results come once, as its last ones are.",
     ),
     (
         "table.exec.async-lookup.buffer-capacity table.exec.async-lookup.timeout \
@@ -101,7 +97,7 @@ const IGNORED: &[(&str, &str)] = &[
     ),
     (
         "table.exec.sink.keyed-shuffle table.exec.sink.upsert-materialize",
-        "How Flink sends and keeps updates for a sink; there are none yet.",
+        "How Flink puts the changes of a key in order for a sink; here a key changes once in a beat.",
     ),
     (
         "table.optimizer.agg-phase-strategy table.optimizer.distinct-agg.split.enabled \

@@ -11,7 +11,7 @@ use millstream_codegen::program::FilterShape;
 use millstream_plan::pipeline::Combination;
 use millstream_runtime::{ErrorPolicy, MergeStrategy, RunConfig, When};
 use millstream_sql::diagnostics::nearest;
-use millstream_sql::{BindSettings, RuntimeMode};
+use millstream_sql::{BindSettings, ResultMode, RuntimeMode};
 use millstream_storage::Compression;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, MemorySize, Options, Place, code};
@@ -84,6 +84,21 @@ settings! {
     "table.exec.state.ttl" = "0 ms", duration(bind.state_ttl),
         "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
          Windows and interval joins drop theirs as watermarks pass.";
+    "sql-client.execution.result-mode" = "auto", one_of(bind.result_mode, &[
+        ("auto", ResultMode::Automatic), ("table", ResultMode::Table), ("changelog", ResultMode::Changelog),
+        ("tableau", ResultMode::Changelog),
+    ]),
+        "What a SELECT shows whose result changes: its rows as they are at last (table), its changes with what each does in a column `op` \
+         (changelog), or (auto) a table if the input has an end and a changelog if not. A table of endless input needs `--output live`. \
+         (Flink's default is `table`.)";
+    "table.exec.mini-batch.enabled" = "true", one_of(run.beats.waits, &[("true", true), ("false", false)]),
+        "Whether changing results wait for more rows before they are written: a beat ends after 'table.exec.mini-batch.allow-latency' or \
+         'table.exec.mini-batch.size', or else as soon as the one before has been written. (Flink's default is `false`.)";
+    "table.exec.mini-batch.allow-latency" = "50 ms", duration(run.beats.latency),
+        "How long a row waits at most until the beat ends in which it changes results; under load beats are longer, because one ends after the other. \
+         (Flink's default is `0 ms`.)";
+    "table.exec.mini-batch.size" = "0", integer(run.beats.rows, ANY),
+        "After how many rows a beat ends at the latest; 0: however many. (Flink's default is `-1`.)";
     "pipeline.name" = "", name(job_name),
         "What the next INSERT or statement set is called: its job in the state directory and in metrics. A job with a name is found by it, \
          wherever its statement stands (see recovery.md). Two INSERTs of a script that have state need two names.";
@@ -208,6 +223,8 @@ settings! {
         "For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.";
     "pipeline.cut-every" = "0", integer(run.cut_every, ANY),
         "For tests: a new generation of tables begins after this number of buffers of a stream; 0 is never.";
+    "pipeline.beat-rows" = "0", integer(run.beats.rows_of_split, ANY),
+        "For tests: a beat ends after exactly this number of rows of a split, for the first split that has as many; 0: rows do not decide.";
 }
 
 /// One of these words, in any case.
@@ -436,7 +453,7 @@ mod tests {
     #[test]
     fn flink_keys_are_accepted_and_unknown_ones_are_not() {
         let mut settings = Settings::new(Options::new());
-        for key in ["table.exec.mini-batch.enabled", "sql-client.execution.result-mode", "table.dml-sync"] {
+        for key in ["sql-client.verbose", "table.dml-sync"] {
             settings.set(key, "whatever").unwrap();
         }
         settings.set("restart-strategy", "fixed-delay").unwrap();

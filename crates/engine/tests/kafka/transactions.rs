@@ -17,8 +17,15 @@ fn open(kafka: &Kafka, topic: &str, extra: &[(&str, &str)]) -> Box<dyn Sink> {
     ];
     let options: Options = base.iter().chain(extra).map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let schema = Schema::new(vec![Field::new("n", DataType::BigInt, true)]);
-    let sink =
-        open_sink(&SinkRequest { table: "t".into(), options, schema, metadata: vec![], primary_key: vec![] }).unwrap();
+    let sink = open_sink(&SinkRequest {
+        table: "t".into(),
+        options,
+        schema,
+        metadata: vec![],
+        primary_key: vec![],
+        changes: None,
+    })
+    .unwrap();
     assert_eq!(sink.delivery(), Delivery::ExactlyOnce);
     sink
 }

@@ -10,6 +10,7 @@
 //! - `local_time`: windows over TIMESTAMP_LTZ about the changes of clocks, against a model;
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
 //! - `adaptation`: tables and windows that follow settings and data;
+//! - `changes`: results that change, against those of every prefix;
 //! - `memory`: the memory budget;
 //! - `own_extremes`: rows with the maximum of their window, which are a ranking;
 //! - `packed`: tables of packed records in memory;
@@ -22,6 +23,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod adaptation;
+mod changes;
 mod configurations;
 mod corpus;
 mod dependencies;

@@ -9,11 +9,13 @@
 //! | [`Operator`] | [`filter`], [`project`], and the flat maps |
 //! | [`FlatMap`] | `windows`, `repeat`, `unnest`, [`lookup`] |
 //! | [`PipelineEnd::Aggregate`](crate::pipeline::PipelineEnd::Aggregate) | [`aggregate`] |
-//! | [`KeyedKind`] | `window_join`, `interval_join`, `regular_join`, `versioned_join`, `rank`, `over`, `session`, `count` |
+//! | [`KeyedKind`] | `window_join`, `interval_join`, `regular_join`, `versioned_join`, `rank`, `over`, `session`, `count`, `group`, `changes` |
 
 pub mod aggregate;
+pub(crate) mod changes;
 pub(crate) mod count;
 pub mod filter;
+pub(crate) mod group;
 pub(crate) mod interval_join;
 pub mod lookup;
 pub(crate) mod over;
@@ -30,7 +32,9 @@ pub(crate) mod windows;
 use crate::expansion::Expansion;
 use crate::expr::Expr;
 use crate::keyed::Keyed;
+pub use changes::Changes;
 pub use count::CountWindows;
+pub use group::{Group, GroupChanges};
 pub use interval_join::IntervalJoin;
 pub use lookup::Lookup;
 use lookup::LookupTable;
@@ -110,6 +114,10 @@ pub enum KeyedKind {
     Sessions(Sessions),
     /// Windows of a fixed number of rows, aggregated or as they are.
     CountWindows(CountWindows),
+    /// Groups of all rows.
+    Group(Group),
+    /// Net changes, on their way to a sink.
+    Changes(Changes),
 }
 
 impl KeyedKind {
@@ -124,6 +132,13 @@ impl KeyedKind {
             KeyedKind::Over(over) => over,
             KeyedKind::Sessions(session) => session,
             KeyedKind::CountWindows(count) => count,
+            KeyedKind::Group(group) => group,
+            KeyedKind::Changes(changes) => changes,
         }
+    }
+
+    /// Whether it takes rows as they come, whatever the watermark is.
+    pub fn takes_arrivals(&self) -> bool {
+        matches!(self, KeyedKind::RegularJoin(_)) || self.keyed().ends_beats()
     }
 }

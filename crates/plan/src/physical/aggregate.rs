@@ -34,6 +34,7 @@ impl Planner {
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, Some(time)) => {
                 self.slot_aggregate(input, window.assigner, (time, window.timeline), keys, aggregates)
             }
+            (WindowAssigner::Unbounded, _) => self.group(input, keys, aggregates),
             _ => match windows_of_keys(input, window, keys, aggregates) {
                 Some(Direct { input, assigner, time, timeline, keys, aggregates }) => {
                     self.slot_aggregate(input, assigner, (time, timeline), &keys, &aggregates)

@@ -17,12 +17,14 @@ pub(super) struct Branch {
     pub(super) operators: Vec<Operator>,
     /// Output columns over the columns after `operators`.
     pub(super) columns: Vec<Expr>,
+    /// Over the same columns: whether a row comes (1) or is taken back (-1), a TINYINT; `None` where rows only come.
+    pub(super) weight: Option<Expr>,
 }
 
 impl Branch {
     /// Begins at an input, of whose columns these are made.
     pub(super) fn new(input: PipelineInput, columns: Vec<Expr>) -> Branch {
-        Branch { input, operators: vec![], columns }
+        Branch { input, operators: vec![], columns, weight: None }
     }
 
     pub(super) fn filter(&mut self, predicate: &Expr) {
@@ -48,9 +50,13 @@ impl Branch {
 
     /// Keeps the columns as a separate projection.
     fn keep(&mut self) {
-        let inner = std::mem::take(&mut self.columns);
+        let mut inner = std::mem::take(&mut self.columns);
         self.columns =
             inner.iter().enumerate().map(|(i, e)| Expr::column(i, e.data_type.clone(), e.nullable)).collect();
+        if let Some(weight) = &mut self.weight {
+            let column = Expr::column(inner.len(), weight.data_type.clone(), false);
+            inner.push(std::mem::replace(weight, column));
+        }
         self.operators.push(Operator::Project(inner));
     }
 
@@ -58,7 +64,8 @@ impl Branch {
     pub(super) fn flat_map(&mut self, appended: Vec<Field>, make: impl FnOnce(&dyn Fn(&Expr) -> Expr) -> FlatMap) {
         self.keep();
         let flat_map = make(&|e| e.clone().substitute(&self.columns));
-        self.columns.extend(columns_from(self.columns.len(), &appended));
+        let width = self.columns.len() + usize::from(self.weight.is_some());
+        self.columns.extend(columns_from(width, &appended));
         self.operators.push(Operator::FlatMap(flat_map));
     }
 

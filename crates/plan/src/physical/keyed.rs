@@ -9,7 +9,7 @@ use crate::expr::Expr;
 use crate::logical::{JoinStrategy, Rel, SortKey};
 use crate::pipeline::*;
 use crate::window::{Timeline, is_end_of_input};
-use millstream_types::{DataType, Diagnostic, Field, Schema};
+use millstream_types::{DataType, Diagnostic, Field, Schema, Value};
 
 impl Planner {
     /// Adds an operator of these inputs.
@@ -52,10 +52,17 @@ impl Planner {
         not_null: &[usize],
     ) -> Result<(), Diagnostic> {
         let time = payload.time.map(|(time, _)| time);
-        let is_timed =
-            !matches!(self.operators[operator].kind, KeyedKind::RegularJoin(_)) && !time.is_some_and(is_end_of_input);
+        let is_timed = !self.operators[operator].kind.takes_arrivals() && !time.is_some_and(is_end_of_input);
         for mut branch in self.branches(input)? {
             branch.settle();
+            match (payload.weight, branch.weight.take()) {
+                (Some(_), weight) => {
+                    let comes = || Expr::literal(Value::Int(1), DataType::TinyInt);
+                    branch.columns.push(weight.unwrap_or_else(comes));
+                }
+                (None, Some(_)) => return Err(Diagnostic::bug("an operator gets changes that it knows nothing of")),
+                (None, None) => {}
+            }
             if is_timed {
                 self.use_time(&mut branch, time);
             }

@@ -26,7 +26,10 @@ pub(super) fn of_slices(assigner: WindowAssigner, time: &Expr, timeline: Timelin
             (Slicing { size_ms, offset_ms }, size_ms)
         }
         WindowAssigner::Attached => return of_rows(time, timeline, 0),
-        WindowAssigner::Session { .. } | WindowAssigner::Count { .. } | WindowAssigner::Whole => return None,
+        WindowAssigner::Session { .. }
+        | WindowAssigner::Count { .. }
+        | WindowAssigner::Unbounded
+        | WindowAssigner::Whole => return None,
     };
     let start = ExprKind::WindowStart(Box::new(time.clone()), slicing);
     let start = Expr::new(start, time.data_type.clone(), time.nullable);
@@ -91,7 +94,13 @@ impl Planner {
         if let Some((_, sink)) = self.late_sinks.iter().find(|(table, _)| table == into) {
             return *sink;
         }
-        self.sinks.push(SinkPlan { table: Some(into.clone()), schema: into.written(), skip: 0, limit: None });
+        self.sinks.push(SinkPlan {
+            table: Some(into.clone()),
+            schema: into.written(),
+            changes: None,
+            skip: 0,
+            limit: None,
+        });
         self.late_sinks.push((into.clone(), self.sinks.len() - 1));
         self.sinks.len() - 1
     }

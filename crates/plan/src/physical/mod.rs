@@ -9,6 +9,7 @@
 //! | relation | becomes |
 //! | --- | --- |
 //! | windowed aggregation | an [`Aggregation`] over shared slices; sessions and count windows a [`KeyedOperator`] |
+//! | groups of all rows so far | a [`KeyedOperator`], and one for the values of each distinct aggregate (`second_level`) |
 //! | HOP, CUMULATE | a flat map, unless an aggregation above takes the windows over |
 //! | lookup join | a [`LookupTable`] and a flat map |
 //! | join of aggregations by the same keys and windows that end together | one aggregation (`group_join`) |
@@ -32,18 +33,21 @@ mod own_extreme;
 mod payload;
 mod prune;
 mod rules;
+mod second_level;
 mod source;
 
+use crate::changes::{Changing, changing};
 use crate::common::{Changed, Common};
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{Insert, Rel, Table, Target};
 use crate::pipeline::*;
-use crate::window::WindowAssigner;
+use crate::window::{Timeline, WindowAssigner};
 use branch::Branch;
 use expressions::{columns_of, expand_computed, meaning};
 use fan_out::Path;
 use millstream_types::text::zone::Zone;
-use millstream_types::{Diagnostic, Schema, code};
+use millstream_types::{DataType, Diagnostic, Schema, code};
+use payload::Payload;
 pub use rules::Rules;
 use source::{Clock, SourceBuilder, TIME_COLUMN};
 use std::collections::HashMap;
@@ -60,6 +64,17 @@ pub fn plan(inserts: &[Insert], zone: Zone, rules: Rules) -> Result<QueryPlan, D
         planner.insert(insert, zone)?;
     }
     planner.finish(zone)
+}
+
+/// What a sink is told of the changes of a query: its rows are told apart by the primary key of its table, or, without a table, by
+/// what does so in the query.
+fn sink_changes(changing: &Changing, table: Option<&Table>) -> SinkChanges {
+    let of_table = table.map(Table::written_key).filter(|key| !key.is_empty());
+    let key = match of_table {
+        Some(key) => Some(key).filter(|key| changing.is_unique(key)),
+        None => changing.key().map(<[usize]>::to_vec),
+    };
+    SinkChanges { key }
 }
 
 /// A common relation with its branches.
@@ -113,16 +128,39 @@ impl Planner {
         let needed = vec![true; query.schema().fields.len()];
         let query = prune::prune(query, &needed);
         let sink = self.sinks.len();
-        self.sinks.push(SinkPlan { table, schema, skip, limit });
-        for branch in self.branches(&query)? {
+        let changing = changing(&query);
+        let changes = changing.as_ref().map(|changing| sink_changes(changing, table.as_deref()));
+        self.sinks.push(SinkPlan { table, schema, changes: changes.clone(), skip, limit });
+        let branches = match changes {
+            Some(changes) => vec![self.net_changes(&query, &changes)?],
+            None => self.branches(&query)?,
+        };
+        for branch in branches {
             self.end(branch, |columns| (Some(columns), PipelineEnd::Sink(sink)));
         }
         Ok(())
     }
 
+    /// The branch of the net changes of each beat: the columns of a query, then the kind of change.
+    fn net_changes(&mut self, query: &Rel, changes: &SinkChanges) -> Result<Branch, Diagnostic> {
+        let schema = query.schema();
+        let columns = columns_of(&schema);
+        // Rows without a key are told apart by all that can be hashed.
+        let keys: Vec<Expr> = match &changes.key {
+            Some(key) => key.iter().map(|&column| columns[column].clone()).collect(),
+            None => columns.iter().filter(|column| !column.data_type.is_nested()).cloned().collect(),
+        };
+        let keys = &keys[..keys.len().min(millstream_abi::EntryLayout::MAX_KEYS)];
+        let payload = Payload::of_row(columns.clone(), keys, schema.fields.len());
+        let kind = KeyedKind::Changes(Changes { is_keyed: changes.key.is_some(), shows_replaced: true });
+        let mut shown = columns;
+        shown.push(Expr::column(schema.fields.len(), DataType::TinyInt, false));
+        self.keyed(query, kind, Timeline::Own, &payload, payload.key_fields(), shown)
+    }
+
     /// Ends a branch; `end` gives the last projection, if one is needed, and the end.
     fn end(&mut self, branch: Branch, end: impl FnOnce(Vec<Expr>) -> (Option<Vec<Expr>>, PipelineEnd)) {
-        let Branch { input, mut operators, columns } = branch;
+        let Branch { input, mut operators, columns, weight: _ } = branch;
         let (projection, end) = end(columns);
         operators.extend(projection.map(Operator::Project));
         self.pipelines.push(Pipeline { input, schema: Schema::default(), operators, end });

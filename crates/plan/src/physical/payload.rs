@@ -7,7 +7,7 @@ use crate::expr::{Expr, ExprKind};
 use crate::operators::project::schema_of;
 use crate::pipeline::*;
 use crate::window::is_end_of_input;
-use millstream_types::{Field, Schema};
+use millstream_types::{DataType, Field, Schema};
 
 /// What rows bring to a keyed operator: expressions over the columns of the relation below, each once.
 pub(super) struct Payload<'a> {
@@ -16,6 +16,8 @@ pub(super) struct Payload<'a> {
     pub(super) keys: Vec<usize>,
     /// The time, over the columns of the relation below, and its position.
     pub(super) time: Option<(&'a Expr, usize)>,
+    /// Position of the weight of rows, which is one more column of the relation below.
+    pub(super) weight: Option<usize>,
 }
 
 impl<'a> Payload<'a> {
@@ -25,10 +27,25 @@ impl<'a> Payload<'a> {
         keys: impl IntoIterator<Item = &'a Expr>,
         time: Option<&'a Expr>,
     ) -> Payload<'a> {
-        let mut payload = Payload { columns, keys: vec![], time: None };
+        let mut payload = Payload { columns, keys: vec![], time: None, weight: None };
         payload.keys = keys.into_iter().map(|key| payload.add(key)).collect();
         payload.time = time.map(|time| (time, payload.add(time)));
         payload
+    }
+
+    /// All columns of a row, then its weight, by `keys`.
+    pub(super) fn of_row(columns: Vec<Expr>, keys: impl IntoIterator<Item = &'a Expr>, width: usize) -> Payload<'a> {
+        let mut payload = Payload::new(columns, keys, None);
+        payload.add_weight(width);
+        payload
+    }
+
+    /// Adds the weight of the rows of a relation of `width` columns.
+    pub(super) fn add_weight(&mut self, width: usize) -> Expr {
+        let weight = Expr::column(width, DataType::TinyInt, false);
+        self.weight = Some(self.columns.len());
+        self.columns.push(weight.clone());
+        weight
     }
 
     /// Position of an expression, if it is there.

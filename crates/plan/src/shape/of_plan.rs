@@ -105,7 +105,7 @@ impl Walk<'_> {
                 input.take_columns(&schema, &columns);
                 let KeyedOperator { kind, inputs, .. } = &self.plan.operators[*operator];
                 let KeyedInput { keys, time, reach_ms, .. } = &inputs[*port];
-                if let KeyedKind::RegularJoin(_) = kind {
+                if kind.takes_arrivals() {
                     // It knows no time; a table has a watermark in the plan if some other part needs one.
                     input.watermark = None;
                 }

@@ -42,8 +42,8 @@ pub(crate) struct Checkpointing {
 }
 
 struct Schedule {
-    /// Generation that begins with the checkpoint under way.
-    under_way: Option<Generation>,
+    /// The checkpoint under way: the generation that begins with it, and its number.
+    under_way: Option<(Generation, u64)>,
     /// When the last one began; or the query.
     begun: Instant,
     /// The last complete one.
@@ -80,9 +80,9 @@ impl Checkpointing {
         self.receiver.lock().take()
     }
 
-    /// The number of the checkpoint that ends before a generation.
-    pub(crate) fn number(&self, generation: Generation) -> u64 {
-        self.config.base + u64::from(generation.0)
+    /// The number of the checkpoint that ends before a generation of tables.
+    pub(crate) fn number(&self, tables: Generation) -> u64 {
+        self.config.base + u64::from(tables.0)
     }
 
     /// No parts come any more: the thread ends when it has done what it can.
@@ -101,16 +101,16 @@ impl Checkpointing {
         self.schedule.lock().complete.is_some()
     }
 
-    /// Notes that a checkpoint ends before a generation.
-    pub(crate) fn begin(&self, generation: Generation) {
+    /// Notes that a checkpoint ends before a generation, which begins one of tables.
+    pub(crate) fn begin(&self, generation: Generation, tables: Generation) {
         let mut schedule = self.schedule.lock();
-        (schedule.under_way, schedule.begun) = (Some(generation), Instant::now());
+        (schedule.under_way, schedule.begun) = (Some((generation, self.number(tables))), Instant::now());
     }
 
     /// The checkpoint that ends before a generation, if there is one.
     pub(crate) fn before(&self, generation: Generation) -> Option<u64> {
-        let is_under_way = self.schedule.lock().under_way == Some(generation);
-        is_under_way.then(|| self.number(generation))
+        let under_way = self.schedule.lock().under_way;
+        under_way.filter(|(begun, _)| *begun == generation).map(|(_, number)| number)
     }
 
     /// Hands something over for the checkpoint that ends before a generation, if there is one. Never waits.
@@ -153,8 +153,7 @@ impl Checkpointing {
         let mut schedule = self.schedule.lock();
         schedule.requests_met = requests;
         if is_last {
-            let generation = schedule.under_way;
-            schedule.last = generation.map(|generation| self.number(generation)).or(schedule.complete);
+            schedule.last = schedule.under_way.map(|(_, number)| number).or(schedule.complete);
         }
         let interval = interval.and_then(|interval| u64::try_from(interval.as_millis()).ok());
         Ok((interval.and_then(|interval| after(now, interval)), true))

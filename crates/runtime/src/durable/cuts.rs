@@ -7,21 +7,45 @@
 //! chains of operators to the sinks. What a checkpoint consists of is handed over where the cut passes (see `part`).
 //! When the next cut may be made is in `schedule::cut_timing`.
 //!
+//! Where results change, a cut is the end of a beat (`schedule::beats`). Beats are short, and tables of windows are not cut for them:
+//! [`TableGenerations`](super::generations::TableGenerations) counts the cuts that are.
+//!
 //! One cut at a time is on its way: the next one waits until it has passed every aggregation, keyed operator and sink.
 //! So there are two generations at most that are written to.
 
 use super::checkpointing::Handed;
 use crate::query::Query;
+use crate::source::split::Split;
 use crate::station::Awaited;
 use millstream_storage::{SourceState, SplitState};
 use std::sync::Arc;
 
-/// Begins a new generation in all splits, unless a cut is on its way; whether it has. What `is_checkpoint` is stored.
-pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
+/// What a cut is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The end of a beat.
+    Beat,
+    /// A new generation of tables.
+    Tables,
+    /// The same, and what is kept is stored.
+    Checkpoint,
+}
+
+/// Begins a new generation in all splits, unless a cut is on its way; whether it has.
+pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
+    let is_checkpoint = purpose == Purpose::Checkpoint;
     let Some((generation, cut)) = query.cuts().begin(is_checkpoint) else { return false };
+    let beats = query.host().beats.as_ref();
+    if let Some(beats) = beats {
+        beats.begin(generation);
+        let rows = |split: &Split| query.stream(split.stream).reached().rows;
+        let prefix = query.sources().iter().map(|source| source.splits.iter().map(rows).collect());
+        query.host().stats.beats.end(prefix.collect());
+    }
+    let tables = (purpose != Purpose::Beat).then(|| query.host().tables.begin(generation));
     let checkpointing = query.host().checkpointing.as_ref().filter(|_| is_checkpoint);
-    if let Some(checkpointing) = checkpointing {
-        checkpointing.begin(generation);
+    if let (Some(checkpointing), Some(tables)) = (checkpointing, tables) {
+        checkpointing.begin(generation, tables);
     }
     let (mut parts, mut passed) = (0, Vec::new());
     for station in query.stations() {
@@ -39,9 +63,12 @@ pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
             number: source.number,
             splits: Vec::new(),
         };
-        for split in &source.splits {
+        for (place, split) in source.splits.iter().enumerate() {
             let stream = query.stream(split.stream);
-            let (consequences, reached) = stream.cut(generation);
+            let (consequences, reached) = stream.cut(generation, is_checkpoint);
+            if beats.is_some() {
+                query.host().stats.beats.ends_behind(number, place, reached.rows);
+            }
             // One that has just been found has a position in its first unit, or will be found again.
             if !split.is_spare() && (reached.at.is_some() || !split.was_spare) {
                 // What was read of it is described by whoever writes the checkpoint: that one has time to look.
@@ -60,5 +87,8 @@ pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
             }
         }
     }
+    // If it has passed everything already, nobody else is going to say so.
+    drop(cut);
+    query.next_beat();
     true
 }

@@ -11,6 +11,7 @@ pub(crate) mod blobs;
 pub(crate) mod checkpointing;
 mod config;
 pub(crate) mod cuts;
+pub(crate) mod generations;
 pub(crate) mod part;
 pub(crate) mod restored;
 pub(crate) mod spill_thread;

@@ -1,6 +1,6 @@
 //! The spilling thread: has stations write state to files until there is little enough of it.
 
-use super::cuts::make_cut;
+use super::cuts::{Purpose, make_cut};
 use crate::query::Query;
 use crate::station::Spillable;
 use millstream_state::{MemoryClass, release_before_sleep};
@@ -50,7 +50,10 @@ fn spill_down(query: &Query) -> Result<bool, Diagnostic> {
             has_cut = false;
         } else if is_on_its_way {
             thread::sleep(LOOK);
-        } else if has_cut || budget.used_by(MemoryClass::Tables) < budget.limit() / 16 || !make_cut(query, false) {
+        } else if has_cut
+            || budget.used_by(MemoryClass::Tables) < budget.limit() / 16
+            || !make_cut(query, Purpose::Tables)
+        {
             return Ok(budget.state() <= spilling.high());
         } else {
             has_cut = true;

@@ -63,7 +63,7 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
 /// is at work any more.
 pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let Some(writer) = Writer::new(query) else { return Ok(()) };
-    let number = writer.checkpointing.number(query.cuts().next());
+    let number = writer.checkpointing.number(query.host().tables.next());
     let mut last = writer.begin(number).gathering;
     for station in query.stations() {
         if let Some(part) = station.last_part(number)? {

@@ -125,8 +125,7 @@ impl Batch {
     pub(crate) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         save_columns(&self.all_columns()?, self.rows(), out);
         self.ordinals.iter().for_each(|ordinal| ordinal.save(out));
-        let anywhere = Ordinal { watermark: i64::MIN, input: 0, split: 0, position: 0, pipeline: 0 };
-        (0..self.unordered.unwrap_or(0)).for_each(|_| anywhere.save(out));
+        (0..self.unordered.unwrap_or(0)).for_each(|_| Ordinal::NOWHERE.save(out));
         Ok(())
     }
 

@@ -148,7 +148,7 @@ impl CountAggregate {
         if counted.len() < rows {
             batch = batch.pick(counted)?;
         }
-        self.table.update(&batch.columns, slots, &batch.ordinals, work)?;
+        self.table.update(&batch.columns, slots, (&batch.ordinals, &[]), work)?;
         Ok(events)
     }
 }

@@ -119,7 +119,8 @@ impl KeyedStation {
         let watch = Watch::start();
         let mut inbox = self.inbox(partition);
         // The age of rows that expire is another at each checkpoint.
-        let is_state_changed = std::mem::take(&mut inbox.is_state_changed) || self.joins_arrivals();
+        let is_state_changed =
+            std::mem::take(&mut inbox.is_state_changed) || (self.joins_arrivals() && !self.behaviour.ends_beats);
         let is_changed = std::mem::take(&mut inbox.are_rows_changed) || is_state_changed;
         // From behind the cut rows may wait that the next checkpoint has to save.
         inbox.are_rows_changed = inbox.batches.iter().flatten().any(|waiting| waiting.generation >= generation);
@@ -145,16 +146,17 @@ impl KeyedStation {
         Ok(())
     }
 
-    /// A cut has passed a partition of a regular join. When it has passed all, it is forwarded, and the rows held for
-    /// it come.
-    pub(super) fn cut_partition(
+    /// A cut has passed some partitions of an operator that consumes rows as they come. When it has passed all, it is forwarded, and
+    /// the rows held for it come.
+    pub(super) fn cut_partitions(
         &self,
+        passed: usize,
         generation: Generation,
         consequences: &mut Consequences,
     ) -> Result<(), Diagnostic> {
         let mut uncut = self.uncut.lock();
-        if uncut.left > 1 {
-            uncut.left -= 1;
+        if uncut.left > passed {
+            uncut.left -= passed;
             return Ok(());
         }
         drop(uncut);
@@ -172,7 +174,7 @@ impl KeyedStation {
         let ends = std::mem::take(&mut uncut.then_last);
         drop(uncut);
         if ends {
-            self.add_to_all(PartitionJob::Last, consequences);
+            self.end_partitions(consequences);
         }
         consequences.cuts += 1;
         Ok(())

@@ -29,7 +29,9 @@ impl KeyedStation {
     ) -> Result<Consequences, Diagnostic> {
         let mut consequences = Consequences::default();
         // Which rows lead their window is decided by their places, although the join consumes them as they come.
-        let is_ordered = !self.joins_arrivals() || self.plan.inputs[arrived.pipeline.input].leading.is_some();
+        let is_ordered = !self.joins_arrivals()
+            || self.behaviour.keeps_places
+            || self.plan.inputs[arrived.pipeline.input].leading.is_some();
         arrived.emit(&self.host, context, &mut |rows, emitted| {
             let ordinal = |row: u32| rows.ordinal(row as usize, arrived.origin);
             let batch = match is_ordered {
@@ -90,6 +92,11 @@ impl KeyedStation {
                 inbox.permits.extend(permit.clone());
             }
             first_due = first_due.min(inbox.all.due);
+        }
+        if self.behaviour.ends_beats
+            && let Some(beats) = &self.host.beats
+        {
+            consequences.due_at(beats.came(generation, hashes.len()));
         }
         if is_deferred {
             consequences.due_at(self.rounds.defer(Instant::now()));

@@ -25,10 +25,12 @@ pub(super) const WORTH_READING: u64 = 2;
 pub(super) struct Inbox {
     /// The rows that wait, by input; not those that are held.
     pub(super) batches: Vec<Vec<Waiting>>,
-    /// Of a regular join: rows from behind a cut that has not passed yet, with their input.
+    /// Where rows are consumed as they come: those from behind a cut that has not passed yet, with their input.
     held: Vec<(usize, Generation, Batch)>,
-    /// Of a regular join: the generation that it has come to.
+    /// Of an operator that consumes rows as they come: the generation that it has come to.
     pub(super) generation: Generation,
+    /// Of one that ends beats: whether something may have changed since the last one ended.
+    pub(super) is_beat_open: bool,
     /// Whether the state has changed since the last checkpoint.
     pub(super) is_state_changed: bool,
     /// Whether the rows that wait are others than at the last checkpoint.
@@ -88,11 +90,14 @@ pub(super) enum PartitionJob {
         step: u64,
         completed: Instant,
     },
-    /// Whatever has come, of a regular join; the unit is numbered at the end.
+    /// Whatever has come, of an operator that consumes rows as they come; the unit is numbered at the end.
     Arrived,
-    /// A cut to a generation: what is kept is saved for the checkpoint, and, of a regular join, what is held can come.
+    /// The same at the end of a beat: what has changed is put out.
+    Beat,
+    /// A cut to a generation: what is kept is saved for the checkpoint, and, where rows are consumed as they come, what is held can
+    /// come.
     Cut(Generation),
-    /// The last one of a regular join.
+    /// The last one where rows are consumed as they come.
     Last,
 }
 
@@ -145,6 +150,7 @@ impl Inbox {
             batches: (0..inputs).map(|_| Vec::new()).collect(),
             held: Vec::new(),
             generation: Generation::default(),
+            is_beat_open: false,
             is_state_changed: true,
             are_rows_changed: true,
             spilled_state: 0,
@@ -162,7 +168,7 @@ impl Inbox {
     /// Takes rows in, of which the first make a job necessary at the watermark `due`; their bytes.
     pub(super) fn put(&mut self, port: usize, generation: Generation, batch: Batch, due: i64) -> u64 {
         let (rows, bytes, earliest) = (batch.rows(), batch.bytes(), batch.earliest());
-        self.are_rows_changed = true;
+        (self.are_rows_changed, self.is_beat_open) = (true, true);
         self.charge.set(self.charge.bytes() + bytes);
         self.put_anywhere(generation, Place::Memory(batch), WaitingRows { input: port, rows, bytes, earliest, due })
     }
@@ -182,7 +188,7 @@ impl Inbox {
 
     /// The partition is what it was when the query was stopped, and its state in files.
     pub(super) fn restored(&mut self, saved: &PartitionState) {
-        (self.is_state_changed, self.are_rows_changed) = (false, false);
+        (self.is_state_changed, self.are_rows_changed, self.is_beat_open) = (false, false, self.all.rows > 0);
         (self.restored_state, self.state_due) = (saved.state.bytes, saved.due);
     }
 

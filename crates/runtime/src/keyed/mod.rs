@@ -1,4 +1,4 @@
-//! Keyed operators: joins, ranks, OVER, sessions and count windows (design section 1, idea 2).
+//! Keyed operators: joins, ranks, OVER, sessions, count windows and changing groups (design section 1, idea 2).
 //!
 //! ```text
 //! pipeline ─ rows with the hash of their key ─► exchange ─┬► inbox of partition 0 ─ job ─► state ─► unit of the output
@@ -14,17 +14,24 @@
 //!
 //! Rows that an operator keeps as they come stay in their buffers, of which a partition knows its rows (`shared`).
 //!
+//! Operators whose output does not depend on order (regular joins, and those whose results change) take rows as they come, up to a cut:
+//! rows from behind it wait until it has passed all partitions. Where results change a cut is the end of a beat: then each partition
+//! that rows have come to puts out what has changed (`State::end_beat`), before what it keeps is saved.
+//!
 //! When memory is short, states and waiting rows of partitions are in files (`spilling`, `kept`, `inbox`), and the operator acts
 //! on its watermark in larger steps (`rounds`). A job that puts out more than a part of the budget does so by files (`output`).
 //!
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
 pub(crate) mod batch;
+mod changes;
+mod comparable;
 mod count;
 mod cut;
 mod encoding;
 mod exchange;
 mod fifo;
+mod group;
 mod groups;
 mod inbox;
 mod interval_join;
@@ -52,6 +59,7 @@ mod store;
 mod stream_join;
 mod timed_rows;
 mod versioned_join;
+mod weights;
 mod window_join;
 mod working;
 
@@ -114,9 +122,9 @@ pub(crate) struct KeyedStation {
     /// For operators that output whole windows: `window_time` of those that have rows and are not complete. Like all times of
     /// windows it is of the plan's timeline; whatever is called a watermark is as it comes.
     windows: Option<Mutex<BTreeSet<i64>>>,
-    /// Partitions of a regular join that have not ended, and how it ends.
+    /// Partitions of an operator that joins arrivals that have not ended, and how it ends.
     open: Mutex<(usize, End)>,
-    /// Of a regular join.
+    /// Of the same.
     uncut: Mutex<Uncut>,
     rounds: Rounds,
     /// Where checkpoints have its partitions.
@@ -124,7 +132,7 @@ pub(crate) struct KeyedStation {
     started: Instant,
 }
 
-/// A cut on its way through a regular join.
+/// A cut on its way through an operator that consumes rows as they come.
 #[derive(Default)]
 struct Uncut {
     /// Partitions that it has not passed; 0 when what was held behind it has been let in.
@@ -173,7 +181,9 @@ impl KeyedStation {
         let may_spill = host.config.spill.mode != When::Never;
         let partition_bits = bits.unwrap_or_else(|| partition_bits(budget.limit(), may_spill));
         let partition = |_| {
-            let (inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);
+            let (mut inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);
+            // A result that is there without rows is put out at the end of the first beat.
+            inbox.is_beat_open = behaviour.ends_beats && plan.keys.is_empty();
             Ok(Partition { inbox: Mutex::new(inbox), kept: Mutex::new(kept) })
         };
         let partitions = (0..1 << partition_bits).map(partition).collect::<Result<Vec<_>, Diagnostic>>()?;

@@ -1,6 +1,8 @@
 //! The keyed operators: the one place that lists them.
 
+use super::changes::Changes;
 use super::count::{CountAggregate, CountRows};
+use super::group::GroupAggregate;
 use super::over::Over;
 use super::rank::Rank;
 use super::session::SessionAggregate;
@@ -31,6 +33,10 @@ pub(super) struct Behaviour {
     /// millisecond: then the two are always one session, as those that touch are.
     pub(super) lag_ms: i64,
     needs_time: bool,
+    /// Whether it puts out what has changed at the end of each beat.
+    pub(super) ends_beats: bool,
+    /// Whether rows need their places although they are consumed as they come.
+    pub(super) keeps_places: bool,
     /// Which buffers its partitions may share.
     pub(super) shares: Shares,
 }
@@ -55,6 +61,8 @@ impl Behaviour {
             held_back_ms: 0,
             lag_ms: 0,
             needs_time: true,
+            ends_beats: false,
+            keeps_places: false,
             shares: Shares::Nothing,
         };
         match kind {
@@ -76,6 +84,11 @@ impl Behaviour {
             }
             KeyedKind::Sessions(sessions) => Behaviour { due: Due::Time(sessions.gap_ms - 1), lag_ms: 1, ..usual },
             KeyedKind::CountWindows(_) => usual,
+            KeyedKind::Group(group) => {
+                let keeps_places = group.aggregates.components.iter().any(|component| component.keeps_places());
+                Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, keeps_places, ..usual }
+            }
+            KeyedKind::Changes(_) => Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, ..usual },
         }
     }
 }
@@ -104,6 +117,8 @@ pub(super) fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<
             Some(aggregates) => Box::new(CountAggregate::new(plan, windows, aggregates, code)?),
             None => Box::new(CountRows::new(plan, windows, code)?),
         },
+        KeyedKind::Group(group) => Box::new(GroupAggregate::new(plan, group, code)?),
+        KeyedKind::Changes(changes) => Box::new(Changes::new(plan, *changes)?),
     })
 }
 

@@ -83,7 +83,7 @@ impl Over {
         self.processed += rows as u64;
         let in_order = |position| Ordinal { watermark: 0, input: 0, split: 0, position, pipeline: 0 };
         let ordinals: Vec<Ordinal> = (next..self.processed).map(in_order).collect();
-        self.table.update(&ready.batch.columns, slots, &ordinals, work)?;
+        self.table.update(&ready.batch.columns, slots, (&ordinals, &[]), work)?;
         let mut retired = Vec::new();
         for step in &mut steps {
             self.keys[step.group].peers = None;

@@ -337,7 +337,7 @@ impl State for SessionAggregate {
                 self.slots[session as usize] = self.table.slots.allocate();
             }
             let slots = assigned.sessions.iter().map(|&s| self.slots[s as usize]).collect();
-            self.table.update(&batch.columns, slots, &batch.ordinals, work)?;
+            self.table.update(&batch.columns, slots, (&batch.ordinals, &[]), work)?;
             for &(into, from) in &assigned.merges {
                 self.table.slots.merge_into(self.slots[into as usize], self.slots[from as usize]);
                 self.table.slots.remove(self.slots[from as usize]);

@@ -2,6 +2,7 @@
 
 use super::inbox::PartitionJob;
 use super::{KeyedStation, Partition};
+use crate::buffer::Generation;
 use crate::schedule::timers::after;
 use crate::station::Consequences;
 use crate::station::progress::Forward;
@@ -28,14 +29,20 @@ impl KeyedStation {
         }
         let forward = progress.advance();
         let reached = progress.reached_cut();
-        let Some(Forward { watermark, cut, end }) = forward else { return false };
+        let Some(forward) = forward else { return false };
+        let Forward { watermark, cut, end } = forward;
         if let (Some(generation), None) = (reached, cut) {
             // All inputs have ended: nothing is kept, and no partition has anything to say.
             self.hand_over(generation, None);
             consequences.cuts += 1;
         }
         if self.joins_arrivals() {
-            self.step_of_arrivals(forward, consequences);
+            let passed = self.step_of_arrivals(forward, consequences);
+            drop(progress);
+            if let Some((partitions, generation)) = passed {
+                let cut = self.cut_partitions(partitions, generation, consequences);
+                consequences.note(cut);
+            }
             return true;
         }
         let behind = |ms: i64| if watermark == i64::MAX { watermark } else { watermark.saturating_sub(ms) };
@@ -63,35 +70,63 @@ impl KeyedStation {
         true
     }
 
-    /// The same for a regular join, under the lock of the progress. Its output has no order in time, so no watermark follows from
-    /// its inputs before the end.
-    fn step_of_arrivals(&self, forward: Option<Forward>, consequences: &mut Consequences) {
-        let job = match forward {
-            Some(Forward { cut: Some(generation), .. }) => {
-                self.uncut.lock().left = self.partitions.len();
+    /// The same where rows are consumed as they come, under the lock of the progress. The output has no order in time, so no watermark
+    /// follows from its inputs before the end. Gives the partitions that a cut has passed at once.
+    fn step_of_arrivals(&self, forward: Forward, consequences: &mut Consequences) -> Option<(usize, Generation)> {
+        match forward {
+            Forward { cut: Some(generation), .. } => {
                 // The next cut must not come before this one has passed all partitions, so it is not counted here.
                 self.hand_over(generation, Some(i64::MIN));
-                PartitionJob::Cut(generation)
+                Some((self.begin_cut(generation, consequences), generation))
             }
-            Some(Forward { end: Some(end), .. }) => {
+            Forward { end: Some(end), .. } => {
                 self.open.lock().1 = end;
                 let mut uncut = self.uncut.lock();
                 uncut.then_last = uncut.left > 0;
                 if uncut.then_last {
-                    return;
+                    return None;
                 }
-                PartitionJob::Last
+                drop(uncut);
+                self.end_partitions(consequences);
+                None
             }
-            _ => return,
-        };
+            _ => None,
+        }
+    }
+
+    /// Has every partition consume what is left of its rows.
+    pub(super) fn end_partitions(&self, consequences: &mut Consequences) {
         for partition in 0..self.partitions.len() {
             let mut inbox = self.inbox(partition);
-            if let PartitionJob::Last = job {
-                let let_in = self.let_in(&mut inbox);
-                consequences.note(let_in);
+            let let_in = self.let_in(&mut inbox);
+            consequences.note(let_in);
+            if self.behaviour.ends_beats && std::mem::take(&mut inbox.is_beat_open) {
+                self.add_job(&mut inbox, partition, PartitionJob::Beat, consequences);
             }
-            self.add_job(&mut inbox, partition, job.clone(), consequences);
+            self.add_job(&mut inbox, partition, PartitionJob::Last, consequences);
         }
+    }
+
+    /// Has a cut pass the partitions that it concerns; how many others there are, and one more, which is the caller's: so the cut has
+    /// not passed before all have been asked.
+    fn begin_cut(&self, generation: Generation, consequences: &mut Consequences) -> usize {
+        // Nothing is saved at the end of a beat that is no checkpoint, and most partitions of a short one have no rows.
+        let saves = !self.behaviour.ends_beats || self.host.checkpoint_before(generation).is_some();
+        self.uncut.lock().left = self.partitions.len() + 1;
+        let mut passed = 1;
+        for partition in 0..self.partitions.len() {
+            let mut inbox = self.inbox(partition);
+            let is_beat_open = self.behaviour.ends_beats && std::mem::take(&mut inbox.is_beat_open);
+            if is_beat_open {
+                self.add_job(&mut inbox, partition, PartitionJob::Beat, consequences);
+            }
+            if is_beat_open || saves || inbox.is_busy {
+                self.add_job(&mut inbox, partition, PartitionJob::Cut(generation), consequences);
+            } else {
+                passed += 1;
+            }
+        }
+        passed
     }
 
     /// Has a regular join forget rows whose time to live is over, and says when the next ones are due. A job that is running may

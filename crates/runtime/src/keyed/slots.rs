@@ -4,12 +4,12 @@ use super::encoding::{Owned, check_count};
 use super::state::Work;
 use crate::executable_plan::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array};
-use millstream_abi::{EntryLayout, ExecContext, Slot, Str};
+use millstream_abi::{EntryLayout, ExecContext, Finish, Slot, Str};
 use millstream_codegen::execute::{TableHooks, update};
 use millstream_plan::pipeline::SlotAggregates;
-use millstream_state::{Ordinal, Output, OutputTypes, Slots, Table};
+use millstream_state::{Change, Ordinal, Output, OutputTypes, Slots, Table};
 use millstream_storage::{ByteReader, Damaged};
-use millstream_types::Diagnostic;
+use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
 /// See the module.
@@ -26,7 +26,10 @@ pub(crate) struct SlotTable {
 /// What the callbacks of generated code work on.
 struct SlotHost<'a> {
     table: Table,
+    /// None where no aggregate asks for places.
     ordinals: &'a [Ordinal],
+    /// Of rows that may be taken back.
+    weights: &'a [i8],
 }
 
 impl SlotTable {
@@ -47,12 +50,13 @@ impl SlotTable {
         Ok(SlotTable { slots: Slots::new(Arc::clone(&layout)), layout, types, object_bytes: 0, updated: 0 })
     }
 
-    /// Updates the slot of each row, which has been allocated. Rows that fail change nothing.
+    /// Updates the slot of each row, which has been allocated. Rows that fail change nothing. Where no aggregate keeps places there
+    /// need not be `ordinals`, and without `weights` no row is taken back.
     pub(crate) fn update(
         &mut self,
         columns: &[ArrayRef],
         slots: Vec<i64>,
-        ordinals: &[Ordinal],
+        (ordinals, weights): (&[Ordinal], &[i8]),
         work: &mut Work<'_>,
     ) -> Result<(), Diagnostic> {
         let rows = slots.len();
@@ -63,7 +67,7 @@ impl SlotTable {
             work.code.slots.as_ref().ok_or_else(|| Diagnostic::bug("an operator has no program for its slots"))?;
         let mut columns = columns.to_vec();
         columns.push(Arc::new(Int64Array::from(slots)));
-        let mut host = SlotHost { table: Table::new(Arc::clone(&self.layout)), ordinals };
+        let mut host = SlotHost { table: Table::new(Arc::clone(&self.layout)), ordinals, weights };
         let pointer = (&raw mut host).cast();
         // SAFETY: the callbacks below keep the contracts of their types on a table of the program's layout, and nothing
         // else uses `host` until the run has returned.
@@ -104,6 +108,13 @@ impl SlotTable {
         }
         let mut owned = Owned::new(slots.iter().max().map_or(0, |&most| most as usize + 1));
         slots.iter().try_for_each(|&slot| owned.take(slot as usize))
+    }
+
+    /// The plain values of a component for slots.
+    pub(crate) fn component(&self, slots: &[i64], component: usize, data_type: DataType) -> ArrayRef {
+        let outputs = vec![Output { component, finish: Finish::Value, data_type }];
+        let mut columns = self.slots.columns(slots, &OutputTypes { keys: vec![], outputs });
+        columns.swap_remove(0)
     }
 
     /// The aggregates' outputs for slots.
@@ -155,7 +166,11 @@ unsafe extern "C" fn update_object(
     // SAFETY: as in `find_slice`; the accumulator is within an entry of the table, `value` null or a live slot.
     unsafe {
         let host = (*context).host.cast::<SlotHost<'_>>();
-        let ordinal = (*host).ordinals[row as usize];
-        (*host).table.update_object(accumulator, component as usize, value.as_ref().copied(), ordinal);
+        let (ordinals, weights) = ((*host).ordinals, (*host).weights);
+        let change = match weights.get(row as usize) {
+            Some(&weight) if weight < 0 => Change::TakenBack,
+            _ => Change::Added(ordinals.get(row as usize).copied().unwrap_or(Ordinal::NOWHERE)),
+        };
+        (*host).table.update_object(accumulator, component as usize, value.as_ref().copied(), change);
     }
 }

@@ -19,6 +19,11 @@ pub(crate) trait State: Send {
     /// a time of the operator's timeline.
     fn advance(&mut self, inputs: Vec<Batch>, reached: i64, work: &mut Work<'_>) -> Result<(), Diagnostic>;
 
+    /// All rows of a beat have been consumed: outputs what has changed. Only of operators that end beats.
+    fn end_beat(&mut self, _work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
     /// The smallest time to be reached (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
     /// comes; `i64::MAX` when there is none before the end.
     fn due(&self) -> i64 {
@@ -33,7 +38,7 @@ pub(crate) trait State: Send {
         Ok(())
     }
 
-    /// Writes all of it, between two calls of [`State::advance`].
+    /// Writes all of it, between two calls of [`State::advance`]; of operators that end beats, between two beats.
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic>;
 
     /// Takes over what [`State::save`] of a state of the same operator has written, perhaps in another process; `self` is fresh.
@@ -62,6 +67,8 @@ pub(crate) struct Work<'a> {
     pub(crate) are_of_table: bool,
     /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.
     pub(crate) is_tight: bool,
+    /// Whether rows without keys come to this partition.
+    pub(crate) is_home: bool,
     /// Milliseconds since the query started.
     pub(crate) now_ms: i64,
     /// What the watermark of the output is behind the operator's.

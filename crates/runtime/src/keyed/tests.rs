@@ -221,6 +221,7 @@ fn advance_with(
     let stats = QueryStats::new(&QueryPlan::default());
     let mut functions = FunctionContext::new(FunctionSettings::default());
     let mut work = Work {
+        is_home: true,
         code,
         functions: &mut functions,
         errors: RowErrors::new(ErrorPolicy::Fail, &stats),

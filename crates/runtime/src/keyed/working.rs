@@ -9,6 +9,7 @@ use super::{KeyedJob, KeyedStation, Turn};
 use crate::schedule::timers::after;
 use crate::station::{Consequences, Job, Parked, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
+use millstream_abi::{HASH_SEED, hash_finish};
 use millstream_functions::FunctionContext;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::SpillFiles;
@@ -56,7 +57,7 @@ impl KeyedStation {
             consequences.held.clear();
             self.save_partition(partition, generation)?;
             if self.joins_arrivals() {
-                self.cut_partition(generation, &mut consequences)?;
+                self.cut_partitions(1, generation, &mut consequences)?;
             }
         } else {
             let watermark = if let PartitionJob::Advance { watermark, .. } = job { watermark } else { i64::MAX };
@@ -64,7 +65,8 @@ impl KeyedStation {
             self.rounds.read(inbox.take_state());
             drop(inbox);
             self.rounds.consumed(bytes);
-            let output = self.advance(partition, waiting, watermark, functions, &mut consequences)?;
+            let what = (watermark, matches!(job, PartitionJob::Beat));
+            let output = self.advance(partition, waiting, what, functions, &mut consequences)?;
             self.stats.rows_out.fetch_add(output.rows() as u64, Relaxed);
             self.finish_job(partition, &job, output, &mut consequences);
             if let PartitionJob::Advance { completed, .. } = job {
@@ -106,12 +108,12 @@ impl KeyedStation {
         }
     }
 
-    /// Has the state of a partition consume rows up to a watermark.
+    /// Has the state of a partition consume rows up to a watermark, perhaps the last ones of a beat.
     fn advance(
         &self,
         partition: usize,
         waiting: Vec<Vec<Waiting>>,
-        watermark: i64,
+        (watermark, ends_beat): (i64, bool),
         functions: &mut FunctionContext,
         consequences: &mut Consequences,
     ) -> Result<Finished, Diagnostic> {
@@ -143,6 +145,7 @@ impl KeyedStation {
             most_rows: self.host.buffer_size.rows(),
             are_of_table: false,
             is_tight: self.host.flow.is_tight(),
+            is_home: partition == (hash_finish(HASH_SEED) >> (u64::BITS - self.partition_bits)) as usize,
             now_ms: self.now_ms(),
             held_back_ms: self.behaviour.held_back_ms,
             timeline: self.plan.timeline,
@@ -153,6 +156,9 @@ impl KeyedStation {
         let state = kept.state(&self.plan, &self.code)?;
         state.settle(spilling.is_plenty())?;
         state.advance(inputs, reached, &mut work)?;
+        if ends_beat {
+            state.end_beat(&mut work)?;
+        }
         work.errors.check()?;
         let (output, now_ms) = (work.output, work.now_ms);
         let due = match self.behaviour.due {

@@ -31,11 +31,6 @@ impl Cuts {
         self.awaited.load(Ordering::Acquire) > 0
     }
 
-    /// The generation that would begin with the next cut.
-    pub(crate) fn next(&self) -> Generation {
-        Generation(self.last.lock().0 + 1)
-    }
-
     /// Counts buffers of sources; whether it is time for a cut.
     pub(crate) fn is_due(&self, buffers: u64) -> bool {
         if self.every == 0 {

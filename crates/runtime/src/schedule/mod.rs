@@ -1,5 +1,6 @@
 //! Who does what next: tasks and their order, what may be in flight, timers, and the machine.
 
+pub(crate) mod beats;
 pub(crate) mod buffer_size;
 pub(crate) mod cut_timing;
 pub(crate) mod flow;

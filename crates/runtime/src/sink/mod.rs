@@ -7,6 +7,8 @@
 //! permit until it is written: a slow sink slows the readers down. Before it makes another piece of a buffer, a worker
 //! waits for a moment while much is to be written that others write, or that comes behind what they make.
 //!
+//! Where results change, every cut ends a beat, and the sink is told ([`Sink::end_beat`]).
+//!
 //! Under cuts a sink writes all pieces of one generation before the first of the next (`lanes`). Then the sink is told
 //! ([`Sink::cut`]), if the cut is a checkpoint.
 //!
@@ -52,6 +54,8 @@ pub(crate) struct SinkStation {
     stats: Arc<SinkStats>,
     encoder: Arc<dyn Encoder>,
     limited: bool,
+    /// Whether it is told where beats end.
+    ends_beats: bool,
     /// Nothing more is written; tasks that end here need not run.
     done: AtomicBool,
     lanes: Mutex<Lanes>,
@@ -66,6 +70,7 @@ impl SinkStation {
         host: &Arc<Host>,
         sink: Box<dyn Sink>,
         lanes: usize,
+        ends_beats: bool,
         (skip, limit): (u64, Option<u64>),
     ) -> SinkStation {
         SinkStation {
@@ -75,6 +80,7 @@ impl SinkStation {
             stats: Arc::clone(&host.stats.sinks[number]),
             encoder: sink.encoder(),
             limited: limit.is_some() || skip > 0,
+            ends_beats,
             done: AtomicBool::new(false),
             lanes: Mutex::new(Lanes::new(sink, lanes, (skip, limit))),
             written: Condvar::new(),
@@ -222,12 +228,17 @@ impl SinkStation {
                         self.written.notify_all();
                     }
                     Ready::Cut(generation) => {
+                        if self.ends_beats {
+                            writer.end_beat()?;
+                        }
                         self.end_span(generation, &mut *writer)?;
                         reached = Some(generation);
                     }
                 }
                 Ok(())
             });
+            // Who waits for a beat need not wait for others.
+            let flush = flush || (self.ends_beats && reached.is_some());
             if flush && result.is_ok() {
                 result = writer.flush();
             }
@@ -355,13 +366,19 @@ impl Station for SinkStation {
 
     fn last_part(&self, checkpoint: u64) -> Result<Option<Part>, Diagnostic> {
         let mut lanes = self.lanes.lock();
-        let commit = lanes.sink.as_deref_mut().map(|sink| sink.cut(checkpoint)).transpose()?.flatten();
-        Ok(Some(Box::new(self.span(commit))))
+        let Some(sink) = lanes.sink.as_deref_mut() else { return Ok(Some(Box::new(self.span(None)))) };
+        if self.ends_beats {
+            sink.end_beat()?;
+        }
+        Ok(Some(Box::new(self.span(sink.cut(checkpoint)?))))
     }
 
     fn finish(&self) -> Result<(), Diagnostic> {
-        let sink = self.lanes.lock().sink.take();
-        sink.map_or(Ok(()), |sink| sink.finish())
+        let Some(mut sink) = self.lanes.lock().sink.take() else { return Ok(()) };
+        if self.ends_beats {
+            sink.end_beat()?;
+        }
+        sink.finish()
     }
 
     fn abandon(&self) {

@@ -73,7 +73,7 @@ mod tests {
                     (Some(time), b.stamp.watermark)
                 }
                 Sequenced::Watermark(w) => (None, w),
-                Sequenced::Cut(_) | Sequenced::End(_) | Sequenced::Error(_) => (None, i64::MAX),
+                Sequenced::Cut(_) | Sequenced::Held | Sequenced::End(_) | Sequenced::Error(_) => (None, i64::MAX),
             });
         };
         let unit = || Unit { rows: vec![Rows { rows: 2, ..Rows::default() }], ..Unit::default() };

@@ -33,6 +33,8 @@ pub(crate) struct Consequences {
     pub(crate) awaited: Vec<i64>,
     /// Stations that the cut has passed.
     pub(crate) cuts: usize,
+    /// A split has come to the end of the beat, which is due.
+    pub(crate) ends_beat: bool,
     /// Phases of which something is finished.
     pub(crate) phases: Vec<usize>,
     /// Sinks that have got all that they will get.

@@ -3,6 +3,7 @@
 //! All counters are relaxed atomics, each written by any worker a few times a task. What waits is the difference of two
 //! counters, what has begun and what was added before; so nothing is locked. A snapshot is not a consistent cut.
 
+mod beats;
 mod checkpoints;
 mod compilation;
 mod cycles;
@@ -12,6 +13,8 @@ mod programs;
 mod snapshot;
 mod spill;
 
+pub use beats::BeatSnapshot;
+pub(crate) use beats::BeatStats;
 pub use checkpoints::CheckpointSnapshot;
 pub(crate) use checkpoints::CheckpointStats;
 pub use compilation::{CodeOrigin, Compilation};
@@ -54,6 +57,7 @@ pub struct QueryStats {
     pub(crate) skipped_rows: AtomicU64,
     pub(crate) error_rows: AtomicU64,
     pub(crate) windows_fired: AtomicU64,
+    pub(crate) beats: BeatStats,
     first_error: Mutex<Option<Diagnostic>>,
     compilations: Mutex<Vec<Compilation>>,
     pub(crate) events: EventLog,
@@ -420,6 +424,7 @@ impl QueryStats {
             version: STATS_VERSION,
             checkpoints: self.checkpoints.snapshot(),
             spill: SpillSnapshot::of(&self.spill),
+            beats: self.beats.snapshot(),
             elapsed,
             rows_in: sources.iter().map(|s| s.rows).sum(),
             bytes_in: sources.iter().map(|s| s.bytes).sum(),

@@ -2,6 +2,7 @@
 //!
 //! Serialised they are the object that `docs/statistics.md` describes.
 
+use super::beats::BeatSnapshot;
 use super::checkpoints::CheckpointSnapshot;
 use super::compilation::Compilation;
 use super::forms::seconds;
@@ -28,6 +29,8 @@ pub struct StatsSnapshot {
     pub checkpoints: CheckpointSnapshot,
     /// State that was spilled.
     pub spill: SpillSnapshot,
+    /// Beats, if results change.
+    pub beats: BeatSnapshot,
     /// Since the statistics were made, until the end of the run.
     #[serde(rename = "elapsed_s", serialize_with = "seconds")]
     pub elapsed: Duration,

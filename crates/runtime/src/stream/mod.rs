@@ -112,14 +112,23 @@ impl Stream {
         self.change(|sequencer, pass| sequencer.raise(floor, pass))
     }
 
-    /// See [`Sequencer::cut`]; also how far the stream has come there.
-    pub(crate) fn cut(&self, generation: Generation) -> (Consequences, SplitState) {
+    /// See [`Sequencer::cut`]; also how far the stream has come there. That of a checkpoint comes behind a whole unit.
+    pub(crate) fn cut(&self, generation: Generation, is_checkpoint: bool) -> (Consequences, SplitState) {
         let mut reached = None;
         let consequences = self.change(|sequencer, pass| {
-            sequencer.cut(generation, pass);
+            if is_checkpoint {
+                sequencer.end_unit(&mut *pass);
+            }
+            sequencer.cut(generation, &mut *pass);
             reached = Some(sequencer.reached());
+            sequencer.resume(pass);
         });
         (consequences, reached.expect("a change is made once"))
+    }
+
+    /// See [`Sequencer::reached`].
+    pub(crate) fn reached(&self) -> SplitState {
+        self.state.lock().sequencer.reached()
     }
 
     /// See [`Sequencer::tick`].
@@ -149,6 +158,7 @@ impl Stream {
             Sequenced::Watermark(watermark) => each(&|epochs| epochs.close(watermark)),
             Sequenced::Cut(generation) => each(&|epochs| epochs.cut(generation.0)),
             Sequenced::End(end) => each(&|epochs| epochs.end(end)),
+            Sequenced::Held => consequences.ends_beat = true,
             Sequenced::Error(error) => {
                 consequences.error.get_or_insert(error);
             }

@@ -10,8 +10,8 @@ use millstream_connectors::Position;
 use millstream_storage::SplitState;
 use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bits of the number of a row that count those of its unit, for streams of stations.
 const ROWS_OF_UNIT_BITS: u32 = 32;
@@ -52,8 +52,17 @@ pub(crate) enum Sequenced {
     Cut(Generation),
     /// The stream has ended.
     End(End),
+    /// The beat has as many rows of the stream as it takes.
+    Held,
     /// The stream cannot continue.
     Error(Diagnostic),
+}
+
+/// Rows of a split that a beat takes.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    of_beat: u64,
+    left: u64,
 }
 
 /// Order and watermark of one stream.
@@ -71,6 +80,9 @@ pub(crate) struct Sequencer {
     position: Option<Position>,
     /// Gives rows their time, where that is the machine's.
     clock: Option<ProcessingTime>,
+    /// Where beats end behind a number of rows: what still fits into this one, and the unit that did not fit as a whole.
+    room: Option<Room>,
+    held: Option<Unit>,
     ended: bool,
     /// Whether a unit had an error, behind which nothing comes. Otherwise another worker could bring the end, and with it that of the query,
     /// before the error has ended it.
@@ -91,9 +103,16 @@ impl Sequencer {
             generation: Generation::default(),
             position,
             clock,
+            room: None,
+            held: None,
             ended: false,
             has_failed: false,
         }
+    }
+
+    /// The same for a split of which nothing comes behind `rows` rows before the beat has ended; 0: nothing is held back.
+    pub(crate) fn with_beats_of(self, rows: u64) -> Sequencer {
+        Sequencer { room: (rows > 0).then_some(Room { of_beat: rows, left: rows }), ..self }
     }
 
     /// Takes unit `number`, or the next part of it; what is in order now goes to `sink`.
@@ -102,47 +121,99 @@ impl Sequencer {
             return;
         }
         debug_assert!(number >= self.next_unit, "every unit arrives once");
-        if number != self.next_unit {
+        if number != self.next_unit || self.held.is_some() {
             return self.wait(number, unit);
         }
-        let mut ready = Some(unit);
-        while let Some(unit) = ready {
+        self.next_unit += u64::from(!unit.continues);
+        if self.pass(unit, &mut sink) {
+            self.pass_waiting(&mut sink);
+        }
+    }
+
+    /// Passes units that have waited for those before them.
+    fn pass_waiting(&mut self, sink: &mut impl FnMut(Sequenced)) {
+        while let Some(unit) = self.waiting.remove(&self.next_unit) {
             self.next_unit += u64::from(!unit.continues);
-            if let (Some(place), false) = (unit.place, self.is_continued) {
-                self.next_row = (place as u64) << ROWS_OF_UNIT_BITS;
-            }
-            self.is_continued = unit.continues;
-            for mut rows in unit.rows {
-                let brings = match &mut self.clock {
-                    Some(clock) => clock.stamp(&mut rows),
-                    None => rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark),
-                };
-                let stamp = Stamp {
-                    sequence: self.next_buffer,
-                    watermark: self.watermark.max(unit.before.unwrap_or(i64::MIN)),
-                    first_row: self.next_row,
-                    generation: self.generation,
-                };
-                self.next_buffer += 1;
-                self.next_row += rows.rows as u64;
-                sink(Sequenced::Buffer(Buffer::new(rows, stamp)));
-                self.advance(brings, &mut sink);
-            }
-            if unit.continues {
+            if !self.pass(unit, sink) {
                 return;
             }
-            if let Some(error) = unit.error {
-                self.has_failed = true;
-                return sink(Sequenced::Error(error));
+        }
+    }
+
+    /// Passes a unit, as far as nothing is held back; whether the next one may follow.
+    fn pass(&mut self, unit: Unit, sink: &mut impl FnMut(Sequenced)) -> bool {
+        if let (Some(place), false) = (unit.place, self.is_continued) {
+            self.next_row = (place as u64) << ROWS_OF_UNIT_BITS;
+        }
+        self.is_continued = unit.continues;
+        let mut left = VecDeque::from(unit.rows);
+        while let Some(mut rows) = left.pop_front() {
+            if let Some(room) = &mut self.room {
+                if room.left == 0 {
+                    left.push_front(rows);
+                    self.held = Some(Unit { rows: left.into(), ..unit });
+                    return false;
+                }
+                let rest = rows.split_off(usize::try_from(room.left).unwrap_or(usize::MAX));
+                rest.into_iter().for_each(|rest| left.push_front(rest));
+                room.left -= rows.rows as u64;
             }
-            self.advance(unit.watermark.unwrap_or(i64::MIN), &mut sink);
-            self.position = unit.after.or(self.position);
-            unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut sink));
-            if let Some(end) = unit.end {
-                self.ended = true;
-                sink(Sequenced::End(end));
+            let brings = match &mut self.clock {
+                Some(clock) => clock.stamp(&mut rows),
+                None => rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark),
+            };
+            let stamp = Stamp {
+                sequence: self.next_buffer,
+                watermark: self.watermark.max(unit.before.unwrap_or(i64::MIN)),
+                first_row: self.next_row,
+                generation: self.generation,
+            };
+            self.next_buffer += 1;
+            self.next_row += rows.rows as u64;
+            sink(Sequenced::Buffer(Buffer::new(rows, stamp)));
+            self.advance(brings, sink);
+            if self.room.is_some_and(|room| room.left == 0) {
+                sink(Sequenced::Held);
             }
-            ready = self.waiting.remove(&self.next_unit);
+        }
+        if unit.continues {
+            return false;
+        }
+        if let Some(error) = unit.error {
+            self.has_failed = true;
+            sink(Sequenced::Error(error));
+            return false;
+        }
+        self.advance(unit.watermark.unwrap_or(i64::MIN), sink);
+        self.position = unit.after.or(self.position);
+        unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut *sink));
+        if let Some(end) = unit.end {
+            self.ended = true;
+            sink(Sequenced::End(end));
+        }
+        true
+    }
+
+    /// Passes the rest of a unit of which rows are held back.
+    pub(crate) fn end_unit(&mut self, mut sink: impl FnMut(Sequenced)) {
+        if let Some(held) = self.held.take() {
+            let room = self.room.take();
+            self.pass(held, &mut sink);
+            self.room = room;
+        }
+    }
+
+    /// Passes what was held back until the beat had ended.
+    pub(crate) fn resume(&mut self, mut sink: impl FnMut(Sequenced)) {
+        if self.room.is_none() || self.has_failed {
+            return;
+        }
+        let may_follow = match self.held.take() {
+            Some(held) => self.pass(held, &mut sink),
+            None => true,
+        };
+        if may_follow {
+            self.pass_waiting(&mut sink);
         }
     }
 
@@ -169,6 +240,7 @@ impl Sequencer {
     pub(crate) fn cut(&mut self, generation: Generation, mut sink: impl FnMut(Sequenced)) {
         if !self.ended && !self.has_failed && generation > self.generation {
             self.generation = generation;
+            self.room.iter_mut().for_each(|room| room.left = room.of_beat);
             sink(Sequenced::Cut(generation));
         }
     }
@@ -190,7 +262,7 @@ impl Sequencer {
 
     /// Whether a unit waits for another.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.held.is_some()
     }
 
     /// Units taken so far, in order.
@@ -224,6 +296,7 @@ mod tests {
                 Sequenced::Watermark(w) => format!("w{w}"),
                 Sequenced::Cut(generation) => format!("g{}", generation.0),
                 Sequenced::End(_) => "end".to_string(),
+                Sequenced::Held => "held".to_string(),
                 Sequenced::Error(e) => e.message,
             });
         };
@@ -295,5 +368,37 @@ mod tests {
         assert_eq!(arrive(2, unit(6, None)), [3, -7, 1, 2]);
         assert_eq!(arrive(1, part(4)), [3, -7, 1, 2, 4]);
         assert_eq!(arrive(1, Unit { watermark: Some(8), ..Unit::default() }), [3, -7, 1, 2, 4, -8, 6]);
+    }
+
+    #[test]
+    fn rows_behind_a_full_beat_wait_for_its_end() {
+        let mut sequencer = Sequencer::new(None, 0, None).with_beats_of(3);
+        let out = std::cell::RefCell::new(Vec::new());
+        let take = |s: Sequenced| {
+            out.borrow_mut().push(match s {
+                Sequenced::Buffer(buffer) => format!("{}+{}", buffer.stamp.first_row, buffer.rows),
+                Sequenced::Cut(generation) => format!("g{}", generation.0),
+                Sequenced::Held => "held".into(),
+                Sequenced::End(_) => "end".into(),
+                _ => "more".into(),
+            });
+        };
+        let position = |at| Some(Position { at, line: 0 });
+        sequencer.arrive(1, Unit { after: position(20), ..unit(2, None) }, take);
+        sequencer.arrive(0, Unit { after: position(10), ..unit(5, None) }, take);
+        assert_eq!(out.take(), ["0+3", "held"]);
+        sequencer.arrive(2, Unit { end: Some(End::Complete), ..Unit::default() }, take);
+        assert!(sequencer.is_waiting() && out.take().is_empty());
+        sequencer.cut(Generation(1), take);
+        sequencer.resume(take);
+        assert_eq!(out.take(), ["g1", "3+2", "5+1", "held"]);
+        assert_eq!((sequencer.reached().at, sequencer.reached().rows), (Some(10), 6), "within a unit");
+        // A checkpoint comes behind a whole unit.
+        sequencer.end_unit(take);
+        assert_eq!((sequencer.reached().at, sequencer.reached().rows), (Some(20), 7));
+        sequencer.cut(Generation(2), take);
+        sequencer.resume(take);
+        assert_eq!(out.take(), ["6+1", "g2", "end"]);
+        assert!(!sequencer.is_waiting());
     }
 }

@@ -28,7 +28,10 @@ impl WindowStation {
         halves: &PartitionedCode,
         context: &mut WorkerContext,
     ) -> Result<Consequences, Diagnostic> {
-        let (lanes, scattered) = (self.lanes()?, Scattered::new(arrived, &halves.fold));
+        let (lanes, scattered) = (
+            self.lanes()?,
+            Scattered::new(arrived, self.host.tables.of(arrived.buffer.stamp.generation), &halves.fold),
+        );
         let Arrived { pipeline, buffer, .. } = arrived;
         let mut consequences = Consequences::default();
         for piece in self.windows.pieces(buffer, pipeline.reads_watermark) {

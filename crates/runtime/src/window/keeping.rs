@@ -56,7 +56,7 @@ impl WindowStation {
             };
             if !has_ended {
                 kept.state.watermark = forward.watermark;
-                kept.open = windows.tables.frozen_before(generation);
+                kept.open = windows.tables.frozen_before(self.host.tables.of(generation));
                 if let Some(overlap) = &windows.overlap {
                     kept.state.swept = overlap.sweep.lock().reached;
                     kept.swept = overlap.swept.lock().tables.clone();

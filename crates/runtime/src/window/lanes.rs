@@ -104,10 +104,10 @@ impl KeyLanes {
 
 impl Scattered {
     /// A task that begins, whose rows are folded by a program.
-    pub(super) fn new(arrived: &Arrived<'_>, fold: &PipelineCode) -> Arc<Scattered> {
+    pub(super) fn new(arrived: &Arrived<'_>, tables: Generation, fold: &PipelineCode) -> Arc<Scattered> {
         Arc::new(Scattered {
             place: arrived.place,
-            generation: arrived.buffer.stamp.generation,
+            generation: tables,
             watermark: arrived.buffer.stamp.watermark,
             origin: arrived.origin,
             fold: fold.clone(),

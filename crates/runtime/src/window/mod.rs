@@ -143,7 +143,7 @@ impl WindowStation {
     /// Rows into tables.
     fn update(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let (windows, Arrived { pipeline, buffer, .. }) = (&self.windows, arrived);
-        let of = (buffer.stamp.generation, arrived.origin);
+        let of = (self.host.tables.of(buffer.stamp.generation), arrived.origin);
         let mut tables = TaskTables::new(windows, context.index, of, self.host.follows_clock);
         let mut code = pipeline.last_stage();
         if let (Sharing::Global, Some(shared)) =

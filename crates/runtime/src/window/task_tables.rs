@@ -6,7 +6,7 @@ use crate::buffer::Generation;
 use crate::pipeline_stages::{Origin, Staged};
 use millstream_abi::{ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
-use millstream_state::{Ordinal, SharedTable, Table};
+use millstream_state::{Change, Ordinal, SharedTable, Table};
 use millstream_types::Diagnostic;
 use std::ptr;
 
@@ -223,10 +223,10 @@ unsafe extern "C" fn update_object(
     // is null or a slot of its argument's type.
     unsafe {
         let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        let place = host.places.get(row as usize).copied().unwrap_or(NO_PLACE);
+        let change = Change::Added(host.places.get(row as usize).copied().unwrap_or(NO_PLACE));
         let value = value.as_ref().copied();
         match (host.current, value) {
-            (Found::Own(table), _) => (*table).update_object(accumulator, component as usize, value, place),
+            (Found::Own(table), _) => (*table).update_object(accumulator, component as usize, value, change),
             // Tables with objects are not shared, but sums of doubles may be.
             (Found::Shared(table), Some(value)) => {
                 (*table).add_far(host.owner, accumulator, component as usize, value);

@@ -15,7 +15,7 @@ use super::overlap::{OverlappingWindows, SliceLane};
 use super::tables::Taken;
 use super::{WindowJob, WindowStation};
 use crate::adaptive::Decision;
-use crate::buffer::Rows;
+use crate::buffer::{Generation, Rows};
 use crate::schedule::threads::Watch;
 use crate::station::progress::{Forward, Progress};
 use crate::station::{Consequences, Job, Task, Unconsumed, Until};
@@ -44,9 +44,10 @@ impl WindowStation {
         let mut progress = windows.progress.lock();
         let step = windows.advance(&mut progress);
         let Some(Advance { forward, completes, is_rest }) = step else { return false };
-        if let Some(generation) = forward.cut.filter(|_| !is_rest) {
+        let begins_tables = |generation: &Generation| !is_rest && self.host.tables.begin_with(*generation);
+        if let Some(generation) = forward.cut.filter(begins_tables) {
             let watch = Watch::start();
-            windows.tables.freeze_before(generation);
+            windows.tables.freeze_before(self.host.tables.of(generation));
             self.host.stats.checkpoints.note_handing_over(&watch);
         }
         // Taking the tables under the lock keeps windows in order between threads that advance the watermark.

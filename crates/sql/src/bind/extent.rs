@@ -7,6 +7,8 @@ pub(crate) enum Extent {
     Whole,
     /// It has an end, but is to be treated as a stream.
     Streamed,
+    /// The same, but nobody sees a result before the end.
+    Shown,
     /// It has no end that is known.
     Endless,
 }
@@ -15,7 +17,9 @@ impl Extent {
     /// How a relation comes to be one window.
     pub fn advice(self) -> &'static str {
         match self {
-            Extent::Whole | Extent::Streamed => "SET 'execution.runtime-mode' = 'automatic', as the input is bounded",
+            Extent::Whole | Extent::Streamed | Extent::Shown => {
+                "SET 'execution.runtime-mode' = 'automatic', as the input is bounded"
+            }
             Extent::Endless => "SET 'execution.runtime-mode' = 'batch', if the input has an end",
         }
     }

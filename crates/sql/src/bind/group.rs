@@ -7,7 +7,6 @@
 //! as many aggregations of the input, in whose expressions the keys that the set lacks are NULL.
 
 use super::aggregate_list::{AggregateList, GroupWindow};
-use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group_keys::SelectedItems;
@@ -286,7 +285,7 @@ impl KeyRoles {
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
         if self.window.is_none() && extent != Extent::Whole {
-            return Err(self.needs_window(&input.rel, scope, extent, place));
+            self.check_window(scope, place)?;
         }
         if self.window.as_ref().is_some_and(|(windows, _)| windows.counts_rows()) && !are_counted(&input.rel) {
             let advice = "aggregate the table function itself: FILTER (WHERE …) of an aggregate leaves rows out";
@@ -295,7 +294,11 @@ impl KeyRoles {
         let output = |expr: Expr| self.over_output(expr, scope, list);
         let expressions = expressions.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
         let (keys, calls) = (self.keys.len(), list.calls.len());
-        let whole = || Window { assigner: WindowAssigner::Whole, time: None, timeline: Timeline::Own, start: None };
+        let assigner = match extent {
+            Extent::Whole | Extent::Shown => WindowAssigner::Whole,
+            Extent::Streamed | Extent::Endless => WindowAssigner::Unbounded,
+        };
+        let whole = || Window { assigner, time: None, timeline: Timeline::Own, start: None };
         let window = self.window.as_ref().map_or_else(whole, |(_, window)| window.clone());
         let named = |(i, call): (usize, &AggregateCall)| (call.clone(), format!("aggregate{i}"));
         let aggregates = list.calls.iter().enumerate().map(named).collect();
@@ -369,35 +372,20 @@ impl KeyRoles {
         keys.iter().fold(0, |bits, key| bits << 1 | i64::from(self.absent.contains(key)))
     }
 
-    /// Why a grouping cannot run on a stream.
-    fn needs_window(&self, rel: &Rel, scope: &Scope, extent: Extent, place: Span) -> Diagnostic {
+    /// Checks that a grouping without a window does not mean one: half of a window's bounds are a slip.
+    fn check_window(&self, scope: &Scope, place: Span) -> Result<(), Diagnostic> {
         let missing = self.roles.iter().find_map(|(key, _)| match scope.attribute(key) {
             Attribute::WindowStart(_) => Some("window_end"),
             Attribute::WindowEnd(_) => Some("window_start"),
             Attribute::WindowTime(_) => Some("window_start, window_end"),
             _ => None,
         });
-        match missing {
-            Some(missing) => error(
-                code::INVALID_WINDOW,
-                place,
-                "the groups are not those of a window: both its start and its end are needed",
-            )
-            .advise(match self.is_all {
-                true => format!("select {missing} too: GROUP BY ALL groups by what is selected"),
-                false => format!("add {missing} to GROUP BY"),
-            }),
-            None => {
-                let keys = self.roles.iter().enumerate().map(|(i, (key, _))| key_name(scope, key, i));
-                let keys: String = keys.map(|key| format!("{key}, ")).collect();
-                let WindowCure { from, first } = windows_over(rel);
-                let message = "on a stream, groups without a window never end";
-                error(code::NEEDS_UPDATES, place, message).advise(format!(
-                    "{NO_UPDATES}: {first}aggregate in windows: SELECT … FROM {from} GROUP BY {keys}window_start, window_end; or {}",
-                    extent.advice()
-                ))
-            }
-        }
+        let Some(missing) = missing else { return Ok(()) };
+        let message = "the groups are not those of a window: both its start and its end are needed";
+        Err(error(code::INVALID_WINDOW, place, message).advise(match self.is_all {
+            true => format!("select {missing} too: GROUP BY ALL groups by what is selected"),
+            false => format!("add {missing} to GROUP BY"),
+        }))
     }
 }
 

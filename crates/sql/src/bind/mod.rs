@@ -29,6 +29,7 @@ mod aggregate_list;
 mod aggregate_order;
 mod arguments;
 mod call;
+mod changes;
 pub mod coercion;
 mod cures;
 mod expression;
@@ -76,6 +77,7 @@ use query::QueryBinder;
 use relation::Relation;
 use scope::{Column, Scope};
 use sqlparser::ast;
+use std::sync::Arc;
 
 /// Bytes of stack that binding may need: what `statement` lets through is walked recursively, by the parser's library too, which takes
 /// 4 KiB for each query of a UNION.
@@ -88,8 +90,14 @@ fn with_stack<T>(work: impl FnOnce() -> T) -> T {
 
 /// Binds a query whose rows are shown or returned. Names of the result's columns are unique.
 pub fn bind_query(catalog: &Catalog, settings: &BindSettings, query: &ast::Query) -> Result<Rel, Diagnostic> {
-    let relation = with_stack(|| QueryBinder::new(catalog, settings).query(query, true))?;
-    let rel = finished(relation).rel.with_copies();
+    let bind = || {
+        let mut binder = QueryBinder::of_shown(catalog, settings);
+        let relation = binder.query(query, true)?;
+        let extent = binder.extent(&relation.rel);
+        changes::check_operators(&relation.rel, extent, place::span_of(query))?;
+        Ok::<_, Diagnostic>(relation)
+    };
+    let rel = finished(with_stack(bind)?).rel.with_copies();
     check_stability(catalog, &rel)?;
     Ok(rel)
 }
@@ -114,7 +122,15 @@ pub fn bind_insert_of(
     if statement.overwrites {
         table = insert::overwritten(&table, &statement.target)?;
     }
-    let bind = || insert::bind(&mut QueryBinder::new(scope, settings), table, &statement.columns, &statement.query);
+    let bind = || {
+        let mut binder = QueryBinder::new(scope, settings);
+        let insert = insert::bind(&mut binder, Arc::clone(&table), &statement.columns, &statement.query)?;
+        let extent = binder.extent(&insert.query);
+        changes::check_operators(&insert.query, extent, place::span_of(&*statement.query))?;
+        let place = place::span_of_path(&statement.target);
+        changes::check_table(catalog, &table, &insert.query, extent, place)?;
+        Ok::<_, Diagnostic>(insert)
+    };
     let Insert { target, query } = with_stack(bind)?;
     let insert = Insert { target, query: query.with_copies() };
     check_stability(scope, &insert.query)?;

@@ -2,7 +2,6 @@
 
 use super::aggregate_list::AggregateList;
 use super::coercion::{common_type, convert};
-use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group::Grouping;
@@ -11,7 +10,7 @@ use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::{Relation, rename, union_all};
 use super::scope::{Column, Scope};
 use crate::catalog::{Catalog, CatalogEntry, View};
-use crate::settings::{BindSettings, RuntimeMode};
+use crate::settings::{BindSettings, ResultMode, RuntimeMode};
 use millstream_plan::common::Common;
 use millstream_plan::expr::Span;
 use millstream_plan::logical::Rel;
@@ -71,6 +70,8 @@ pub(crate) struct QueryBinder<'a> {
     pub catalog: &'a Catalog,
     /// Settings of the session.
     pub settings: &'a BindSettings,
+    /// Whether only the last state of a result with an end is shown.
+    is_shown: bool,
     /// Names and queries of the WITH clauses around the current place, the innermost last.
     common: Vec<(String, Named)>,
     /// Views that the statement has named.
@@ -95,6 +96,7 @@ impl<'a> QueryBinder<'a> {
         QueryBinder {
             catalog,
             settings,
+            is_shown: false,
             common: vec![],
             views,
             unknown,
@@ -103,6 +105,11 @@ impl<'a> QueryBinder<'a> {
             stacked,
             subquery_depth,
         }
+    }
+
+    /// The same for a query whose rows are shown.
+    pub fn of_shown(catalog: &'a Catalog, settings: &'a BindSettings) -> QueryBinder<'a> {
+        QueryBinder { is_shown: settings.result_mode != ResultMode::Changelog, ..QueryBinder::new(catalog, settings) }
     }
 
     /// The table or view of a name.
@@ -159,6 +166,7 @@ impl<'a> QueryBinder<'a> {
     /// What is known of the end of a relation.
     pub fn extent(&self, rel: &Rel) -> Extent {
         match (self.is_bounded(rel), self.settings.runtime_mode) {
+            (true, RuntimeMode::Streaming) if self.is_shown => Extent::Shown,
             (true, RuntimeMode::Streaming) => Extent::Streamed,
             (true, RuntimeMode::Batch | RuntimeMode::Automatic) => Extent::Whole,
             (false, _) => Extent::Endless,
@@ -334,13 +342,9 @@ impl<'a> QueryBinder<'a> {
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
-        let (extent, cure) = (self.extent(&input.rel), windows_over(&input.rel));
-        let (aggregated, expressions) = grouping
-            .aggregate(input, &AggregateList::default(), expressions, extent, span)
-            .map_err(|e| match e.code {
-                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(&cure, &names, extent, span),
-                _ => e,
-            })?;
+        let extent = self.extent(&input.rel);
+        let (aggregated, expressions) =
+            grouping.aggregate(input, &AggregateList::default(), expressions, extent, span)?;
         Ok(aggregated.select(expressions.into_iter().zip(names)))
     }
 
@@ -399,14 +403,4 @@ fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
         ast::Expr::Nested(inner) => unwrapped_row(inner),
         other => other,
     }
-}
-
-fn distinct_needs_window(cure: &WindowCure, names: &[String], extent: Extent, span: Span) -> Diagnostic {
-    let WindowCure { from, first } = cure;
-    let message = "on a stream, distinct rows without a window never end";
-    error(code::NEEDS_UPDATES, span, message).advise(format!(
-        "{NO_UPDATES}: {first}take the distinct rows of each window: SELECT DISTINCT {}, window_start, window_end FROM {from}; or {}",
-        names.join(", "),
-        extent.advice()
-    ))
 }

@@ -13,7 +13,7 @@ const NOT_YET: &str = "is not supported yet";
 /// What is said of statements of other systems.
 const FOREIGN: &str = "is not a statement of Flink SQL";
 /// What is said of results that change.
-const NO_UPDATES: &str = "is not supported yet: Millstream does not keep updating results";
+const NO_UPDATES: &str = "is not supported yet: results are kept up to date in a table that INSERT INTO writes";
 const NO_CHANGES: &str = "is not supported yet: rows are read and written, not changed in place";
 
 const ONE_DATABASE: &str = "all tables and views are in default_catalog.default_database";

@@ -2,7 +2,7 @@
 //! bytes.
 
 use super::sketch::{Cardinality, Quantiles};
-use super::{Exact, Folded, Object, Ordinal, Single, Values};
+use super::{Exact, Folded, Object, Ordinal, Single, Values, Weights};
 use millstream_abi::{ObjectKind, Phys};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 
@@ -40,6 +40,7 @@ impl Object {
             Object::Quantiles(sketch) => sketch.save(out),
             Object::Folded(folded) => folded.save(out),
             Object::Exact(sum) => sum.save(out),
+            Object::Weights(weights) => weights.save(out),
         }
     }
 
@@ -63,6 +64,7 @@ impl Object {
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::restore(from)?),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::restore(from)?),
             ObjectKind::Exact => Object::Exact(Box::new(Exact::restore(from)?)),
+            ObjectKind::Weights => Object::Weights(Weights::restore(phys, is_text, from)?),
             ObjectKind::Fold { number, rows } => Object::Folded(Folded::restore(number, rows, from)?),
         })
     }

@@ -91,6 +91,13 @@ impl Exact {
         self.add_at(0, &[1], 0);
     }
 
+    /// Undoes the addition of a double.
+    pub(crate) fn take_back(&mut self, x: f64) {
+        let mut only = Exact::new();
+        only.push(x);
+        self.subtract(&only);
+    }
+
     /// Whether it is as if nothing had been added.
     pub(crate) fn is_nothing(&self) -> bool {
         *self == Exact::new()
@@ -195,6 +202,13 @@ mod tests {
         prop::collection::vec(prop_oneof![finite, near], 0..40)
     }
 
+    /// Doubles of all kinds, each with whether it is taken back in the end.
+    fn changes() -> impl Strategy<Value = Vec<(f64, bool)>> {
+        let special = prop::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, f64::MAX, 5e-324]);
+        let numbers = prop_oneof![special, any::<u64>().prop_map(f64::from_bits)];
+        prop::collection::vec((numbers, any::<bool>()), 0..30)
+    }
+
     /// The sum in units of 2^-1074, which all doubles are multiples of: rounded as rationals are.
     fn reference(numbers: &[f64]) -> f64 {
         use num_bigint::BigInt;
@@ -227,6 +241,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_not_taken_back_is_left(
+            (changes, order) in changes().prop_flat_map(|changes| {
+                let both = (0..changes.len()).flat_map(|i| [(i, false), (i, true)]).collect::<Vec<_>>();
+                (Just(changes), Just(both).prop_shuffle())
+            }),
+        ) {
+            // Some are taken back before they come.
+            let mut all = Exact::new();
+            for (i, takes_back) in order {
+                match (changes[i], takes_back) {
+                    ((x, _), false) => all.push(x),
+                    ((x, true), true) => all.take_back(x),
+                    _ => {}
+                }
+            }
+            let left: Vec<f64> = changes.iter().filter(|(_, is_taken_back)| !is_taken_back).map(|&(x, _)| x).collect();
+            prop_assert_eq!(&all, &sum(&left));
+            left.into_iter().for_each(|x| all.take_back(x));
+            prop_assert!(all.is_nothing());
+        }
+
         #[test]
         fn any_order_and_split_gives_the_rounded_sum_of_rationals(
             numbers in numbers(),

@@ -10,6 +10,7 @@ mod exact;
 mod fold;
 mod sketch;
 mod values;
+mod weights;
 
 use crate::entry::{read, write};
 pub(crate) use exact::Exact;
@@ -21,6 +22,7 @@ use std::cmp::Ordering;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 pub(crate) use values::{Values, key_of_number, number_of_key, positive_zero, string, word};
+pub(crate) use weights::Weights;
 
 /// Place of a row in the input of a query, in the order in which keyed operators consume rows. It depends on the input
 /// alone, neither on workers nor on when a watermark came. The same holds for results that depend on the order of rows.
@@ -41,6 +43,33 @@ pub struct Ordinal {
     pub pipeline: u16,
 }
 
+impl Ordinal {
+    /// The place of rows whose order nobody asks for.
+    pub const NOWHERE: Ordinal = Ordinal { watermark: i64::MIN, input: 0, split: 0, position: 0, pipeline: 0 };
+}
+
+/// What a row does to what is kept of its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It comes, and has this place.
+    Added(Ordinal),
+    /// It has come before and is taken back. Only sums of doubles and [`ObjectKind::Weights`] can forget a value; the sums get it negated.
+    TakenBack,
+}
+
+impl Change {
+    /// The place of a row for what cannot forget it.
+    ///
+    /// # Panics
+    /// When the row is taken back.
+    pub(crate) fn place(self) -> Ordinal {
+        match self {
+            Change::Added(place) => place,
+            Change::TakenBack => unreachable!("only what can forget a value is planned for rows that are taken back"),
+        }
+    }
+}
+
 /// What an entry points to.
 #[derive(Debug, Clone)]
 pub(crate) enum Object {
@@ -49,6 +78,7 @@ pub(crate) enum Object {
     Quantiles(Quantiles),
     Folded(Folded),
     Exact(Box<Exact>),
+    Weights(Weights),
 }
 
 /// The value with the smallest ordinal, or the largest.
@@ -64,7 +94,7 @@ impl Object {
     ///
     /// # Safety
     /// `value` is of the type `phys`, and its string is alive.
-    unsafe fn of(kind: ObjectKind, phys: Phys, value: Option<&Slot>, ordinal: Ordinal) -> Option<Object> {
+    unsafe fn of(kind: ObjectKind, phys: Phys, value: Option<&Slot>, change: Change) -> Option<Object> {
         let mut object = match kind {
             ObjectKind::List { .. } | ObjectKind::Bag | ObjectKind::Distinct => {
                 unreachable!("a list is no object")
@@ -73,37 +103,46 @@ impl Object {
                 let (mut first, value) = (Values::new(phys), value?);
                 // SAFETY: promised by the caller.
                 unsafe { first.push(phys, value) };
-                return Some(Object::Single(Single { is_last: kind == ObjectKind::Last, at: ordinal, value: first }));
+                return Some(Object::Single(Single {
+                    is_last: kind == ObjectKind::Last,
+                    at: change.place(),
+                    value: first,
+                }));
             }
             ObjectKind::Cardinality => Object::Cardinality(Cardinality::new()),
             ObjectKind::Quantiles => Object::Quantiles(Quantiles::new()),
             ObjectKind::Exact => Object::Exact(Box::new(Exact::new())),
+            ObjectKind::Weights => Object::Weights(Weights::new(phys)),
             ObjectKind::Fold { number, rows } => Object::Folded(Folded::new(number, rows)),
         };
         // SAFETY: forwarded.
-        unsafe { object.update(phys, value, ordinal) };
+        unsafe { object.update(phys, value, change) };
         Some(object)
     }
 
-    /// Takes in a value; NULL is none.
+    /// Takes in a value, or forgets it; NULL is none.
     ///
     /// # Safety
     /// As for [`Object::of`].
-    unsafe fn update(&mut self, phys: Phys, value: Option<&Slot>, ordinal: Ordinal) {
+    unsafe fn update(&mut self, phys: Phys, value: Option<&Slot>, change: Change) {
+        let Some(value) = value else { return };
+        let number = || f64::from_le_bytes(value.bytes());
         // SAFETY: forwarded in every arm.
         unsafe {
-            match (self, value) {
-                (_, None) => {}
+            match (self, change) {
+                (Object::Weights(weights), change) => weights.update(phys, value, change),
+                (Object::Exact(sum), Change::Added(_)) => sum.push(number()),
+                (Object::Exact(sum), Change::TakenBack) => sum.take_back(-number()),
+                (object, Change::TakenBack) => unreachable!("{object:?} forgets no value"),
                 // Of one row the first value is the first, and the last the last.
-                (Object::Single(kept), Some(value)) if (ordinal >= kept.at) == kept.is_last => {
-                    kept.at = ordinal;
+                (Object::Single(kept), Change::Added(place)) if (place >= kept.at) == kept.is_last => {
+                    kept.at = place;
                     kept.value.replace(phys, value);
                 }
-                (Object::Single(_), Some(_)) => {}
-                (Object::Cardinality(sketch), Some(value)) => sketch.insert(phys, value),
-                (Object::Quantiles(sketch), Some(value)) => sketch.insert(f64::from_le_bytes(value.bytes())),
-                (Object::Folded(folded), Some(value)) => folded.push(phys, value),
-                (Object::Exact(sum), Some(value)) => sum.push(f64::from_le_bytes(value.bytes())),
+                (Object::Single(_), _) => {}
+                (Object::Cardinality(sketch), _) => sketch.insert(phys, value),
+                (Object::Quantiles(sketch), _) => sketch.insert(number()),
+                (Object::Folded(folded), _) => folded.push(phys, value),
             }
         }
     }
@@ -121,6 +160,7 @@ impl Object {
             (Object::Quantiles(sketch), Object::Quantiles(other)) => sketch.merge(other),
             (Object::Folded(folded), Object::Folded(other)) => folded.merge(other),
             (Object::Exact(sum), Object::Exact(other)) => sum.merge(other),
+            (Object::Weights(weights), Object::Weights(other)) => weights.merge(other),
             _ => unreachable!("one component has objects of one kind"),
         }
     }
@@ -133,6 +173,7 @@ impl Object {
             Object::Quantiles(sketch) => sketch.bytes(),
             Object::Folded(folded) => folded.bytes(),
             Object::Exact(_) => size_of::<Exact>(),
+            Object::Weights(weights) => weights.bytes(),
         };
         size_of::<Object>() + inner
     }
@@ -198,7 +239,7 @@ pub(crate) unsafe fn update(
     kind: ObjectKind,
     phys: Phys,
     value: Option<&Slot>,
-    ordinal: Ordinal,
+    change: Change,
 ) -> isize {
     if value.is_none() {
         return 0;
@@ -206,14 +247,14 @@ pub(crate) unsafe fn update(
     // SAFETY: promised by the caller.
     unsafe {
         if read::<*const Object>(accumulator, 0).is_null() {
-            let Some(object) = Object::of(kind, phys, value, ordinal) else { return 0 };
+            let Some(object) = Object::of(kind, phys, value, change) else { return 0 };
             let bytes = object.bytes();
             write(accumulator, 0, Arc::into_raw(Arc::new(object)));
             bytes.cast_signed()
         } else {
             let object = &mut *writable(accumulator, 0);
             let before = object.bytes();
-            object.update(phys, value, ordinal);
+            object.update(phys, value, change);
             object.bytes().cast_signed() - before.cast_signed()
         }
     }
@@ -303,7 +344,8 @@ mod tests {
         // SAFETY: the table is empty; its only entry has the object at the offset.
         unsafe {
             let only = table.insert(7, 0, &[]);
-            table.update_object(only.add(offset), 0, Some(Slot::of(number.to_le_bytes())), place(number as u64));
+            let added = Change::Added(place(number as u64));
+            table.update_object(only.add(offset), 0, Some(Slot::of(number.to_le_bytes())), added);
         }
         table
     }

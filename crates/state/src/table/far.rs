@@ -1,21 +1,21 @@
 //! Tables with sums of doubles of which something is far (`crate::far`), and the tables that keep it.
 
 use super::Table;
-use crate::object::Exact;
+use crate::object::{Change, Exact};
 use millstream_abi::Slot;
 use std::sync::Arc;
 
 impl Table {
-    /// Adds a value that is far to a sum of an entry.
+    /// Adds a value that is far to a sum of an entry, or takes back the one whose negative it is.
     ///
     /// # Safety
     /// It is an entry of this table, and the slot holds a double.
-    pub(super) unsafe fn add_far(&mut self, entry: *const u8, component: usize, value: Slot) {
+    pub(super) unsafe fn add_far(&mut self, entry: *const u8, component: usize, value: Slot, change: Change) {
         let layout = Arc::clone(&self.layout);
         let of_array = self.parts.array().and_then(|array| array.key_at(entry).map(|key| array.shape().only_key(key)));
         let of = of_array.as_ref().map_or(entry, |only_key| only_key.start());
         // SAFETY: hash and keys of the entry; the rest is promised by the caller.
-        unsafe { self.far.add(&layout, of, component, value) };
+        unsafe { self.far.add(&layout, of, component, value, change) };
     }
 
     /// Sums of which something is far: entries with their keys, and which of the sums it is.

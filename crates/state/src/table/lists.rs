@@ -1,26 +1,26 @@
 //! Tables with lists, whose values are in logs until the table is sealed (`crate::list`), and with objects.
 
 use super::Table;
-use crate::object::{self, Ordinal};
+use crate::object::{self, Change};
 use crate::parts::Parts;
 use millstream_abi::{Accumulator, ObjectKind, Slot};
 
 impl Table {
-    /// Updates the object at `accumulator`, component `component` of an entry, with the value of the row at `ordinal`;
-    /// `None` is NULL. Strings are copied. Of a sum of doubles the value is one that is far.
+    /// Updates the object at `accumulator`, component `component` of an entry, with the value of a row; `None` is NULL. Strings are copied.
+    /// Of a sum of doubles the value is one that is far, and it is negated if the row is taken back.
     ///
     /// # Safety
     /// `accumulator` points to the component in an entry of this table; the slot holds a value of the component's
     /// argument type, and its string is alive.
     ///
     /// # Panics
-    /// When the component is neither an object nor a sum of doubles.
+    /// When the component is neither an object nor a sum of doubles, or cannot forget the value of a row that is taken back.
     pub unsafe fn update_object(
         &mut self,
         accumulator: *mut u8,
         component: usize,
         value: Option<Slot>,
-        ordinal: Ordinal,
+        change: Change,
     ) {
         match (self.layout.accumulators[component], value) {
             ((Accumulator::Object(kind, _), _), value) if kind.is_list() => {
@@ -28,17 +28,17 @@ impl Table {
                 let number = self.layout.list_number(component);
                 if let Some(lists) = self.lists.as_mut().filter(|_| keeps_nulls || value.is_some()) {
                     // SAFETY: promised by the caller.
-                    unsafe { lists.push(number, accumulator, value.as_ref(), ordinal) };
+                    unsafe { lists.push(number, accumulator, value.as_ref(), change.place()) };
                 }
             }
             ((Accumulator::Object(kind, phys), _), _) => {
                 // SAFETY: promised by the caller.
-                let grown = unsafe { object::update(accumulator, kind, phys, value.as_ref(), ordinal) };
+                let grown = unsafe { object::update(accumulator, kind, phys, value.as_ref(), change) };
                 self.object_bytes = self.object_bytes.saturating_add_signed(grown);
             }
             ((Accumulator::SumF64, offset), Some(value)) => {
                 // SAFETY: promised by the caller.
-                unsafe { self.add_far(accumulator.wrapping_sub(offset), component, value) };
+                unsafe { self.add_far(accumulator.wrapping_sub(offset), component, value, change) };
             }
             (other, _) => unreachable!("component {component} is {other:?}"),
         }

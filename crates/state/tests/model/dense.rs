@@ -4,8 +4,8 @@
 use arrow_array::ArrayRef;
 use millstream_abi::*;
 use millstream_state::{
-    BlockMerge, Combiner, MemoryBudget, MergeFault, Merged, Ordinal, Output, OutputTypes, PARTITIONS, Partial, Table,
-    TableHint, merge,
+    BlockMerge, Change, Combiner, MemoryBudget, MergeFault, Merged, Ordinal, Output, OutputTypes, PARTITIONS, Partial,
+    Table, TableHint, merge,
 };
 use millstream_types::DataType;
 use proptest::prelude::*;
@@ -167,12 +167,12 @@ impl Filled {
     /// # Safety
     /// The place is that of a sum in an entry of the table.
     unsafe fn add_double(&mut self, component: usize, place: *mut u8, x: f64) {
-        let ordinal = Ordinal { watermark: 0, input: 0, split: 0, position: 0, pipeline: 0 };
+        let added = Change::Added(Ordinal::NOWHERE);
         // SAFETY: promised by the caller.
         unsafe {
             match exact::fixed(x) {
                 Some(near) => place.cast::<exact::Fixed>().write(exact::add(place.cast::<exact::Fixed>().read(), near)),
-                None => self.table.update_object(place, component, Some(Slot::of(x.to_le_bytes())), ordinal),
+                None => self.table.update_object(place, component, Some(Slot::of(x.to_le_bytes())), added),
             }
         }
     }

@@ -5,7 +5,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use millstream_abi::*;
-use millstream_state::{Ordinal, Output, OutputTypes, Table};
+use millstream_state::{Change, Ordinal, Output, OutputTypes, Table};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,6 +129,8 @@ pub fn all() -> Vec<Accumulator> {
         Object(ObjectKind::Cardinality, Phys::Str),
         Object(ObjectKind::Quantiles, Phys::F64),
         Object(list(false), Phys::Bool),
+        Object(ObjectKind::Weights, Phys::F64),
+        Object(ObjectKind::Weights, Phys::Str),
     ]
 }
 
@@ -172,6 +174,10 @@ pub fn outputs(components: &[Accumulator]) -> Vec<Output> {
             of(18, Finish::Estimate, DataType::BigInt),
             of(19, Finish::Quantile(0.0), DataType::Double),
             of(20, Finish::Array, array(DataType::Boolean)),
+            of(21, Finish::Least, DataType::Double),
+            of(21, Finish::Mode, DataType::Double),
+            of(22, Finish::Greatest, DataType::STRING),
+            of(22, Finish::Multiset, multiset(DataType::STRING)),
         ]);
     }
     outputs
@@ -254,6 +260,10 @@ pub fn expected<'a>(rows: impl IntoIterator<Item = &'a Row>, components: &[Accum
         number(keys.len() as i64),
         doubles.first().map_or(Cell::Null, |&x| float(x + 0.0)),
         some(rows.iter().filter_map(|r| r.flag()).map(Cell::Bool).collect(), &Cell::Array),
+        doubles.first().map_or(Cell::Null, |&x| float(x)),
+        mode.map_or(Cell::Null, |(&k, _)| back(k)),
+        optional(texts.iter().max()),
+        map(text_counts.iter().map(|(t, &c)| (text(t), number(c))).collect()),
     ]);
     cells
 }
@@ -324,7 +334,7 @@ pub fn slot_table<'a>(rows: impl IntoIterator<Item = (i64, &'a Row)>, layout: &A
 }
 
 /// The entry of a hash; hashes of the test do not collide.
-fn search(table: &mut Table, hash: u64) -> Option<*mut u8> {
+pub fn search(table: &mut Table, hash: u64) -> Option<*mut u8> {
     let stride = table.layout().stride;
     // SAFETY: the header is that of a live table, and places are masked.
     unsafe {
@@ -366,7 +376,7 @@ unsafe fn update(table: &mut Table, entry: *mut u8, row: &Row) {
                 Accumulator::SumI128 => *place.cast::<i128>() += i128::from_le_bytes(slot.bytes()),
                 Accumulator::SumF64 => match exact::fixed(number) {
                     Some(near) => *place.cast() = exact::add(*place.cast(), near),
-                    None => table.update_object(place, i, argument, row.ordinal()),
+                    None => table.update_object(place, i, argument, Change::Added(row.ordinal())),
                 },
                 Accumulator::MinI64 => *place.cast::<i64>() = word.min(*place.cast()),
                 Accumulator::MaxF64 => *place.cast::<f64>() = number.max(*place.cast()),
@@ -377,7 +387,7 @@ unsafe fn update(table: &mut Table, entry: *mut u8, row: &Row) {
                         *place.cast::<Str>() = table.keep_string(string);
                     }
                 }
-                Accumulator::Object(..) => table.update_object(place, i, argument, row.ordinal()),
+                Accumulator::Object(..) => table.update_object(place, i, argument, Change::Added(row.ordinal())),
                 other => unreachable!("no test uses {other:?}"),
             }
         }

@@ -8,3 +8,4 @@ mod input;
 mod merge;
 mod saved;
 mod slots;
+mod weights;

@@ -41,7 +41,7 @@ fn types(components: &[Accumulator]) -> OutputTypes {
 }
 
 /// The slots after they were written and read; less than that is damage.
-fn saved_and_restored(slots: &Slots, layout: &Arc<EntryLayout>, types: &OutputTypes) -> Slots {
+pub fn saved_and_restored(slots: &Slots, layout: &Arc<EntryLayout>, types: &OutputTypes) -> Slots {
     let mut out = ByteWriter::new();
     slots.save(&mut out);
     let bytes = out.into_bytes();

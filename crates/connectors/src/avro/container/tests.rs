@@ -43,7 +43,7 @@ fn request(schema: Schema) -> SourceRequest {
 fn written(codec: &str, pieces: i64, rows: i64) -> Vec<u8> {
     let options = options(&[("avro.codec", codec)]);
     let (metadata, primary_key) = (Vec::new(), Vec::new());
-    let request = SinkRequest { table: "t".into(), options, schema: schema(), metadata, primary_key };
+    let request = SinkRequest { table: "t".into(), options, schema: schema(), metadata, primary_key, changes: None };
     let output = output(&request).unwrap();
     let mut file = output.header;
     for piece in 0..pieces {

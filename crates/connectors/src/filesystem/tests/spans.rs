@@ -428,6 +428,7 @@ fn what_cannot_be_exactly_once_says_so() {
         schema: schema(),
         metadata: vec![],
         primary_key: vec![],
+        changes: None,
     };
     assert_eq!(open_sink(&print).unwrap().delivery(), Delivery::AtLeastOnce);
     // A query that fails before its first checkpoint leaves nothing, and an old file as it was.

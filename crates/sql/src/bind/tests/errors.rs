@@ -67,21 +67,6 @@ fn grouping() {
     let with = |head: &str, tail: &str| format!("{head} {from} {tail}");
     check(&[
         (
-            "SELECT COUNT(*) FROM t",
-            "MS2008 1:8+5 on a stream, groups without a window never end",
-            "'batch', if the input has an end",
-        ),
-        (
-            "SELECT i, COUNT(*) FROM t GROUP BY i",
-            "MS2008 1:36+1 on a stream, groups without a window never end",
-            "TUMBLE",
-        ),
-        (
-            "SELECT DISTINCT i FROM t",
-            "MS2008 1:1+6 on a stream, distinct rows without a window never end",
-            "'batch', if the input has an end",
-        ),
-        (
             &with("SELECT i, COUNT(*)", "GROUP BY window_start, window_end"),
             "MS2012 1:8+1 column `i` is neither in GROUP BY nor in an aggregate function",
             "add `i` to GROUP BY",

@@ -1,6 +1,7 @@
 //! Tests of the binder: the plans and types of queries, and the errors with their places.
 
 mod aggregates;
+mod changes;
 mod compatibility;
 mod errors;
 mod functions;
@@ -26,7 +27,7 @@ use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
 use millstream_plan::physical;
 use millstream_types::text::zone::Zone;
-use millstream_types::{Diagnostic, Inferred, Options, Place};
+use millstream_types::{Diagnostic, Inferred, Options, Place, TakesChanges};
 
 /// The Nexmark events in one table, with a view for each kind.
 const COMBINED: &str = include_str!("../../../../../tests/nexmark/ddl_combined.sql");
@@ -48,6 +49,15 @@ fn is_file(options: &Options) -> bool {
     options.get("connector") == Some("filesystem")
 }
 
+/// Which changes tables of the tests can be given.
+fn takes_changes(options: &Options) -> TakesChanges {
+    match options.get("connector") {
+        Some("jdbc") => TakesChanges::ByPrimaryKey,
+        Some("filesystem") => TakesChanges::Nothing,
+        _ => TakesChanges::Anything,
+    }
+}
+
 /// What the statements of a script bind to.
 struct Session {
     catalog: Catalog,
@@ -59,6 +69,7 @@ impl Session {
         let mut session = Session {
             catalog: Catalog::with_connectors(Connectors {
                 is_bounded: is_file,
+                takes_changes,
                 check: |_, _| Ok(()),
                 infer: |_, _| Ok(Inferred::default()),
                 file: |_| Ok(Options::new()),

@@ -97,7 +97,7 @@ fn what_cannot_be() {
             ),
             ("SELECT id FROM l WHERE k = 1 OR id IN (SELECT k FROM side)", "MS2007 1:33+25 IN (subquery)", "AND"),
             ("SELECT id IN (SELECT k FROM side) FROM l", "MS2007 1:8+25 IN (subquery)", "AND"),
-            ("SELECT id FROM l WHERE k = (SELECT MAX(k) FROM r)", "MS2008", "batch"),
+            ("SELECT id FROM l WHERE k = (SELECT MAX(k) FROM r)", "MS2008", "bounded table"),
         ],
     );
     let mut deep = "SELECT k FROM side WHERE k = l.id".to_owned();

@@ -80,7 +80,7 @@ fn windows_go_on_after_the_join() {
         assert_eq!(session.schema(&count(kind, keys)), "n BIGINT NOT NULL", "{kind} {keys}");
     }
     for (kind, keys) in [("LEFT", "s2, e2"), ("RIGHT", "s, e"), ("FULL", "s, e")] {
-        assert!(session.error(&count(kind, keys)).0.starts_with("MS2008"), "{kind} {keys}");
+        assert!(session.plan(&count(kind, keys)).contains("window=all rows so far"), "{kind} {keys}");
     }
     // A third input joins the windows of the first two.
     let three = format!(

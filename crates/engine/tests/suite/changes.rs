@@ -1,0 +1,378 @@
+//! Results that change: after every beat what has been written is the query's answer for a prefix of the input, and no key has changed
+//! twice. The answer for a prefix is that of batch mode, which looks at all rows together.
+
+use crate::configurations::{self, Configuration};
+use crate::{nexmark, tests_dir};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink};
+use millstream::{Collected, Diagnostic, ResultTarget, RowKind, RunMonitor, Schema, Session, kinds_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// Rows as text, and how often each is there.
+type Bag = BTreeMap<String, i64>;
+
+/// The rows that the changes of a query have left at the end of a beat, and the rows of each source's splits that they are of.
+#[derive(Debug, Clone)]
+struct Beat {
+    prefix: Vec<Vec<u64>>,
+    rows: Bag,
+}
+
+/// Folds changes, and checks each against what is there.
+#[derive(Default)]
+struct Folded {
+    key: Option<Vec<usize>>,
+    rows: Bag,
+    /// Rows by their keys, where there are any.
+    by_key: BTreeMap<Vec<String>, String>,
+    /// Keys that have changed in this beat.
+    changed: BTreeSet<Vec<String>>,
+    /// What was taken back to be replaced.
+    before: Option<Vec<String>>,
+    beats: Vec<Beat>,
+    /// Changes so far.
+    changes: usize,
+}
+
+impl Folded {
+    fn change(&mut self, kind: RowKind, row: &[String]) {
+        self.changes += 1;
+        let text = row.join("|");
+        let Some(key) = &self.key else {
+            let count = self.rows.entry(text).or_default();
+            assert!(matches!(kind, RowKind::Insert | RowKind::Delete), "rows without keys come and go");
+            *count += if kind.adds() { 1 } else { -1 };
+            assert!(*count >= 0, "a row is taken back that is not there: {row:?}");
+            return self.rows.retain(|_, count| *count > 0);
+        };
+        let key: Vec<String> = key.iter().map(|&column| row[column].clone()).collect();
+        if kind != RowKind::UpdateAfter {
+            assert!(self.changed.insert(key.clone()), "a key changes twice in a beat: {row:?}");
+            assert_eq!(self.before, None, "a row is followed by what replaces it");
+        }
+        let known = self.by_key.get(&key).cloned();
+        match kind {
+            RowKind::Insert => assert_eq!(known, None, "a row is there that comes"),
+            RowKind::UpdateBefore | RowKind::Delete => assert_eq!(known.as_ref(), Some(&text), "another row is there"),
+            RowKind::UpdateAfter => {
+                assert_eq!(self.before.take().as_ref(), Some(&key), "nothing was taken back for it")
+            }
+        }
+        match kind {
+            RowKind::Insert | RowKind::UpdateAfter => {
+                assert_ne!(known.as_ref(), Some(&text), "a row is replaced by itself");
+                self.by_key.insert(key, text);
+            }
+            RowKind::UpdateBefore => self.before = Some(key),
+            RowKind::Delete => drop(self.by_key.remove(&key)),
+        }
+    }
+
+    fn end_beat(&mut self, prefix: Vec<Vec<u64>>) {
+        assert_eq!(self.before, None, "a row is replaced within a beat");
+        self.changed.clear();
+        let rows = match self.key {
+            Some(_) => self.by_key.values().fold(Bag::new(), |mut bag, row| {
+                *bag.entry(row.clone()).or_default() += 1;
+                bag
+            }),
+            None => self.rows.clone(),
+        };
+        self.beats.push(Beat { prefix, rows });
+    }
+}
+
+/// Where the changes of a query go.
+struct Folding {
+    monitor: Arc<RunMonitor>,
+    folded: Arc<Mutex<Folded>>,
+}
+
+struct FoldingSink {
+    monitor: Arc<RunMonitor>,
+    schema: Schema,
+    folded: Arc<Mutex<Folded>>,
+}
+
+fn cells(columns: &[ArrayRef], rows: usize) -> Vec<Vec<String>> {
+    let options = FormatOptions::default().with_null("NULL");
+    let formatters: Vec<_> = columns.iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+    (0..rows).map(|row| formatters.iter().map(|f| f.value(row).to_string()).collect()).collect()
+}
+
+impl ResultTarget for Folding {
+    fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+        panic!("the result does not change")
+    }
+
+    fn open_changing(&mut self, schema: &Schema, key: Option<&[usize]>) -> Result<Box<dyn Sink>, Diagnostic> {
+        self.folded.lock().unwrap().key = key.map(<[usize]>::to_vec);
+        let (monitor, folded) = (Arc::clone(&self.monitor), Arc::clone(&self.folded));
+        Ok(Box::new(FoldingSink { monitor, schema: schema.clone(), folded }))
+    }
+}
+
+impl Sink for FoldingSink {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(ColumnEncoder)
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let Encoded::Columns { columns, rows } = piece else { panic!("columns are not encoded") };
+        let (kinds, shown) = columns.split_last().unwrap();
+        assert_eq!(shown.len(), self.schema.fields.len());
+        let mut folded = self.folded.lock().unwrap();
+        let changes = kinds_of(kinds).unwrap().into_iter().zip(cells(shown, rows));
+        changes.for_each(|(kind, row)| folded.change(kind, &row));
+        Ok(())
+    }
+
+    fn end_beat(&mut self) -> Result<(), Diagnostic> {
+        let prefix = self.monitor.stats().map(|stats| stats.snapshot().beats.prefix).unwrap_or_default();
+        self.folded.lock().unwrap().end_beat(prefix);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+}
+
+/// Runs a query as a stream; the rows at the end of each beat, and how many changes there were.
+fn beats_of(session: &mut Session, sql: &str) -> (Vec<Beat>, usize) {
+    session.set("execution.runtime-mode", "streaming").unwrap();
+    session.set("sql-client.execution.result-mode", "changelog").unwrap();
+    let monitor = Arc::new(RunMonitor::new());
+    let mut target = Folding { monitor: Arc::clone(&monitor), folded: Arc::default() };
+    let statement = &session.parse(sql).unwrap()[0];
+    session.execute(statement, &mut target, &monitor).unwrap_or_else(|e| panic!("{e}\n{sql}"));
+    let folded = std::mem::take(&mut *target.folded.lock().unwrap());
+    (folded.beats, folded.changes)
+}
+
+fn bag(batch: &RecordBatch) -> Bag {
+    cells(batch.columns(), batch.num_rows()).into_iter().fold(Bag::new(), |mut bag, row| {
+        *bag.entry(row.join("|")).or_default() += 1;
+        bag
+    })
+}
+
+/// The answer of batch mode.
+fn answer(session: &mut Session, sql: &str) -> Bag {
+    session.set("execution.runtime-mode", "batch").unwrap();
+    let mut results = Collected::new();
+    let statement = &session.parse(sql).unwrap()[0];
+    session.execute(statement, &mut results, &RunMonitor::new()).unwrap_or_else(|e| panic!("{e}\n{sql}"));
+    bag(&results.into_batch().unwrap())
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// Some of them, in order.
+    fn some<'a>(&mut self, of: &[&'a str], least: usize) -> Vec<&'a str> {
+        let some: Vec<&str> = of.iter().copied().filter(|_| self.below(2) == 0).collect();
+        if some.len() >= least { some } else { of[..least].to_vec() }
+    }
+}
+
+/// Two tables of rows with small numbers, NULLs, and a number of their own.
+fn tables(directory: &TempDir, random: &mut Random, rows: u64) -> String {
+    let mut ddl = String::new();
+    for name in ["t", "u"] {
+        let mut text = String::new();
+        for id in 0..rows {
+            let k = if random.below(8) == 0 { String::new() } else { random.below(5).to_string() };
+            let g = if random.below(8) == 0 {
+                String::new()
+            } else {
+                format!("\"{}\"", random.pick(&["a", "b", "long enough not to be inline", ""]))
+            };
+            let v = if random.below(6) == 0 { String::new() } else { (random.below(40) as i64 - 20).to_string() };
+            let d = if random.below(6) == 0 {
+                String::new()
+            } else {
+                random.pick(&["0.1", "-2.5", "1e300", "-1e300", "NaN", "3", "-0.3"]).into()
+            };
+            let dec = format!("{}.{:02}", random.below(100), random.below(100));
+            writeln!(text, "{id},{k},{g},{v},{d},{dec}").unwrap();
+        }
+        let path = directory.path().join(format!("{name}.csv"));
+        std::fs::write(&path, text).unwrap();
+        writeln!(
+            ddl,
+            "CREATE TABLE {name} (id BIGINT NOT NULL, k INT, g STRING, v BIGINT, d DOUBLE, p DECIMAL(10, 2)) WITH \
+             ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv');",
+            path.display()
+        )
+        .unwrap();
+    }
+    ddl
+}
+
+const PLAIN: &[&str] = &[
+    "COUNT(*)",
+    "COUNT(v)",
+    "SUM(v)",
+    "AVG(v)",
+    "MIN(v)",
+    "MAX(g)",
+    "MIN(d)",
+    "SUM(d)",
+    "SUM(p)",
+    "AVG(p)",
+    "MAX(p)",
+    "BOOL_OR(v > 5)",
+    "COUNT(*) FILTER (WHERE v > 0)",
+    "SUM(v) FILTER (WHERE k < 3)",
+    "VAR_POP(v)",
+    "COUNT(DISTINCT v)",
+    "COUNT(DISTINCT g) FILTER (WHERE v < 10)",
+    "SUM(DISTINCT k)",
+    "MEDIAN(v)",
+    "MODE(k)",
+];
+
+/// A query over the tables, with `{t}` and `{u}` for them.
+fn query(random: &mut Random) -> String {
+    let aggregates = |random: &mut Random| {
+        let calls: Vec<&str> = (0..1 + random.below(4)).map(|_| random.pick(PLAIN)).collect();
+        calls.iter().enumerate().map(|(i, call)| format!("{call} AS c{i}")).collect::<Vec<_>>().join(", ")
+    };
+    let condition =
+        |random: &mut Random| random.pick(&["", " WHERE v > -5", " WHERE k IS NOT NULL AND g <> 'a'"]).to_string();
+    let from = match random.below(3) {
+        0 => "(SELECT * FROM {t} UNION ALL SELECT * FROM {u}) AS x".to_string(),
+        _ => "{t} AS x".to_string(),
+    };
+    let keys = random.some(&["k", "g", "v"], 1).join(", ");
+    match random.below(8) {
+        0 => format!("SELECT {} FROM {from}{}", aggregates(random), condition(random)),
+        1 => format!("SELECT DISTINCT {keys} FROM {from}{}", condition(random)),
+        2 => format!(
+            "SELECT {keys}, {} FROM {from}{} GROUP BY {keys} HAVING COUNT(*) > 2",
+            aggregates(random),
+            condition(random)
+        ),
+        3 => format!("SELECT k, g, GROUPING(k) AS gk, {} FROM {from} GROUP BY ROLLUP (k, g)", aggregates(random)),
+        4 => {
+            // Groups of groups: rows of the inner one are taken back.
+            let inner = format!("SELECT k, g, SUM(v) AS v, AVG(d) AS d, SUM(p) AS p FROM {from} GROUP BY k, g");
+            let outer = random.some(&["k", "g"], 0).join(", ");
+            match outer.as_str() {
+                "" => format!("SELECT {} FROM ({inner})", aggregates(random)),
+                keys => {
+                    format!("SELECT {keys}, {} FROM ({inner}){} GROUP BY {keys}", aggregates(random), condition(random))
+                }
+            }
+        }
+        5 => {
+            format!("SELECT g, n / 3 AS third FROM (SELECT k, g, COUNT(*) AS n FROM {from} GROUP BY k, g) WHERE n > 1")
+        }
+        6 => format!(
+            "SELECT k, c0 FROM (SELECT k, MAX(v) AS c0 FROM {from} GROUP BY k) UNION ALL SELECT k, v FROM {{u}} WHERE v > 10"
+        ),
+        _ => format!("SELECT {keys}, {} FROM {from}{} GROUP BY {keys}", aggregates(random), condition(random)),
+    }
+}
+
+/// A query over prefixes of the tables.
+fn over(query: &str, t: &str, u: &str) -> String {
+    query.replace("{t}", t).replace("{u}", u)
+}
+
+#[test]
+fn after_every_beat_the_result_is_that_of_a_prefix() {
+    let (mut random, rows) = (Random(std::env::var("MILLSTREAM_SEED").map_or(7, |seed| seed.parse().unwrap())), 60);
+    let configurations = configurations::all();
+    let plain = Configuration::new("plain", &[("pipeline.tier", "interpreted"), ("parallelism.default", "1")]);
+    let cases = std::env::var("MILLSTREAM_CASES").map_or(40, |cases| cases.parse().unwrap());
+    for case in 0..cases {
+        let directory = TempDir::new().unwrap();
+        let (ddl, query) = (tables(&directory, &mut random, rows), query(&mut random));
+        let configuration = &configurations[random.below(configurations.len() as u64) as usize];
+        let (mut streamed, mut batch) = (configuration.session(), plain.session());
+        for session in [&mut streamed, &mut batch] {
+            for statement in &session.parse(&ddl).unwrap() {
+                session.execute(statement, &mut Collected::new(), &RunMonitor::new()).unwrap();
+            }
+        }
+        streamed.set("pipeline.beat-rows", random.pick(&["1", "7", "20", "0"])).unwrap();
+        streamed.set("table.exec.mini-batch.allow-latency", random.pick(&["1 h", "0 ms", "1 ms"])).unwrap();
+        let (beats, _) = beats_of(&mut streamed, &over(&query, "t", "u"));
+        let context = format!("case {case}, {}: {query}", configuration.name);
+        let last = beats.len() - 1;
+        for (number, beat) in beats.iter().enumerate() {
+            let read = |source: usize| beat.prefix.get(source).map_or(0, |splits| splits.iter().sum::<u64>());
+            // The end of the input ends the last beat.
+            let [t, u] = [0, 1].map(|source| if number == last { rows } else { read(source) });
+            // A query of the second table alone would have it as its first source: there is none.
+            let prefix = |table: &str, rows: u64| format!("(SELECT * FROM {table} WHERE id < {rows})");
+            let expected = answer(&mut batch, &over(&query, &prefix("t", t), &prefix("u", u)));
+            assert_eq!(beat.rows, expected, "{context}\nbeat {number} of {last}, prefix {:?}", beat.prefix);
+        }
+    }
+}
+
+/// Nexmark's queries whose results change.
+const UPDATING: [&str; 3] = ["q15", "q16", "q17"];
+
+/// When beats end: rows of a split, and how long rows wait.
+const BEATS: [(&str, &str); 4] = [("1", "1 h"), ("7", "1 h"), ("0", "50 ms"), ("0", "1 h")];
+
+#[test]
+fn what_nexmarks_changes_come_to_is_what_flink_answers() {
+    let all = configurations::all();
+    let mut failures = Vec::new();
+    let (data, mut run) = (tests_dir().join("nexmark"), 0);
+    for layout in ["ddl_combined.sql", "ddl_flat.sql"] {
+        let ddl = std::fs::read_to_string(data.join(layout)).unwrap().replace("${DATA}", &data.to_string_lossy());
+        for query in UPDATING {
+            let sql = std::fs::read_to_string(data.join(format!("queries/{query}.sql"))).unwrap();
+            // The columns of these results have no commas and no NULLs.
+            let expected: Bag =
+                nexmark::expected(query).into_iter().map(|(row, n)| (row.replace(',', "|"), n as i64)).collect();
+            for (rows, latency) in BEATS {
+                // 20,000 beats take a while: once here, all of them where `MILLSTREAM_ALL_BEATS` is set (`make beats`).
+                let is_short = rows == "1" && !(query == "q17" && layout == "ddl_flat.sql");
+                if is_short && std::env::var_os("MILLSTREAM_ALL_BEATS").is_none() {
+                    continue;
+                }
+                // Each kind of beat meets other configurations with every query and layout.
+                let configuration = &all[run * 7 % all.len()];
+                run += 1;
+                let mut session = configuration.session();
+                if configuration.get("pipeline.buffer-rows").is_some_and(|rows| rows == "1") {
+                    session.set("pipeline.buffer-rows", "7").unwrap();
+                }
+                session.set("pipeline.beat-rows", rows).unwrap();
+                session.set("table.exec.mini-batch.allow-latency", latency).unwrap();
+                session.run(&ddl).unwrap();
+                let (beats, _) = beats_of(&mut session, &sql);
+                let found = beats.last().map(|beat| &beat.rows);
+                if found != Some(&expected) {
+                    failures
+                        .push(format!("{query} under {} with beats of {rows} rows or {latency}", configuration.name));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

@@ -1,0 +1,134 @@
+//! Net changes: what the rows of a beat come to, by row, and paired by key.
+//!
+//! Rows that come and are taken back in one beat, in whatever order, cancel each other out. What is left of a key is a row that comes,
+//! one that goes, or one in place of another. Rows of a partition are put out in the order of their keys.
+
+use super::batch::Batch;
+use super::comparable::Comparable;
+use super::state::{State, Work};
+use super::weights::of_column;
+use crate::columns::{bytes_of, selected};
+use arrow_array::{ArrayRef, Int8Array, UInt32Array};
+use millstream_plan::pipeline::{Changes as Planned, KeyedOperator};
+use millstream_storage::{ByteReader, ByteWriter};
+use millstream_types::{Diagnostic, RowKind, Schema};
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Changes {
+    plan: Planned,
+    schema: Schema,
+    /// Positions of the keys, and of the other columns.
+    keys: Vec<usize>,
+    others: Vec<usize>,
+    /// Position of the weight.
+    weight: usize,
+    /// The rows of this beat.
+    batches: Vec<Batch>,
+    bytes: usize,
+}
+
+/// What is left of the rows of a beat.
+#[derive(Default)]
+struct Net {
+    rows: Vec<u32>,
+    kinds: Vec<i8>,
+}
+
+impl Net {
+    fn push(&mut self, row: u32, kind: RowKind, times: i64) {
+        for _ in 0..times {
+            self.rows.push(row);
+            self.kinds.push(kind as i8);
+        }
+    }
+}
+
+impl Changes {
+    /// Without rows.
+    pub(super) fn new(plan: &KeyedOperator, changes: Planned) -> Result<Changes, Diagnostic> {
+        let input = &plan.inputs[0];
+        let weight = input.schema.fields.len().checked_sub(1);
+        let weight = weight.ok_or_else(|| Diagnostic::bug("changes have no weight"))?;
+        let others: Vec<usize> = (0..weight).filter(|column| !input.keys.contains(column)).collect();
+        let keys = input.keys.clone();
+        let schema = input.schema.clone();
+        Ok(Changes { plan: changes, schema, keys, others, weight, batches: Vec::new(), bytes: 0 })
+    }
+
+    /// What the rows come to: runs of one key are adjacent in `order`.
+    fn net(&self, order: &[u32], (keys, others): (&Comparable, &Comparable), weights: &[i8]) -> Net {
+        let key = |row: &u32| keys.row(*row as usize);
+        let value = |row: &u32| others.row(*row as usize);
+        let mut net = Net::default();
+        for of_key in order.chunk_by(|a, b| key(a) == key(b)) {
+            let runs = of_key.chunk_by(|a, b| value(a) == value(b));
+            let sums = runs.map(|run| (run[0], run.iter().map(|&row| i64::from(weights[row as usize])).sum::<i64>()));
+            let left: Vec<(u32, i64)> = sums.filter(|(_, sum)| *sum != 0).collect();
+            match left[..] {
+                [(one, a), (other, b)] if self.plan.is_keyed && a + b == 0 && a.abs() == 1 => {
+                    let (old, new) = if a < 0 { (one, other) } else { (other, one) };
+                    net.push(old, RowKind::UpdateBefore, i64::from(self.plan.shows_replaced));
+                    net.push(new, RowKind::UpdateAfter, 1);
+                }
+                _ => {
+                    left.iter()
+                        .filter(|(_, sum)| *sum < 0)
+                        .for_each(|&(row, sum)| net.push(row, RowKind::Delete, -sum));
+                    left.iter().filter(|(_, sum)| *sum > 0).for_each(|&(row, sum)| net.push(row, RowKind::Insert, sum));
+                }
+            }
+        }
+        net
+    }
+}
+
+impl State for Changes {
+    fn advance(&mut self, inputs: Vec<Batch>, _: i64, _: &mut Work<'_>) -> Result<(), Diagnostic> {
+        self.batches.extend(inputs.into_iter().filter(|batch| batch.rows() > 0));
+        self.bytes = self.batches.iter().map(|batch| bytes_of(&batch.columns)).sum();
+        Ok(())
+    }
+
+    fn end_beat(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let batch = Batch::gathered(std::mem::take(&mut self.batches))?;
+        self.bytes = 0;
+        if batch.rows() == 0 {
+            return Ok(());
+        }
+        let of = |columns: &[usize]| -> Vec<ArrayRef> {
+            columns.iter().map(|&column| Arc::clone(&batch.columns[column])).collect()
+        };
+        let [keys] = Comparable::of([&of(&self.keys)])?;
+        let [others] = Comparable::of([&of(&self.others)])?;
+        let mut order: Vec<u32> = (0..batch.rows() as u32).collect();
+        let place = |&row: &u32| (keys.row(row as usize), others.row(row as usize));
+        order.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        let net = self.net(&order, (&keys, &others), of_column(&batch.columns[self.weight])?);
+        work.stats.beats.count(&net.kinds);
+        let (rows, places) = (net.rows.len(), UInt32Array::from(net.rows));
+        let mut columns: Vec<ArrayRef> =
+            batch.columns[..self.weight].iter().map(|column| selected(column, &places)).collect::<Result<_, _>>()?;
+        columns.push(Arc::new(Int8Array::from(net.kinds)));
+        work.emit(columns, rows);
+        Ok(())
+    }
+
+    fn bytes(&mut self) -> usize {
+        self.bytes
+    }
+
+    /// Nothing is left between two beats. Within one, rows wait that do not fit into memory.
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        out.length(self.batches.len());
+        self.batches.iter().try_for_each(|batch| batch.save(out))
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
+        for _ in 0..from.count(1)? {
+            self.batches.push(Batch::restore(&self.schema, from)?);
+        }
+        self.bytes = self.batches.iter().map(|batch| bytes_of(&batch.columns)).sum();
+        Ok(())
+    }
+}

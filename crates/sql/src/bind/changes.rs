@@ -1,0 +1,100 @@
+//! Whether a result that changes reaches only what can take its rows back.
+
+use super::cures::{WindowCure, windows_over};
+use super::extent::Extent;
+use super::place::error;
+use crate::catalog::Catalog;
+use millstream_plan::changes::{Changing, Refused, changing, check, maker};
+use millstream_plan::expr::Span;
+use millstream_plan::logical::{Rel, Table};
+use millstream_types::{Diagnostic, TakesChanges, code};
+
+/// Refuses operators that get changes and take appended rows only. The query stands at `place`.
+pub(super) fn check_operators(rel: &Rel, extent: Extent, place: Span) -> Result<(), Diagnostic> {
+    let or = |at: Span| if at == Span::default() { place } else { at };
+    check(rel).map_err(|refused| match refused {
+        Refused::Changes { operator, at } => {
+            let of = maker(rel);
+            let message = format!("{operator} takes rows that are only added, and the result of {of} changes");
+            error(code::NEEDS_UPDATES, or(at), message).advise(ways_out(rel, extent))
+        }
+        Refused::Unstable { call, at } => {
+            let of = maker(rel);
+            let message =
+                format!("{call} gives another value each time, so a row of {of} could not be taken back as it was");
+            error(code::UNSTABLE_CHANGES, or(at), message)
+                .advise(format!("leave {call} out, or apply it when the result is read"))
+        }
+    })
+}
+
+/// Refuses a table that cannot take the changes of a query, or whose primary key does not tell its rows apart.
+pub(super) fn check_table(
+    catalog: &Catalog,
+    table: &Table,
+    rel: &Rel,
+    extent: Extent,
+    place: Span,
+) -> Result<(), Diagnostic> {
+    let Some(changes) = changing(rel) else { return Ok(()) };
+    let (name, of) = (&table.name, maker(rel));
+    let takes = catalog.takes_changes(table);
+    let key = table.written_key();
+    if takes == TakesChanges::Nothing {
+        let connector = table.options.get("connector").unwrap_or_default();
+        let message = format!(
+            "the result of {of} changes, and table `{name}` ('connector' = '{connector}') takes rows that are only added"
+        );
+        let sinks = "write to 'jdbc' with a PRIMARY KEY, 'print' or 'blackhole'";
+        return Err(error(code::NEEDS_UPDATES, place, message).advise(format!("{sinks}; or {}", ways_out(rel, extent))));
+    }
+    let schema = table.written();
+    let names = |columns: &[usize]| {
+        columns.iter().map(|&column| schema.fields[column].name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let told_apart = |changes: &Changing| match changes.key() {
+        Some([]) => "there is one row".to_string(),
+        Some(key) => format!("its rows are told apart by ({})", names(key)),
+        None => "nothing tells its rows apart".into(),
+    };
+    if key.is_empty() {
+        if takes == TakesChanges::Anything {
+            return Ok(());
+        }
+        let message = format!(
+            "the result of {of} changes, and table `{name}` has no PRIMARY KEY by which a row could be found again"
+        );
+        let advice = match changes.key() {
+            Some(key @ [_, ..]) => format!("add PRIMARY KEY ({}) NOT ENFORCED to CREATE TABLE {name}", names(key)),
+            _ => format!(
+                "{}: select a column that is the same for as long as a row is there, as its key",
+                told_apart(&changes)
+            ),
+        };
+        return Err(error(code::KEY_MISMATCH, place, message).advise(advice));
+    }
+    if changes.is_unique(&key) {
+        return Ok(());
+    }
+    let message = format!(
+        "two rows of the result can have the same PRIMARY KEY ({}) of table `{name}`: {}",
+        names(&key),
+        told_apart(&changes)
+    );
+    let advice = match changes.key() {
+        Some(key @ [_, ..]) => {
+            format!("declare PRIMARY KEY ({}) NOT ENFORCED, or GROUP BY the key of the table", names(key))
+        }
+        _ => "group by the key of the table".into(),
+    };
+    Err(error(code::KEY_MISMATCH, place, message).advise(advice))
+}
+
+/// How a result comes not to change.
+fn ways_out(rel: &Rel, extent: Extent) -> String {
+    let WindowCure { from, first } = windows_over(rel);
+    format!(
+        "{first}aggregate in windows, whose results are final: SELECT … FROM {from} GROUP BY window_start, window_end, …; or {}",
+        extent.advice()
+    )
+}

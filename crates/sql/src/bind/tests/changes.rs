@@ -1,0 +1,107 @@
+//! Results that change: how they are planned, and who cannot take them.
+
+use super::{Session, TABLES, tables};
+
+fn with_sinks() -> Session {
+    let sinks = "
+CREATE TABLE counts (i INT, n BIGINT, PRIMARY KEY (i) NOT ENFORCED) WITH ('connector' = 'jdbc');
+CREATE TABLE by_name (i INT, s STRING, n BIGINT, PRIMARY KEY (s) NOT ENFORCED) WITH ('connector' = 'jdbc');
+CREATE TABLE unkeyed (i INT, n BIGINT) WITH ('connector' = 'jdbc');
+CREATE TABLE printed (i BIGINT, n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE files (i INT, n BIGINT) WITH ('connector' = 'filesystem');";
+    Session::new(&(TABLES.to_string() + sinks))
+}
+
+#[test]
+fn groups_without_a_window_are_those_of_all_rows_so_far() {
+    let session = tables();
+    let plan = session.plan("SELECT i, COUNT(*) AS n FROM t GROUP BY i");
+    assert!(plan.contains("window=all rows so far keys=[i]"), "{plan}");
+    for sql in [
+        "SELECT DISTINCT i FROM t",
+        "SELECT i FROM t UNION SELECT k FROM z",
+        "SELECT COUNT(*) FROM t HAVING COUNT(*) > 1",
+    ] {
+        assert!(session.plan(sql).contains("window=all rows so far"), "{sql}");
+    }
+    let sets = session.plan("SELECT i, si, SUM(l) FROM t GROUP BY GROUPING SETS ((i, si), (i), ())");
+    assert_eq!(sets.matches("window=all rows so far").count(), 3, "{sets}");
+    assert!(tables().batch().plan("SELECT i, COUNT(*) FROM t GROUP BY i").contains("window=whole input"));
+}
+
+#[test]
+fn changes_are_netted_by_key_in_front_of_their_sink() {
+    let session = with_sinks();
+    let pipelines = session.pipelines("INSERT INTO counts SELECT i, COUNT(*) FROM t GROUP BY i");
+    assert!(
+        pipelines.contains("operator 1: groups of all rows, components [Count], partitioned by [i]"),
+        "{pipelines}"
+    );
+    assert!(pipelines.contains("operator 0: net changes by key"), "{pipelines}");
+    // Nothing tells rows of a union apart.
+    let union =
+        "INSERT INTO printed SELECT i, n FROM (SELECT i, COUNT(*) AS n FROM t GROUP BY i) UNION ALL SELECT l, 1 FROM t";
+    assert!(session.pipelines(union).contains("net changes by row"), "{}", session.pipelines(union));
+    // Counts of counts: the inner ones are taken back.
+    let nested = "SELECT n, COUNT(*) AS m FROM (SELECT i, COUNT(*) AS n FROM t GROUP BY i) GROUP BY n";
+    let pipelines = session.pipelines(nested);
+    assert!(pipelines.contains("groups of all rows that have not been taken back, components [SumI64]"), "{pipelines}");
+}
+
+#[test]
+fn values_that_must_be_forgotten_are_kept() {
+    let session = tables();
+    let over = |call: &str| format!("SELECT {call} FROM (SELECT i, MAX(l) AS n, MAX(s) AS s FROM t GROUP BY i)");
+    for call in ["MIN(n)", "MAX(s)", "LISTAGG(s)", "MEDIAN(n)", "APPROX_COUNT_DISTINCT(s)", "ARRAY_AGG(n IGNORE NULLS)"]
+    {
+        assert!(session.pipelines(&over(call)).contains("Object(Weights"), "{call}");
+    }
+    assert!(!session.pipelines(&over("SUM(n), AVG(n), COUNT(n), STDDEV_POP(n)")).contains("Object"));
+    // Distinct values are groups of their own, one for all calls.
+    let distinct =
+        "SELECT i, COUNT(*), COUNT(DISTINCT l), COUNT(DISTINCT l) FILTER (WHERE b), SUM(DISTINCT si) FROM t GROUP BY i";
+    let pipelines = session.pipelines(distinct);
+    assert_eq!(pipelines.matches("groups of all rows").count(), 3, "{pipelines}");
+    assert!(pipelines.contains("partitioned by [i, value]") && !pipelines.contains("Object"), "{pipelines}");
+}
+
+#[test]
+fn operators_that_take_appended_rows_only() {
+    let session = tables();
+    let counts = "(SELECT i, COUNT(*) AS n FROM t GROUP BY i)";
+    let check = |sql: String, error: &str, advice: &str| {
+        let found = session.error(&sql);
+        assert!(found.0.starts_with(error) && found.1.contains(advice), "{sql}: {found:?}");
+    };
+    check(
+        format!("SELECT a.n FROM {counts} AS a JOIN z ON a.i = z.k"),
+        "MS2008 1:76+3 a join takes rows that are only added, and the result of GROUP BY without a window changes",
+        "TUMBLE",
+    );
+    check(format!("SELECT * FROM {counts} LIMIT 3"), "MS2008 1:1", "batch");
+    check(format!("SELECT n, RAND() AS r FROM {counts}"), "MS2018 1:11+4 RAND()", "leave RAND() out");
+}
+
+#[test]
+fn sinks_of_changes() {
+    let session = with_sinks();
+    let counts = "SELECT i, COUNT(*) AS n FROM t GROUP BY i";
+    session.bind(&format!("INSERT INTO counts {counts}")).unwrap();
+    session.bind(&format!("INSERT INTO printed {counts}")).unwrap();
+    let check = |sql: &str, error: &str, advice: &str| {
+        let found = session.error(sql);
+        assert!(found.0.starts_with(error) && found.1.contains(advice), "{sql}: {found:?}");
+    };
+    let message =
+        "MS2008 1:13+5 the result of GROUP BY without a window changes, and table `files` ('connector' = 'filesystem')";
+    check(&format!("INSERT INTO files {counts}"), message, "write to 'jdbc' with a PRIMARY KEY");
+    check(&format!("INSERT INTO unkeyed {counts}"), "MS2017 1:13+7", "add PRIMARY KEY (i) NOT ENFORCED");
+    check(
+        "INSERT INTO by_name SELECT i, s, COUNT(*) FROM t GROUP BY i, s",
+        "MS2017 1:13+7 two rows of the result can have the same PRIMARY KEY (s) of table `by_name`: its rows are told apart by (i, s)",
+        "declare PRIMARY KEY (i, s) NOT ENFORCED",
+    );
+    // A key of fewer columns tells apart rows of more, and a wider integer the same numbers.
+    session.bind("INSERT INTO by_name SELECT MAX(i), s, COUNT(*) FROM t GROUP BY s").unwrap();
+    session.bind("INSERT INTO by_name SELECT i, s, n FROM (SELECT CAST(si AS INT) AS i, v AS s, COUNT(*) AS n FROM t GROUP BY si, v)").unwrap_err();
+}
