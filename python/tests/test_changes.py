@@ -32,7 +32,7 @@ def query(draw: random.Random) -> str:
         f"SELECT {keys}, {calls} FROM t{where} GROUP BY {keys}",
         f"SELECT {keys}, {calls} FROM t{where} GROUP BY {keys} HAVING COUNT(*) > 1",
         f"SELECT {calls} FROM t{where}",
-        f"SELECT DISTINCT {keys} FROM t{where}",
+        f"SELECT DISTINCT g, n FROM ({inner}) AS i",
         f"SELECT n, COUNT(*) AS m, MAX(k) AS k FROM ({inner}) AS i GROUP BY n",
         f"SELECT {calls} FROM ({inner}) AS i",
         f"SELECT k, n FROM ({inner}) AS i WHERE n > 1 UNION ALL SELECT k, v FROM t WHERE v > 5",

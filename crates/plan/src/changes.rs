@@ -5,7 +5,7 @@
 //! | scan, constant rows | never | |
 //! | filter | if they are below | what does below |
 //! | projection | if they are below | what does below, if all of it is kept |
-//! | groups of all rows so far | always | the keys of the groups |
+//! | groups of all rows so far | always; without aggregates (DISTINCT) if they are below | the keys of the groups |
 //! | groups of windows | never: they are final when the watermark has passed | |
 //! | UNION ALL, UNNEST | if they are below | nothing |
 //! | join with a bounded table | if they are on the left | what does there, if rows of the left come once |
@@ -73,6 +73,13 @@ impl ChangesWalk {
                 let place = |column: &usize| columns.iter().position(|(e, _)| is_injective(e, *column));
                 let keys = below.keys.iter().filter_map(|key| key.iter().map(place).collect());
                 Some(Changing { keys: keys.collect() })
+            }
+            // A row that is there stays, however many equal ones follow.
+            Rel::Aggregate { input, window, keys, aggregates }
+                if window.assigner == WindowAssigner::Unbounded && aggregates.is_empty() && !keys.is_empty() =>
+            {
+                let key = || Changing { keys: vec![(0..keys.len()).collect()] };
+                self.changing(input).map(|_| key())
             }
             Rel::Aggregate { window, keys, .. } if window.assigner == WindowAssigner::Unbounded => {
                 Some(Changing { keys: vec![(0..keys.len()).collect()] })

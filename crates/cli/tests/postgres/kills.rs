@@ -113,7 +113,10 @@ fn a_job_that_is_killed_loses_and_repeats_nothing() {
     let mut undisturbed = database("undisturbed");
     finish(command(folder, &undisturbed, 100_000_000, 2));
     let expected = content(&mut undisturbed);
-    assert!(expected.iter().all(|rows| rows.len() >= 25), "{:?}", expected.iter().map(Vec::len).collect::<Vec<_>>());
+    // Keys have come about as often as each other: there are few sizes of groups at last.
+    let least = |table: &str| if table == "sizes" { 15 } else { 40 };
+    let are_many = TABLES.iter().zip(&expected).all(|((table, _), rows)| rows.len() >= least(table));
+    assert!(are_many, "{:?}", expected.iter().map(Vec::len).collect::<Vec<_>>());
     let mut left = kills;
     while left > 0 {
         let mut killed = database(&format!("killed_{left}"));

@@ -72,6 +72,7 @@ impl Planner {
         aggregates: &[(AggregateCall, String)],
     ) -> Result<Branch, Diagnostic> {
         let width = input.schema().fields.len();
+        let is_distinct = aggregates.is_empty() && !keys.is_empty();
         let values = match keys.len() < millstream_abi::EntryLayout::MAX_KEYS {
             true => values_of(aggregates),
             false => Vec::new(),
@@ -115,7 +116,10 @@ impl Planner {
         } else {
             self.rows_and_values(input, (operator, &payload), keys, &values)?;
         }
-        Ok(Branch { weight: Some(weight_of_group), ..Branch::new(PipelineInput::Operator(operator), columns) })
+        // Rows of DISTINCT only come, if those below do.
+        let only_come = weight.is_none() && is_distinct;
+        let weight = (!only_come).then_some(weight_of_group);
+        Ok(Branch { weight, ..Branch::new(PipelineInput::Operator(operator), columns) })
     }
 
     /// Ends the rows of an input, and the changes of its distinct values, in groups.

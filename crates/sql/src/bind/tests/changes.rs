@@ -92,6 +92,11 @@ fn sinks_of_changes() {
         let found = session.error(sql);
         assert!(found.0.starts_with(error) && found.1.contains(advice), "{sql}: {found:?}");
     };
+    // Rows of DISTINCT are never taken back, unless those below are.
+    session.bind("INSERT INTO files SELECT DISTINCT i, l FROM t").unwrap();
+    session.bind("INSERT INTO files SELECT i, l FROM t UNION SELECT k, 1 FROM z").unwrap();
+    let distinct = format!("INSERT INTO files SELECT DISTINCT i, n FROM ({counts})");
+    check(&distinct, "MS2008 1:13+5 the result of DISTINCT without a window changes", "jdbc");
     let message =
         "MS2008 1:13+5 the result of GROUP BY without a window changes, and table `files` ('connector' = 'filesystem')";
     check(&format!("INSERT INTO files {counts}"), message, "write to 'jdbc' with a PRIMARY KEY");
