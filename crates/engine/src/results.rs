@@ -150,4 +150,8 @@ impl ResultTarget for Discarded {
     fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
         Ok(discarding_sink())
     }
+
+    fn open_changing(&mut self, _: &Schema, _: Option<&[usize]>) -> Result<Box<dyn Sink>, Diagnostic> {
+        Ok(discarding_sink())
+    }
 }

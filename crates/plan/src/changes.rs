@@ -2,13 +2,15 @@
 //!
 //! | relation | rows are taken back | tells rows apart at any moment |
 //! | --- | --- | --- |
-//! | scan, constant rows | never | |
+//! | scan, constant rows | never | its PRIMARY KEY |
 //! | filter | if they are below | what does below |
 //! | projection | if they are below | what does below, if all of it is kept |
 //! | groups of all rows so far | always; without aggregates (DISTINCT) if they are below | the keys of the groups |
-//! | groups of windows | never: they are final when the watermark has passed | |
+//! | groups of windows | never: they are final when the watermark has passed | their keys and the window |
+//! | ranks of all rows so far | always | what does below; the partition and the number, or, where one row is kept, the partition |
 //! | UNION ALL, UNNEST | if they are below | nothing |
 //! | join with a bounded table | if they are on the left | what does there, if rows of the left come once |
+//! | other joins of all rows | if they are on a side; those of outer and anti joins always | what does on both sides; on the left alone, if a row meets one of the right at most |
 //!
 //! All other operators take appended rows only: [`check`] says which one got others.
 
@@ -16,11 +18,14 @@ use crate::aggregate::AggregateCall;
 use crate::common::Common;
 use crate::explain::Shown;
 use crate::expr::{Expr, ExprKind, Span};
-use crate::logical::{JoinKind, JoinStrategy, Rel};
+use crate::logical::{JoinKind, JoinStrategy, RankFunction, Rel};
 use crate::window::WindowAssigner;
 use millstream_types::{DataType, Schema};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// Most keys that are known of a relation: joins multiply them.
+const MOST_KEYS: usize = 8;
 
 /// What is known of a relation that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,53 +51,102 @@ pub fn changing(rel: &Rel) -> Option<Changing> {
     ChangesWalk::default().changing(rel)
 }
 
+/// What is known of any relation.
+#[derive(Debug, Clone, Default)]
+struct Nature {
+    /// Whether rows are taken back.
+    changes: bool,
+    /// As [`Changing::keys`].
+    keys: Vec<Vec<usize>>,
+}
+
 /// What is known of common relations, which many places may name.
 #[derive(Default)]
 struct ChangesWalk {
-    known: HashMap<*const Common, Option<Changing>>,
+    known: HashMap<*const Common, Nature>,
     checked: HashSet<*const Common>,
 }
 
 impl ChangesWalk {
-    #[recursive::recursive]
     fn changing(&mut self, rel: &Rel) -> Option<Changing> {
+        let Nature { changes, keys } = self.nature(rel);
+        changes.then_some(Changing { keys })
+    }
+
+    #[recursive::recursive]
+    fn nature(&mut self, rel: &Rel) -> Nature {
         match rel {
-            Rel::Scan { .. } | Rel::Values { .. } => None,
-            Rel::Filter { input, .. } | Rel::Limit { input, .. } | Rel::Sort { input, .. } => self.changing(input),
+            Rel::Scan { table, .. } => {
+                let key = Some(table.primary_key.clone()).filter(|key| !key.is_empty());
+                Nature { changes: false, keys: key.into_iter().collect() }
+            }
+            Rel::Values { .. } | Rel::Windowed { .. } => Nature::default(),
+            Rel::Filter { input, .. } | Rel::Limit { input, .. } | Rel::Sort { input, .. } => self.nature(input),
+            Rel::Over { input, .. } => Nature { changes: false, ..self.nature(input) },
             Rel::Common(common) => {
                 let place = Arc::as_ptr(common);
                 if let Some(known) = self.known.get(&place) {
                     return known.clone();
                 }
-                let found = self.changing(common.rel());
+                let found = self.nature(common.rel());
                 self.known.insert(place, found.clone());
                 found
             }
             Rel::Project { input, columns } => {
-                let below = self.changing(input)?;
+                let Nature { changes, keys } = self.nature(input);
                 let place = |column: &usize| columns.iter().position(|(e, _)| is_injective(e, *column));
-                let keys = below.keys.iter().filter_map(|key| key.iter().map(place).collect());
-                Some(Changing { keys: keys.collect() })
+                let keys = keys.iter().filter_map(|key| key.iter().map(place).collect());
+                Nature { changes, keys: keys.collect() }
             }
-            // A row that is there stays, however many equal ones follow.
-            Rel::Aggregate { input, window, keys, aggregates }
-                if window.assigner == WindowAssigner::Unbounded && aggregates.is_empty() && !keys.is_empty() =>
-            {
-                let key = || Changing { keys: vec![(0..keys.len()).collect()] };
-                self.changing(input).map(|_| key())
+            Rel::Aggregate { input, window, keys, aggregates } => {
+                let of_groups: Vec<usize> = (0..keys.len()).collect();
+                if let WindowAssigner::Count { .. } = window.assigner {
+                    return Nature::default();
+                }
+                if window.assigner != WindowAssigner::Unbounded {
+                    // Where they are not of the window alone: `window_start` is the first column behind keys and aggregates.
+                    let start = window.time.iter().map(|_| keys.len() + aggregates.len());
+                    return Nature { changes: false, keys: vec![of_groups.into_iter().chain(start).collect()] };
+                }
+                // A row of DISTINCT that is there stays, however many equal ones follow.
+                let is_distinct = aggregates.is_empty() && !keys.is_empty();
+                Nature { changes: !is_distinct || self.nature(input).changes, keys: vec![of_groups] }
             }
-            Rel::Aggregate { window, keys, .. } if window.assigner == WindowAssigner::Unbounded => {
-                Some(Changing { keys: vec![(0..keys.len()).collect()] })
+            Rel::Rank { input, time, partition, function, range, .. } => {
+                let Nature { mut keys, .. } = self.nature(input);
+                let column = |expr: &Expr| match expr.kind {
+                    ExprKind::Column(column) => Some(column),
+                    _ => None,
+                };
+                let partition: Option<Vec<usize>> = partition.iter().map(column).collect();
+                if let (RankFunction::RowNumber, Some(mut partition), None) = (function, partition, time) {
+                    if range.0 < range.1 {
+                        partition.push(input.schema().fields.len());
+                    }
+                    keys.insert(0, partition);
+                }
+                Nature { changes: time.is_none(), keys }
             }
-            Rel::Union { inputs } => inputs.iter().any(|input| self.changing(input).is_some()).then(Changing::default),
-            Rel::Unnest { input, .. } => self.changing(input).map(|_| Changing::default()),
-            Rel::Join { left, kind, strategy: JoinStrategy::Lookup, .. } => {
-                let left = self.changing(left)?;
-                let once = matches!(kind, JoinKind::Semi | JoinKind::Anti);
-                Some(if once { left } else { Changing::default() })
+            Rel::Union { inputs } => {
+                Nature { changes: inputs.iter().any(|input| self.nature(input).changes), keys: vec![] }
             }
-            Rel::Windowed { .. } | Rel::Aggregate { .. } | Rel::Join { .. } | Rel::Rank { .. } | Rel::Over { .. } => {
-                None
+            Rel::Unnest { input, .. } => Nature { changes: self.nature(input).changes, keys: vec![] },
+            Rel::Join { left, right, kind, strategy, keys, .. } => {
+                let (on_left, on_right) = (self.nature(left), self.nature(right));
+                let changes = match strategy {
+                    JoinStrategy::Lookup => on_left.changes,
+                    JoinStrategy::Regular { .. } => {
+                        let pads = !matches!(kind, JoinKind::Inner | JoinKind::Semi);
+                        pads || on_left.changes || on_right.changes
+                    }
+                    JoinStrategy::Window { .. } | JoinStrategy::Interval { .. } | JoinStrategy::Versioned { .. } => {
+                        false
+                    }
+                };
+                Nature {
+                    changes,
+                    keys: keys_of_join(*kind, keys, left.schema().fields.len(), on_left.keys, &on_right.keys),
+                }
             }
         }
     }
@@ -104,19 +158,22 @@ impl ChangesWalk {
         }
         let inputs = rel.inputs();
         inputs.iter().try_for_each(|input| self.check(input))?;
-        let changes: Vec<bool> = inputs.iter().map(|input| self.changing(input).is_some()).collect();
-        if !changes.contains(&true) {
-            return Ok(());
-        }
+        let changes: Vec<bool> = inputs.iter().map(|input| self.nature(input).changes).collect();
         let operator = match rel {
+            Rel::Join { strategy: JoinStrategy::Regular { .. }, .. } if self.nature(rel).changes => None,
+            _ if !changes.contains(&true) => return Ok(()),
             Rel::Scan { .. } | Rel::Values { .. } | Rel::Common(_) => return Ok(()),
             Rel::Filter { .. } | Rel::Project { .. } | Rel::Union { .. } | Rel::Unnest { .. } => None,
             Rel::Aggregate { window, .. } if window.assigner == WindowAssigner::Unbounded => None,
             Rel::Aggregate { .. } => Some("an aggregation of windows"),
             Rel::Windowed { .. } => Some("a window table function"),
+            Rel::Rank { time: None, .. } | Rel::Join { strategy: JoinStrategy::Regular { .. }, .. } => None,
             Rel::Join { strategy: JoinStrategy::Lookup, .. } if !changes[1] => None,
-            Rel::Join { .. } => Some("a join"),
-            Rel::Rank { .. } => Some("a ranking"),
+            Rel::Join { strategy: JoinStrategy::Lookup, .. } => Some("a join with a bounded table"),
+            Rel::Join { strategy: JoinStrategy::Window { .. }, .. } => Some("a window join"),
+            Rel::Join { strategy: JoinStrategy::Interval { .. }, .. } => Some("an interval join"),
+            Rel::Join { strategy: JoinStrategy::Versioned { .. }, .. } => Some("a join with versions"),
+            Rel::Rank { .. } => Some("a ranking within windows"),
             Rel::Over { .. } => Some("an OVER aggregate"),
             Rel::Limit { .. } => Some("LIMIT"),
             Rel::Sort { .. } => Some("ORDER BY"),
@@ -136,6 +193,37 @@ impl ChangesWalk {
             }
         }
     }
+}
+
+/// What tells the rows of a join apart. `width` is the number of columns on the left.
+fn keys_of_join(
+    kind: JoinKind,
+    equal: &[(Expr, Expr)],
+    width: usize,
+    left: Vec<Vec<usize>>,
+    right: &[Vec<usize>],
+) -> Vec<Vec<usize>> {
+    if !kind.shows_right() {
+        return left;
+    }
+    // Whether a row meets one of the other side at most: the key of that is among what is compared.
+    let is_met_once = |keys: &[Vec<usize>], compared: &dyn Fn(usize) -> bool| {
+        keys.iter().any(|key| key.iter().all(|&column| compared(column)))
+    };
+    let of_right = |column: usize| equal.iter().any(|(_, r)| r.kind == ExprKind::Column(column));
+    let of_left = |column: usize| equal.iter().any(|(l, _)| l.kind == ExprKind::Column(column));
+    let shifted = |key: &Vec<usize>| key.iter().map(|column| width + column).collect::<Vec<_>>();
+    let mut keys = Vec::new();
+    // A row of the other side without a partner has no value in these columns, and there may be many.
+    if !kind.left_is_optional() && is_met_once(right, &of_right) {
+        keys.extend(left.iter().cloned());
+    }
+    if !kind.right_is_optional() && is_met_once(&left, &of_left) {
+        keys.extend(right.iter().map(shifted));
+    }
+    keys.extend(left.iter().flat_map(|l| right.iter().map(|r| [l.clone(), shifted(r)].concat())));
+    keys.truncate(MOST_KEYS);
+    keys
 }
 
 /// The first part of an expression that gives another value each time.
@@ -198,23 +286,68 @@ fn digits(integer: &DataType) -> u8 {
     }
 }
 
-/// What makes a relation change, as it stands in SQL; nothing for one of which rows only come.
-pub fn maker(rel: &Rel) -> &'static str {
-    let (mut left, mut seen) = (vec![rel], HashSet::new());
-    while let Some(rel) = left.pop() {
-        match rel {
-            Rel::Aggregate { window, keys, aggregates, .. } if window.assigner == WindowAssigner::Unbounded => {
-                return match (keys.is_empty(), aggregates.is_empty()) {
-                    (true, _) => "an aggregate of all rows",
-                    (false, true) => "DISTINCT without a window",
-                    (false, false) => "GROUP BY without a window",
-                };
-            }
-            Rel::Common(common) if seen.insert(Arc::as_ptr(common)) => left.push(common.rel()),
-            _ => left.extend(rel.inputs()),
+/// What makes a relation change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maker {
+    /// An aggregate of all rows.
+    Total,
+    /// DISTINCT without a window, of rows that change.
+    Distinct,
+    /// GROUP BY without a window.
+    Groups,
+    /// Top-N without a window.
+    Rank,
+    /// A join of all rows.
+    Join(JoinKind),
+}
+
+impl Maker {
+    /// As it stands in SQL.
+    pub fn text(self) -> &'static str {
+        match self {
+            Maker::Total => "an aggregate of all rows",
+            Maker::Distinct => "DISTINCT without a window",
+            Maker::Groups => "GROUP BY without a window",
+            Maker::Rank => "a ranking without a window",
+            Maker::Join(JoinKind::Inner) => "a JOIN of all rows",
+            Maker::Join(JoinKind::Left) => "a LEFT JOIN of all rows",
+            Maker::Join(JoinKind::Right) => "a RIGHT JOIN of all rows",
+            Maker::Join(JoinKind::Full) => "a FULL JOIN of all rows",
+            Maker::Join(JoinKind::Semi) => "IN or EXISTS over all rows",
+            Maker::Join(JoinKind::Anti) => "NOT IN or NOT EXISTS over all rows",
         }
     }
-    ""
+}
+
+/// What makes a relation change: the first operator from above that makes others of rows that only come. `None` for one of which rows
+/// only come.
+pub fn maker(rel: &Rel) -> Option<Maker> {
+    let (mut left, mut seen) = (vec![rel], HashSet::new());
+    let mut walk = ChangesWalk::default();
+    while let Some(rel) = left.pop() {
+        if !walk.nature(rel).changes {
+            continue;
+        }
+        match rel {
+            Rel::Aggregate { keys, aggregates, .. } => {
+                return Some(match (keys.is_empty(), aggregates.is_empty()) {
+                    (true, _) => Maker::Total,
+                    (false, true) => Maker::Distinct,
+                    (false, false) => Maker::Groups,
+                });
+            }
+            Rel::Rank { .. } => return Some(Maker::Rank),
+            Rel::Join { kind, strategy: JoinStrategy::Regular { .. }, .. }
+                if !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
+            {
+                return Some(Maker::Join(*kind));
+            }
+            Rel::Common(common) if seen.insert(Arc::as_ptr(common)) => left.push(common.rel()),
+            Rel::Common(_) => {}
+            _ => left.extend(rel.inputs().into_iter().rev()),
+        }
+    }
+    None
 }
 
 /// An operator that cannot take what it gets.

@@ -4,6 +4,7 @@ use crate::components::{SlotAggregates, output_fields};
 use crate::expr::Expr;
 use crate::logical::{JoinKind, RankFunction};
 use crate::operators::rank::{Rank, direction};
+use crate::operators::top::Ties;
 use crate::window::Slicing;
 use millstream_types::{DataType, Field, Schema};
 
@@ -65,7 +66,10 @@ impl Leading {
             let data_type = &input.schema.fields[key].data_type;
             !data_type.is_nested() && !matches!(data_type, DataType::Float | DataType::Double)
         };
-        let serves = rank.range.1 <= Leading::MOST && input.time.is_some() && input.keys.iter().all(is_plain);
+        let serves = rank.range.1 <= Leading::MOST
+            && rank.ties == Ties::First
+            && input.time.is_some()
+            && input.keys.iter().all(is_plain);
         serves.then(|| Leading {
             windows: LeadingWindows::OfTime,
             order: rank.order.clone(),
@@ -160,7 +164,7 @@ pub trait Keyed {
 }
 
 /// The columns of a join: left, right (SEMI, ANTI: left).
-fn joined(kind: JoinKind, inputs: &[KeyedInput]) -> Schema {
+pub(crate) fn joined(kind: JoinKind, inputs: &[KeyedInput]) -> Schema {
     let [left, right] = inputs else { return Schema::default() };
     let optional = |is_optional: bool| move |f: &Field| Field { nullable: f.nullable || is_optional, ..f.clone() };
     let mut fields: Vec<Field> = left.schema.fields.iter().map(optional(kind.left_is_optional())).collect();

@@ -161,13 +161,14 @@ pub enum Rel {
         /// What else must be TRUE, over the columns of the left, then those of the right.
         residual: Option<Expr>,
     },
-    /// The first rows of each partition within its window: Top-N, deduplication. Output columns: those of the input,
-    /// then the rank (BIGINT).
+    /// The first rows of each partition within its window, or of all rows so far: Top-N, deduplication. Output columns: those of the
+    /// input, then the rank (BIGINT).
     Rank {
         /// Input.
         input: Box<Rel>,
-        /// `window_time` of the rows: results of a window come when it is complete.
-        time: Expr,
+        /// `window_time` of the rows: results of a window come when it is complete. `None`: there is no window, and what is put out
+        /// changes with later rows.
+        time: Option<Expr>,
         /// What that is.
         timeline: Timeline,
         /// Partitioning columns, the window's among them.
@@ -178,6 +179,10 @@ pub enum Rel {
         function: RankFunction,
         /// Ranks that are kept, from 1, both ends included.
         range: (u64, u64),
+        /// Whether the order is that of a time, so that ROW_NUMBER is deduplication where one row is kept.
+        is_by_time: bool,
+        /// Whether anybody reads the rank; if not, that of a rank without a window may be any number.
+        shows_rank: bool,
     },
     /// Aggregates of each row and those before it. Output columns: those of the input, then the aggregates.
     Over {
@@ -510,7 +515,7 @@ impl Rel {
                 times.chain(keys.iter_mut().flat_map(|(l, r)| [l, r])).chain(residual).collect()
             }
             Rel::Rank { time, partition, order, .. } => {
-                [time].into_iter().chain(partition).chain(order.iter_mut().map(|k| &mut k.expr)).collect()
+                time.iter_mut().chain(partition).chain(order.iter_mut().map(|k| &mut k.expr)).collect()
             }
             Rel::Over { time, partition, aggregates, .. } => {
                 let calls = aggregates.iter_mut().flat_map(|(call, _)| call.expressions_mut());

@@ -19,8 +19,8 @@ use crate::logical::Table;
 pub use crate::operators::aggregate::Aggregation;
 pub use crate::operators::lookup::LookupTable;
 pub use crate::operators::{
-    Changes, CountWindows, FlatMap, Group, GroupChanges, IntervalJoin, KeyedKind, Lookup, Operator, Over, Rank,
-    RegularJoin, Repeat, Sessions, Unnest, VersionedJoin, WindowJoin, Windows,
+    Changes, ChangingJoin, CountWindows, FlatMap, Group, GroupChanges, IntervalJoin, KeyedKind, Lookup, Operator, Over,
+    Rank, RegularJoin, Repeat, Sessions, Ties, Top, Unnest, VersionedJoin, WindowJoin, Windows,
 };
 pub use crate::sort::Sort;
 use crate::window::Timeline;

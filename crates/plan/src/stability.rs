@@ -47,7 +47,7 @@ fn origins(rel: &Rel) -> Result<Origins, Diagnostic> {
             refuse("a join", residual, &columns)?;
         }
         Rel::Rank { time, partition, order, .. } => {
-            refuse("the time of a rank", [time], &columns)?;
+            refuse("the time of a rank", time, &columns)?;
             refuse("PARTITION BY", partition, &columns)?;
             refuse("ORDER BY", order.iter().map(|key| &key.expr), &columns)?;
         }

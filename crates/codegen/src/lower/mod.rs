@@ -14,6 +14,7 @@
 mod aggregate;
 mod assigner;
 mod changes;
+mod changing_join;
 mod count;
 mod emit;
 mod exchange;
@@ -33,6 +34,7 @@ mod regular_join;
 mod repeat;
 mod scan;
 mod session;
+mod top;
 mod unnest;
 mod vector;
 mod versioned_join;

@@ -3,8 +3,8 @@
 use super::keyed::{ByKey, KeyedPrograms};
 use super::lowered::Lowered;
 use super::{
-    changes, count, group, interval_join, lookup, lower_pipeline, lower_source, over, rank, regular_join, session,
-    versioned_join, window_join,
+    changes, changing_join, count, group, interval_join, lookup, lower_pipeline, lower_source, over, rank,
+    regular_join, session, top, versioned_join, window_join,
 };
 use crate::partition::partition;
 use crate::program::{FilterShape, Program};
@@ -87,6 +87,8 @@ fn keyed(by_key: &ByKey<'_>) -> KeyedPrograms {
         KeyedKind::Sessions(_) => session::lower(by_key),
         KeyedKind::CountWindows(_) => count::lower(by_key),
         KeyedKind::Group(_) => group::lower(by_key),
+        KeyedKind::Top(_) => top::lower(by_key),
+        KeyedKind::ChangingJoin(_) => changing_join::lower(by_key),
         KeyedKind::Changes(_) => changes::lower(by_key),
     }
 }

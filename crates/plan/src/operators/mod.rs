@@ -9,10 +9,12 @@
 //! | [`Operator`] | [`filter`], [`project`], and the flat maps |
 //! | [`FlatMap`] | `windows`, `repeat`, `unnest`, [`lookup`] |
 //! | [`PipelineEnd::Aggregate`](crate::pipeline::PipelineEnd::Aggregate) | [`aggregate`] |
-//! | [`KeyedKind`] | `window_join`, `interval_join`, `regular_join`, `versioned_join`, `rank`, `over`, `session`, `count`, `group`, `changes` |
+//! | [`KeyedKind`] | `window_join`, `interval_join`, `regular_join`, `versioned_join`, `rank`, `over`, `session`, `count`, `group`, `top`,
+//! | | `changing_join`, `changes` |
 
 pub mod aggregate;
 pub(crate) mod changes;
+pub(crate) mod changing_join;
 pub(crate) mod count;
 pub mod filter;
 pub(crate) mod group;
@@ -24,6 +26,7 @@ pub(crate) mod rank;
 pub(crate) mod regular_join;
 pub(crate) mod repeat;
 pub(crate) mod session;
+pub(crate) mod top;
 pub(crate) mod unnest;
 pub(crate) mod versioned_join;
 pub(crate) mod window_join;
@@ -33,6 +36,7 @@ use crate::expansion::Expansion;
 use crate::expr::Expr;
 use crate::keyed::Keyed;
 pub use changes::Changes;
+pub use changing_join::ChangingJoin;
 pub use count::CountWindows;
 pub use group::{Group, GroupChanges};
 pub use interval_join::IntervalJoin;
@@ -44,6 +48,7 @@ pub use rank::Rank;
 pub use regular_join::RegularJoin;
 pub use repeat::Repeat;
 pub use session::Sessions;
+pub use top::{Ties, Top};
 pub use unnest::Unnest;
 pub use versioned_join::VersionedJoin;
 pub use window_join::WindowJoin;
@@ -116,6 +121,10 @@ pub enum KeyedKind {
     CountWindows(CountWindows),
     /// Groups of all rows.
     Group(Group),
+    /// Ranks of all rows.
+    Top(Top),
+    /// Rows of equal keys that may be taken back.
+    ChangingJoin(ChangingJoin),
     /// Net changes, on their way to a sink.
     Changes(Changes),
 }
@@ -133,6 +142,8 @@ impl KeyedKind {
             KeyedKind::Sessions(session) => session,
             KeyedKind::CountWindows(count) => count,
             KeyedKind::Group(group) => group,
+            KeyedKind::Top(top) => top,
+            KeyedKind::ChangingJoin(join) => join,
             KeyedKind::Changes(changes) => changes,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::keyed::{Keyed, SortColumn};
 use crate::logical::RankFunction;
+use crate::operators::top::Ties;
 use millstream_types::{DataType, Field, Schema};
 
 /// Ranks of the rows of a partition (the key) when the watermark reaches their `window_time`. Columns: those of the
@@ -14,6 +15,8 @@ pub struct Rank {
     pub function: RankFunction,
     /// Ranks that are kept, from 1, both ends included.
     pub range: (u64, u64),
+    /// Which of rows of equal order comes first: the first or the last.
+    pub ties: Ties,
 }
 
 impl Keyed for Rank {
@@ -26,7 +29,11 @@ impl Keyed for Rank {
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
         let (from, to) = self.range;
         let function = function_text(self.function).to_string();
-        ("ranking", vec![("from", from.to_string()), ("to", to.to_string()), ("function", function)])
+        let mut constants = vec![("from", from.to_string()), ("to", to.to_string()), ("function", function)];
+        if self.ties != Ties::First {
+            constants.push(("ties", self.ties.text().to_string()));
+        }
+        ("ranking", constants)
     }
 
     fn appended(&self) -> Vec<Field> {

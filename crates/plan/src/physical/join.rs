@@ -5,12 +5,13 @@ use super::branch::Branch;
 use super::expressions::{columns_from, columns_of};
 use super::own_extreme::leading_of_join;
 use super::payload::Payload;
+use crate::changes::changing;
 use crate::expansion::Expansion;
 use crate::expr::Expr;
 use crate::logical::{JoinKind, JoinStrategy, Rel};
 use crate::pipeline::*;
 use crate::window::Timeline;
-use millstream_types::{Diagnostic, Schema};
+use millstream_types::{DataType, Diagnostic, Schema};
 
 impl Planner {
     /// The branch of a window, interval, versioned or regular join.
@@ -24,8 +25,20 @@ impl Planner {
             _ => Timeline::Own,
         };
         let (left_schema, right_schema) = (left.schema(), right.schema());
-        let of_left = Payload::new(columns_of(&left_schema), keys.iter().map(|(l, _)| l), left_time);
-        let of_right = Payload::new(columns_of(&right_schema), keys.iter().map(|(_, r)| r), right_time);
+        let mut of_left = Payload::new(columns_of(&left_schema), keys.iter().map(|(l, _)| l), left_time);
+        let mut of_right = Payload::new(columns_of(&right_schema), keys.iter().map(|(_, r)| r), right_time);
+        let changes = matches!(strategy, JoinStrategy::Regular { .. }) && changing(rel).is_some();
+        for (payload, input, schema) in [(&mut of_left, left, &left_schema), (&mut of_right, right, &right_schema)] {
+            if changes && payload.columns().is_empty() {
+                // Nobody reads a column: rows are still counted.
+                payload.add(&Expr::boolean(true));
+            }
+            if changing(input).is_some() {
+                payload.add_weight(schema.fields.len());
+            }
+        }
+        // A semi join of rows that only come puts each out once, when its first partner comes.
+        let in_beats = changes || *kind == JoinKind::Semi && matches!(strategy, JoinStrategy::Regular { .. });
         let width = of_left.columns().len();
         let kind = *kind;
         let residual = residual.clone().map(|r| r.substitute(&pair_columns(&left_schema, &right_schema, width)));
@@ -35,6 +48,10 @@ impl Planner {
                 KeyedKind::IntervalJoin(IntervalJoin { kind, lower_ms, upper_ms, residual })
             }
             JoinStrategy::Versioned { .. } => KeyedKind::VersionedJoin(VersionedJoin { kind, residual }),
+            JoinStrategy::Regular { .. } if in_beats => {
+                let weights = [of_left.weight, of_right.weight];
+                KeyedKind::ChangingJoin(ChangingJoin { kind, residual, weights })
+            }
             JoinStrategy::Regular { ttl_ms } => KeyedKind::RegularJoin(RegularJoin { ttl_ms, residual }),
             JoinStrategy::Lookup => return Err(Diagnostic::bug("a lookup join is not a keyed operator")),
         };
@@ -45,6 +62,7 @@ impl Planner {
         let operator = self.operator(operator_kind, timeline, &[&of_left, &of_right], key_fields);
         self.operators[operator].inputs[0].leading = leading_of_join(rel, &of_left);
         let output = &self.operators[operator].output;
+        let weight = changes.then(|| Expr::column(output.fields.len() - 1, DataType::TinyInt, false));
         let columns = joined_columns(output, left_schema.fields.len(), right_schema.fields.len(), width, kind);
         // A row whose key is NULL has no partner: only an outer side keeps it.
         let drops_left = matches!(kind, JoinKind::Inner | JoinKind::Right | JoinKind::Semi);
@@ -52,7 +70,7 @@ impl Planner {
         let not_null = |drops: bool, keys| if drops { keys } else { &[][..] };
         self.exchange(left, operator, 0, &of_left, not_null(drops_left, &of_left.keys))?;
         self.exchange(right, operator, 1, &of_right, not_null(drops_right, &of_right.keys))?;
-        Ok(Branch::new(PipelineInput::Operator(operator), columns))
+        Ok(Branch { weight, ..Branch::new(PipelineInput::Operator(operator), columns) })
     }
 
     /// The branches of the left input, each probing a table made of the right one.
@@ -63,11 +81,13 @@ impl Planner {
         let table = self.lookup_table(right, keys)?;
         let (left_schema, right_schema) = (left.schema(), right.schema());
         let (width, right_width) = (left_schema.fields.len(), right_schema.fields.len());
-        let pairs = pair_columns(&left_schema, &right_schema, width);
-        let residual = residual.clone().map(|r| r.substitute(&pairs));
         let mut branches = self.branches(left)?;
         for branch in &mut branches {
-            let mut lookup = Lookup { table, kind: *kind, keys: vec![], residual: residual.clone() };
+            // The weight of a row comes behind its columns.
+            let first = width + usize::from(branch.weight.is_some());
+            let pairs = pair_columns(&left_schema, &right_schema, first);
+            let residual = residual.clone().map(|r| r.substitute(&pairs));
+            let mut lookup = Lookup { table, kind: *kind, keys: vec![], residual };
             let appended = lookup.appended(&self.lookups);
             branch.flat_map(appended, |over| {
                 lookup.keys = keys.iter().map(|(l, _)| over(l)).collect();

@@ -5,10 +5,11 @@ use super::branch::Branch;
 use super::expressions::columns_of;
 use super::payload::Payload;
 use crate::aggregate::Components;
+use crate::changes::changing;
 use crate::expr::Expr;
-use crate::logical::{JoinStrategy, Rel, SortKey};
+use crate::logical::{JoinStrategy, RankFunction, Rel, SortKey};
 use crate::pipeline::*;
-use crate::window::{Timeline, is_end_of_input};
+use crate::window::{Timeline, WindowAssigner, is_end_of_input};
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value};
 
 impl Planner {
@@ -80,19 +81,45 @@ impl Planner {
 
     /// The branch of ranked rows.
     pub(super) fn rank(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
-        let Rel::Rank { input, time, timeline, partition, order, function, range } = rel else {
+        let Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank } = rel else {
             return Err(Diagnostic::bug("not a rank"));
         };
+        let (function, range) = (*function, *range);
         let schema = input.schema();
-        let mut payload = Payload::new(columns_of(&schema), partition, Some(time));
-        let order = order
-            .iter()
-            .map(|k| SortColumn { column: payload.add(&k.expr), descending: k.descending, nulls_first: k.nulls_first })
-            .collect();
+        let mut payload = Payload::new(columns_of(&schema), partition, time.as_ref());
+        let order: Vec<SortColumn> = order.iter().map(|key| sort_column(&mut payload, key)).collect();
         let mut columns = columns_of(&schema);
-        columns.push(Expr::column(payload.columns().len(), DataType::BigInt, false));
-        let kind = KeyedKind::Rank(Rank { order, function: *function, range: *range });
-        self.keyed(input, kind, *timeline, &payload, payload.key_fields(), columns)
+        // Deduplication by time that keeps the last row keeps the one that came last.
+        let keeps_last = |order: &[SortColumn]| {
+            *is_by_time && (function, range) == (RankFunction::RowNumber, (1, 1)) && order[0].descending
+        };
+        if let Some(time) = time {
+            columns.push(Expr::column(payload.columns().len(), DataType::BigInt, false));
+            let ties = if is_end_of_input(time) && keeps_last(&order) { Ties::Last } else { Ties::First };
+            let kind = KeyedKind::Rank(Rank { order, function, range, ties });
+            return self.keyed(input, kind, *timeline, &payload, payload.key_fields(), columns);
+        }
+        let ties = match () {
+            () if changing(input).is_some() || is_unordered(input) => Ties::Values,
+            () if keeps_last(&order) => Ties::Last,
+            () => Ties::First,
+        };
+        if changing(input).is_some() {
+            payload.add_weight(schema.fields.len());
+        }
+        if payload.columns().is_empty() {
+            // Nobody reads a column: rows are still counted.
+            payload.add(&Expr::boolean(true));
+        }
+        let (width, shows_rank) = (payload.columns().len(), *shows_rank);
+        columns.push(match shows_rank {
+            true => Expr::column(width, DataType::BigInt, false),
+            false => Expr::literal(Value::Int(0), DataType::BigInt),
+        });
+        let weight = Expr::column(width + usize::from(shows_rank), DataType::TinyInt, false);
+        let kind = KeyedKind::Top(Top { order, function, range, ties, shows_rank, weight: payload.weight });
+        let branch = self.keyed(input, kind, *timeline, &payload, payload.key_fields(), columns)?;
+        Ok(Branch { weight: Some(weight), ..branch })
     }
 
     /// The branch of rows with their OVER aggregates.
@@ -117,12 +144,7 @@ impl Planner {
         let Rel::Sort { input, keys, offset, count } = rel else { return Err(Diagnostic::bug("not a sort")) };
         let schema = input.schema();
         let mut payload = Payload::new(columns_of(&schema), [], None);
-        let column = |payload: &mut Payload<'_>, k: &SortKey| SortColumn {
-            column: payload.add(&k.expr),
-            descending: k.descending,
-            nulls_first: k.nulls_first,
-        };
-        let mut order: Vec<SortColumn> = keys.iter().map(|key| column(&mut payload, key)).collect();
+        let mut order: Vec<SortColumn> = keys.iter().map(|key| sort_column(&mut payload, key)).collect();
         if is_unordered(input) {
             // Rows of a regular join have no places that are the same in every run, but they have values.
             order.extend(ascending(&schema));
@@ -142,6 +164,11 @@ impl Planner {
     }
 }
 
+/// The column of what rows are ordered by.
+fn sort_column(payload: &mut Payload<'_>, key: &SortKey) -> SortColumn {
+    SortColumn { column: payload.add(&key.expr), descending: key.descending, nulls_first: key.nulls_first }
+}
+
 /// All columns that can be compared.
 fn ascending(schema: &Schema) -> impl Iterator<Item = SortColumn> {
     let comparable = schema.fields.iter().enumerate().filter(|(_, field)| !field.data_type.is_nested());
@@ -154,6 +181,7 @@ fn is_unordered(rel: &Rel) -> bool {
     while let Some(rel) = left.pop() {
         match rel {
             Rel::Join { strategy: JoinStrategy::Regular { .. }, .. } => return true,
+            Rel::Aggregate { window, .. } if window.assigner == WindowAssigner::Unbounded => return true,
             Rel::Aggregate { .. } | Rel::Sort { .. } => {}
             other => left.extend(other.inputs()),
         }

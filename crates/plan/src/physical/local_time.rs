@@ -40,7 +40,7 @@ fn change_within(rel: &mut Rel, zone: Zone, changed: &mut Changed) {
     }
     let (time, timeline) = match rel {
         Rel::Windowed { assigner: WindowAssigner::Count { .. }, .. } => return,
-        Rel::Windowed { time, timeline, .. } | Rel::Rank { time, timeline, .. } => (time, timeline),
+        Rel::Windowed { time, timeline, .. } | Rel::Rank { time: Some(time), timeline, .. } => (time, timeline),
         Rel::Aggregate { window, .. } => match &mut window.time {
             Some(time) => (time, &mut window.timeline),
             None => return,

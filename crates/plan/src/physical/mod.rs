@@ -13,6 +13,7 @@
 //! | HOP, CUMULATE | a flat map, unless an aggregation above takes the windows over |
 //! | lookup join | a [`LookupTable`] and a flat map |
 //! | join of aggregations by the same keys and windows that end together | one aggregation (`group_join`) |
+//! | ranks of all rows so far, regular joins that change | a [`KeyedOperator`] that puts out what has changed |
 //! | window join of rows with their own maximum | a ranking (`own_extreme`) |
 //! | other joins, ranks, OVER | a [`KeyedOperator`] |
 //! | ORDER BY, LIMIT in a subquery | a [`Sort`] |

@@ -203,12 +203,14 @@ fn ranked(rel: &Rel, rows: &Rel, extreme: &Rel, is_mirrored: bool) -> Option<Rel
     let all: Vec<Expr> = columns_of(&below.schema()).into_iter().chain([rank]).chain(of_aggregation).collect();
     let mut result = Rel::Rank {
         input: Box::new(input),
-        time: time.clone(),
+        time: Some(time.clone()),
         timeline: *timeline,
         partition,
         order: vec![SortKey { expr: extreme.value.clone(), descending: extreme.is_greatest, nulls_first: false }],
         function: RankFunction::Rank,
         range: (1, 1),
+        is_by_time: false,
+        shows_rank: true,
     };
     for condition in conditions {
         result = Rel::Filter { input: Box::new(result), predicate: condition.substitute(&all) };

@@ -38,7 +38,11 @@ fn within(rel: Rel, needed: &[bool], changed: &mut Changed) -> Rel {
         | Rel::Rank { .. }
         | Rel::Over { .. }
         | Rel::Unnest { .. } => {
+            let mut rel = rel;
             let width = rel.inputs()[0].schema().fields.len();
+            if let Rel::Rank { shows_rank, .. } = &mut rel {
+                *shows_rank = needed[width];
+            }
             let (pruned, mut kept) = narrowed(rel, needed[..width].to_vec(), changed);
             // What it appends is there in any case.
             kept.resize(needed.len(), true);

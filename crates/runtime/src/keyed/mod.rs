@@ -24,8 +24,11 @@
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
 pub(crate) mod batch;
+mod chains;
 mod changes;
+mod changing_join;
 mod comparable;
+mod contents;
 mod count;
 mod cut;
 mod encoding;
@@ -52,12 +55,14 @@ mod session_rows;
 mod settling;
 mod shared;
 mod slots;
+mod sort_bytes;
 mod spilling;
 mod spooled;
 mod state;
 mod store;
 mod stream_join;
 mod timed_rows;
+mod top;
 mod versioned_join;
 mod weights;
 mod window_join;

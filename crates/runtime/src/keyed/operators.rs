@@ -1,6 +1,7 @@
 //! The keyed operators: the one place that lists them.
 
 use super::changes::Changes;
+use super::changing_join::ChangingJoin;
 use super::count::{CountAggregate, CountRows};
 use super::group::GroupAggregate;
 use super::over::Over;
@@ -9,12 +10,13 @@ use super::session::SessionAggregate;
 use super::session_rows::SessionRows;
 use super::state::{Due, State};
 use super::stream_join::Reach;
+use super::top::Top;
 use super::versioned_join::VersionedJoin;
 use super::window_join::WindowJoin;
 use super::{interval_join, regular_join};
 use crate::executable_plan::OperatorCode;
 use millstream_plan::logical::Frame;
-use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
+use millstream_plan::pipeline::{KeyedKind, KeyedOperator, Ties};
 use millstream_types::Diagnostic;
 
 /// How an operator of a kind behaves, whatever rows come.
@@ -88,7 +90,13 @@ impl Behaviour {
                 let keeps_places = group.aggregates.components.iter().any(|component| component.keeps_places());
                 Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, keeps_places, ..usual }
             }
-            KeyedKind::Changes(_) => Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, ..usual },
+            KeyedKind::Top(top) => {
+                let keeps_places = top.ties != Ties::Values;
+                Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, keeps_places, ..usual }
+            }
+            KeyedKind::ChangingJoin(_) | KeyedKind::Changes(_) => {
+                Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, ..usual }
+            }
         }
     }
 }
@@ -118,6 +126,8 @@ pub(super) fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<
             None => Box::new(CountRows::new(plan, windows, code)?),
         },
         KeyedKind::Group(group) => Box::new(GroupAggregate::new(plan, group, code)?),
+        KeyedKind::Top(top) => Box::new(Top::new(plan, top, code)?),
+        KeyedKind::ChangingJoin(join) => Box::new(ChangingJoin::new(plan, join, code)?),
         KeyedKind::Changes(changes) => Box::new(Changes::new(plan, *changes)?),
     })
 }

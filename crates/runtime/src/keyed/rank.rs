@@ -2,7 +2,7 @@
 //!
 //! Rows wait by their `window_time` and are sorted when the watermark reaches it. A window that collects many rows is
 //! cut down to those that can still be among the ranks that are kept: more rows never make a rank smaller, and of equal
-//! rows the one that came first ranks first.
+//! rows the one that came first ranks first; in deduplication by time that keeps the last row, the one that came last.
 
 use super::batch::Batch;
 use super::groups::Groups;
@@ -14,7 +14,7 @@ use crate::columns::selected;
 use crate::executable_plan::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array, UInt32Array};
 use millstream_plan::logical::RankFunction;
-use millstream_plan::pipeline::{self, KeyedOperator};
+use millstream_plan::pipeline::{self, KeyedOperator, Ties};
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
@@ -56,8 +56,10 @@ impl Rank {
         let keys = self.plan.order.iter().map(|&s| SortKeys::new(&columns[s.column], s));
         let keys: Vec<SortKeys> = keys.collect::<Result<_, _>>()?;
         let group = |row: u32| groups[row as usize];
+        let keeps_last = self.plan.ties == Ties::Last;
+        let tie = |a: u32, b: u32| if keeps_last { b.cmp(&a) } else { a.cmp(&b) };
         rows.sort_unstable_by(|&a, &b| {
-            group(a).cmp(&group(b)).then_with(|| compare(&keys, a, b)).then_with(|| a.cmp(&b))
+            group(a).cmp(&group(b)).then_with(|| compare(&keys, a, b)).then_with(|| tie(a, b))
         });
         let (mut place, mut rank, mut dense) = (0, 0, 0);
         let mut before: Option<u32> = None;

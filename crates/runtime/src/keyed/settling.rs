@@ -119,6 +119,9 @@ impl KeyedStation {
             let is_beat_open = self.behaviour.ends_beats && std::mem::take(&mut inbox.is_beat_open);
             if is_beat_open {
                 self.add_job(&mut inbox, partition, PartitionJob::Beat, consequences);
+            } else if self.host.beats.is_some() && self.joins_arrivals() && inbox.all.rows > 0 {
+                // What comes of rows that wait until it pays to read the state is of this beat.
+                self.add_job(&mut inbox, partition, PartitionJob::Arrived, consequences);
             }
             if is_beat_open || saves || inbox.is_busy {
                 self.add_job(&mut inbox, partition, PartitionJob::Cut(generation), consequences);

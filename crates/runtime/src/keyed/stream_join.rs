@@ -7,6 +7,7 @@
 //! When rows meet and die is in `interval_join` and `regular_join`.
 
 use super::batch::{Batch, merged, times_of};
+use super::chains::{Chains, NONE};
 use super::encoding::{check_count, restore_flags, save_flags};
 use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_padded};
@@ -15,15 +16,11 @@ use super::store::{Doubling, RowStore};
 use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::Ordinal;
-use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::iter::successors;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// End of a chain, and the group of keys with NULL.
-const NONE: u32 = u32::MAX;
 
 /// How far the rows of an interval join reach, in milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -72,11 +69,7 @@ struct Side {
     store: RowStore,
     /// Event time of each row, or when it came.
     times: Vec<i64>,
-    groups: Vec<u32>,
-    /// The row before in the chain of the group.
-    next: Vec<u32>,
-    /// The newest row of each group.
-    heads: Vec<u32>,
+    chains: Chains,
     /// Whether rows without partner are output.
     is_outer: bool,
     /// Of outer sides.
@@ -116,9 +109,7 @@ impl Side {
         Side {
             store: RowStore::new(&plan.inputs[port].schema),
             times: Vec::new(),
-            groups: Vec::new(),
-            next: Vec::new(),
-            heads: Vec::new(),
+            chains: Chains::default(),
             is_outer,
             matched: Vec::new(),
             life: match rule {
@@ -127,20 +118,6 @@ impl Side {
             },
             deadlines: BinaryHeap::new(),
             time: plan.inputs[port].time,
-        }
-    }
-
-    /// Makes the chains of the rows from number `first` on, whose groups are there.
-    fn link(&mut self, first: usize, groups: usize) {
-        self.heads.resize(groups, NONE);
-        self.next.truncate(first);
-        for row in first..self.groups.len() {
-            let group = self.groups[row];
-            let head = match group {
-                NONE => NONE,
-                group => std::mem::replace(&mut self.heads[group as usize], row as u32),
-            };
-            self.next.push(head);
         }
     }
 
@@ -156,7 +133,7 @@ impl Side {
     fn save(&self, now: i64, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         self.store.save(out)?;
         out.i64s(&self.times.iter().map(|time| time.saturating_sub(now)).collect::<Vec<_>>());
-        out.u32s(&self.groups);
+        self.chains.save(out);
         if self.is_outer {
             save_flags(&self.matched, out);
             let mut is_waiting = vec![false; self.times.len()];
@@ -170,14 +147,10 @@ impl Side {
     /// there are none so far.
     fn restore(&mut self, groups: usize, now: i64, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         self.store.restore(from)?;
-        (self.times, self.groups) = (from.i64s()?, from.u32s()?);
+        self.times = from.i64s()?;
         self.times.iter_mut().for_each(|time| *time = time.saturating_add(now));
         check_count("times", self.times.len(), self.store.len())?;
-        check_count("groups of rows", self.groups.len(), self.store.len())?;
-        if self.groups.iter().any(|&group| group != NONE && group as usize >= groups) {
-            return Err(Damaged("a row is in no group".into()).into());
-        }
-        self.link(0, groups);
+        self.chains = Chains::restore(self.store.len(), groups, from)?;
         if self.is_outer {
             self.matched = restore_flags(from)?;
             let is_waiting = restore_flags(from)?;
@@ -189,19 +162,11 @@ impl Side {
     }
 
     fn bytes(&self) -> usize {
-        let numbers = self.groups.capacity() + self.next.capacity() + self.heads.capacity();
         self.store.bytes()
             + self.times.capacity() * size_of::<i64>()
-            + numbers * size_of::<u32>()
+            + self.chains.bytes()
             + self.matched.capacity()
             + self.deadlines.capacity() * size_of::<Reverse<(i64, u32)>>()
-    }
-
-    /// The rows of a group, newest first.
-    fn chain(&self, group: u32) -> impl Iterator<Item = u32> {
-        let row = |row: u32| (row != NONE).then_some(row);
-        let head = row(group).and_then(|group| self.heads.get(group as usize).copied()).and_then(row);
-        successors(head, move |&newer| row(self.next[newer as usize]))
     }
 }
 
@@ -243,8 +208,7 @@ impl StreamJoin {
         let (first, rows) = (side.store.len(), batch.rows());
         side.times.resize(first + rows, work.now_ms);
         side.store.push_batch(batch)?;
-        side.groups.extend(groups);
-        side.link(first, self.groups.table.len());
+        side.chains.add(groups, self.groups.table.len());
         Ok(first)
     }
 
@@ -267,11 +231,11 @@ impl StreamJoin {
         work.stats.late_rows.fetch_add(late as u64, Relaxed);
         side.times.extend_from_slice(&times);
         side.store.push_batch(batch)?;
-        side.groups.extend(groups.iter().zip(&is_kept).map(|(&group, &is_kept)| if is_kept { group } else { NONE }));
+        let linked = groups.iter().zip(&is_kept).map(|(&group, &is_kept)| if is_kept { group } else { NONE });
+        side.chains.add(linked, self.groups.table.len());
         if side.is_outer {
             side.matched.resize(first + ordinals.len(), false);
         }
-        side.link(first, self.groups.table.len());
         side.wait((0..is_kept.len()).filter(|&i| is_kept[i]).map(|i| first + i));
         Ok(NewRows { first, ordinals, groups, is_kept })
     }
@@ -289,7 +253,7 @@ impl StreamJoin {
             let (row, other) = (arrived[port].first + i, 1 - port);
             let (time, watermark) = (views[port].times[row], arrived[port].ordinals[i].watermark);
             let others = (arrived[other].first + before) as u32;
-            for partner in views[other].chain(arrived[port].groups[i]) {
+            for partner in views[other].chains.of(arrived[port].groups[i]) {
                 let other_time = views[other].times[partner as usize];
                 let (l, r) = if port == 0 { (time, other_time) } else { (other_time, time) };
                 if partner < others && watermark <= reach.last(other, other_time) && reach.matches(l, r) {
@@ -324,8 +288,8 @@ impl StreamJoin {
         let mut sides = Sides::new(self.stores(), Default::default(), true, work);
         let (new, other) = (&self.sides[port], &self.sides[1 - port]);
         let mut pairs = Pairs::default();
-        for row in first..new.groups.len() {
-            for partner in other.chain(new.groups[row]) {
+        for row in first..new.store.len() {
+            for partner in other.chains.of(new.chains.group(row as u32)) {
                 let came = other.times[partner as usize];
                 if ttl_ms.is_none_or(|ttl| came.saturating_add(ttl) > work.now_ms) {
                     let (l, r) = if port == 0 { (row as u32, partner) } else { (partner, row as u32) };
@@ -369,11 +333,12 @@ impl StreamJoin {
             return self.plan_sweep(ttl, work.now_ms);
         }
         self.groups.clear();
+        let mut regrouped = Vec::new();
         for (port, side) in self.sides.iter_mut().enumerate() {
             let life = side.life.unwrap_or(ttl);
             let is_alive = |&row: &u32| side.times[row as usize].saturating_add(life) > now;
             let alive: Vec<u32> = (0..side.times.len() as u32).filter(is_alive).collect();
-            let had_null: Vec<bool> = alive.iter().map(|&row| side.groups[row as usize] == NONE).collect();
+            let had_null: Vec<bool> = alive.iter().map(|&row| side.chains.group(row) == NONE).collect();
             side.store.keep(&alive)?;
             side.times = alive.iter().map(|&row| side.times[row as usize]).collect();
             if side.is_outer {
@@ -381,13 +346,12 @@ impl StreamJoin {
             }
             let groups = self.groups.assign_parts(port, side.store.parts(), work)?;
             let group = |(&g, &is_null): (&u64, &bool)| if is_null { NONE } else { g as u32 };
-            side.groups = groups.iter().zip(&had_null).map(group).collect();
-            side.heads.clear();
+            regrouped.push(groups.iter().zip(&had_null).map(group).collect());
             side.deadlines.clear();
         }
         let count = self.groups.table.len();
-        for side in &mut self.sides {
-            side.link(0, count);
+        for (side, groups) in self.sides.iter_mut().zip(regrouped) {
+            side.chains.set(groups, count);
             side.wait(0..side.times.len());
         }
         self.doubling.done(self.sides.iter().map(|s| s.store.len()).sum());

@@ -18,8 +18,8 @@ use millstream_functions::{FunctionContext, FunctionSettings};
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Frame, JoinKind, RankFunction};
 use millstream_plan::pipeline::{
-    ComponentOutput, ComponentUpdate, CountWindows, IntervalJoin, KeyedInput, KeyedKind, Over, QueryPlan, Rank,
-    RegularJoin, Sessions, SlotAggregates, SortColumn, VersionedJoin, WindowJoin,
+    ChangingJoin, ComponentOutput, ComponentUpdate, CountWindows, Group, IntervalJoin, KeyedInput, KeyedKind, Over,
+    QueryPlan, Rank, RegularJoin, Sessions, SlotAggregates, SortColumn, Ties, Top, VersionedJoin, WindowJoin,
 };
 use millstream_plan::window::Timeline;
 use millstream_state::Ordinal;
@@ -97,7 +97,22 @@ fn kinds() -> Vec<KeyedKind> {
         kinds.push(KeyedKind::VersionedJoin(VersionedJoin { kind, residual: None }));
     }
     let order = vec![SortColumn { column: 1, descending: true, nulls_first: true }];
-    kinds.push(KeyedKind::Rank(Rank { order, function: RankFunction::Rank, range: (1, 3) }));
+    let rank = Rank { order: order.clone(), function: RankFunction::Rank, range: (1, 3), ties: Ties::First };
+    kinds.push(KeyedKind::Rank(rank));
+    kinds.push(KeyedKind::Group(Group { aggregates: aggregates(), changes: None }));
+    for (function, to, ties) in [
+        (RankFunction::RowNumber, 3, Ties::First),
+        (RankFunction::RowNumber, 1, Ties::Last),
+        (RankFunction::Rank, 2, Ties::Values),
+        (RankFunction::DenseRank, 2, Ties::First),
+        (RankFunction::RowNumber, u64::MAX, Ties::Values),
+    ] {
+        let (order, shows_rank) = (order.clone(), to != 1);
+        kinds.push(KeyedKind::Top(Top { order, function, range: (1, to), ties, shows_rank, weight: None }));
+    }
+    for kind in [JoinKind::Left, JoinKind::Full, JoinKind::Semi, JoinKind::Anti] {
+        kinds.push(KeyedKind::ChangingJoin(ChangingJoin { kind, residual: None, weights: [None, None] }));
+    }
     for frame in [Frame::Rows(None), Frame::Rows(Some(3)), Frame::Range(None), Frame::Range(Some(40))] {
         kinds.push(KeyedKind::Over(Over { frame, aggregates: aggregates() }));
     }
@@ -237,6 +252,9 @@ fn advance_with(
     };
     state.settle(is_plenty)?;
     state.advance(inputs, watermark, &mut work)?;
+    if watermark % 2 == 1 {
+        state.end_beat(&mut work)?;
+    }
     let finished = work.output.finish()?.items.into_iter();
     found.extend(finished.map(|(window, item)| match item {
         output::Item::Rows(rows) => (window, rows.columns, rows.watermarks),

@@ -4,7 +4,7 @@ use super::cures::{WindowCure, windows_over};
 use super::extent::Extent;
 use super::place::error;
 use crate::catalog::Catalog;
-use millstream_plan::changes::{Changing, Refused, changing, check, maker};
+use millstream_plan::changes::{Changing, Maker, Refused, changing, check, maker};
 use millstream_plan::expr::Span;
 use millstream_plan::logical::{Rel, Table};
 use millstream_types::{Diagnostic, TakesChanges, code};
@@ -14,12 +14,12 @@ pub(super) fn check_operators(rel: &Rel, extent: Extent, place: Span) -> Result<
     let or = |at: Span| if at == Span::default() { place } else { at };
     check(rel).map_err(|refused| match refused {
         Refused::Changes { operator, at } => {
-            let of = maker(rel);
+            let of = text(rel);
             let message = format!("{operator} takes rows that are only added, and the result of {of} changes");
             error(code::NEEDS_UPDATES, or(at), message).advise(ways_out(rel, extent))
         }
         Refused::Unstable { call, at } => {
-            let of = maker(rel);
+            let of = text(rel);
             let message =
                 format!("{call} gives another value each time, so a row of {of} could not be taken back as it was");
             error(code::UNSTABLE_CHANGES, or(at), message)
@@ -37,7 +37,7 @@ pub(super) fn check_table(
     place: Span,
 ) -> Result<(), Diagnostic> {
     let Some(changes) = changing(rel) else { return Ok(()) };
-    let (name, of) = (&table.name, maker(rel));
+    let (name, of) = (&table.name, text(rel));
     let takes = catalog.takes_changes(table);
     let key = table.written_key();
     if takes == TakesChanges::Nothing {
@@ -90,11 +90,26 @@ pub(super) fn check_table(
     Err(error(code::KEY_MISMATCH, place, message).advise(advice))
 }
 
+/// What makes a result change, as it stands in SQL.
+fn text(rel: &Rel) -> &'static str {
+    maker(rel).map_or("the query", Maker::text)
+}
+
 /// How a result comes not to change.
 fn ways_out(rel: &Rel, extent: Extent) -> String {
     let WindowCure { from, first } = windows_over(rel);
-    format!(
-        "{first}aggregate in windows, whose results are final: SELECT … FROM {from} GROUP BY window_start, window_end, …; or {}",
-        extent.advice()
-    )
+    let batch = extent.advice();
+    match maker(rel) {
+        Some(Maker::Join(_)) => format!(
+            "bound the times of a join: ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '5' MINUTE, or equate \
+             window_start and window_end of both sides; or join a bounded table; or {batch}"
+        ),
+        Some(Maker::Rank) => format!(
+            "{first}rank within windows, whose rows are final: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or \
+             {batch}"
+        ),
+        _ => format!(
+            "{first}aggregate in windows, whose results are final: SELECT … FROM {from} GROUP BY window_start, window_end, …; or {batch}"
+        ),
+    }
 }

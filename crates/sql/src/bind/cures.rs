@@ -3,9 +3,6 @@
 use millstream_plan::expr::ExprKind;
 use millstream_plan::logical::{ColumnKind, Rel};
 
-/// Why a result is refused that changes with later rows.
-pub(super) const NO_UPDATES: &str = "Millstream does not keep such results up to date yet";
-
 /// A window table function over the first table that a relation reads, and what that table lacks for it.
 pub(super) struct WindowCure {
     /// `TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE)`

@@ -4,12 +4,14 @@
 //! result is bound as one more column, which is left out when the rows are in order. ORDER BY counts at the top of a statement and
 //! together with LIMIT or OFFSET; elsewhere a relation has no order.
 
-use super::cures::{NO_UPDATES, WindowCure, windows_over};
+use super::cures::{WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
+use super::over::first_rows;
 use super::place::{error, span_of, type_name, unsupported};
 use super::relation::Relation;
-use super::scope::{Column, Scope};
+use super::scope::{Attribute, Column, Scope};
+use millstream_plan::changes::changing;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Rel, SortKey};
 use millstream_types::{DataType, Diagnostic, Value, code};
@@ -222,10 +224,25 @@ pub(super) fn in_order(
         keys.clear();
     }
     let (offset, count) = slice.map_or((0, None), |slice| (slice.offset, slice.count));
+    let is_whole = matches!(extent, Extent::Whole | Extent::Shown);
+    let changes = !is_whole && changing(&rel).is_some();
+    if let Some(count) = count
+        && (changes || !keys.is_empty() || standing != Standing::Top)
+        && !is_whole
+    {
+        if count == 0 {
+            let rel = Rel::Filter { input: Box::new(rel), predicate: Expr::boolean(false) };
+            return Ok(only(Relation { rel, columns }, visible));
+        }
+        // The first rows of an order are others with every beat, and so are any of a result that changes.
+        let mut first = first_rows(Relation { rel, columns }, keys, offset, count);
+        first.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
+        return Ok(only(first, visible));
+    }
     let input = Box::new(rel.take());
     rel = match (slice, standing) {
         _ if !keys.is_empty() => {
-            if extent != Extent::Whole {
+            if !is_whole {
                 return Err(endless_order(&input, extent, order));
             }
             Rel::Sort { input, keys, offset, count }
@@ -235,28 +252,31 @@ pub(super) fn in_order(
             return Err(unsupported("OFFSET of an endless input without LIMIT", slice.span, "filter with WHERE"));
         }
         (Some(_), Standing::Top) => Rel::Limit { input, offset, count },
-        (Some(slice), _) if extent != Extent::Whole => {
-            let advice = format!("put LIMIT at the end of the whole statement, or {}", extent.advice());
-            return Err(unsupported("LIMIT within a subquery or a view over a stream", slice.span, &advice));
+        (Some(slice), _) if !is_whole => {
+            let advice = format!("add LIMIT, or {}", extent.advice());
+            return Err(unsupported("OFFSET within a subquery or a view over a stream", slice.span, &advice));
         }
         (Some(_), _) => Rel::Sort { input, keys, offset, count },
     };
-    let relation = Relation { rel, columns };
+    Ok(only(Relation { rel, columns }, visible))
+}
+
+/// The first columns of a relation.
+fn only(relation: Relation, visible: usize) -> Relation {
     if relation.columns.len() == visible {
-        return Ok(relation);
+        return relation;
     }
     let scope = Scope::of(relation.columns.clone());
-    let outputs = (0..visible).map(|i| (scope.column(i, Span::default()), relation.columns[i].clone()));
-    let outputs = outputs.collect();
-    Ok(relation.project(outputs))
+    let outputs = (0..visible).map(|i| (scope.column(i, Span::default()), relation.columns[i].clone())).collect();
+    relation.project(outputs)
 }
 
 fn endless_order(input: &Rel, extent: Extent, order: &[ast::OrderByExpr]) -> Diagnostic {
     let WindowCure { from, first } = windows_over(input);
     let keys = order.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let advice = format!(
-        "{NO_UPDATES}: {first}rank the rows of each window: SELECT * FROM {from} QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER \
-         BY {keys}) <= 10; or leave ORDER BY out: rows come as soon as they are final; or {}",
+        "add LIMIT, and the first rows are kept up to date; or {first}rank the rows of each window: SELECT * FROM {from} QUALIFY ROW_NUMBER() \
+         OVER (PARTITION BY window_start, window_end ORDER BY {keys}) <= 10; or leave ORDER BY out: rows come as soon as they are final; or {}",
         extent.advice()
     );
     let message = "on a stream, there is no last row to put in order";

@@ -11,12 +11,12 @@
 //! | ROW_NUMBER ordered by a time attribute, without a window | [`Rel::Over`] that counts rows |
 //! | LEAD, NTILE, and frames of ROWS of a bounded input in any order | see [`super::over_whole`] |
 //! | ranks of a bounded input without a window | [`Rel::Rank`] of the whole input |
+//! | those of a stream | [`Rel::Rank`] of all rows so far, which changes |
 //! | an aggregate of a bounded input, without an order | [`Rel::Over`] whose rows are all of one time |
 //! | the same with a frame of RANGE | [`Rel::Rank`], then [`Rel::Over`] by the rank |
 
 use super::aggregate::{of_program, read, typed};
 use super::arguments::{function_name, plain_arguments};
-use super::cures::{NO_UPDATES, WindowCure, windows_over};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::markers::call_of;
@@ -73,8 +73,7 @@ fn unmarked(i: usize, columns: &[usize]) -> usize {
 /// The relation with a column for each call, and the numbers of these columns. No call has markers in it.
 fn apply_stage(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(Relation, Vec<usize>), Diagnostic> {
     let scope = Scope::of(input.columns.clone());
-    let operators =
-        calls.iter().map(|call| operator_of(call, &scope, extent, &input.rel)).collect::<Result<Vec<_>, _>>()?;
+    let operators = calls.iter().map(|call| operator_of(call, &scope, extent)).collect::<Result<Vec<_>, _>>()?;
     let mut relation = input;
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
@@ -88,11 +87,15 @@ fn apply_stage(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(R
         }
     }
     for (i, operator) in operators.iter().enumerate() {
-        if let Operator::Rank { time, partition, order, function } = operator
+        if let Operator::Rank { time, .. } = operator
             && !operator.waits_for_end()
         {
             columns[i] = relation.columns.len();
-            relation = rank(relation, time.clone(), partition.clone(), order.clone(), *function);
+            relation = rank(relation, operator);
+            if time.is_none() {
+                // Rows come again when their rank changes, behind all times.
+                relation.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
+            }
             let rowtimes = relation.columns.iter_mut().filter(|column| column.attribute == Attribute::Rowtime);
             rowtimes.for_each(|column| column.attribute = Attribute::None);
         }
@@ -108,9 +111,9 @@ fn apply_stage(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(R
             continue;
         }
         relation = match operator {
-            Operator::Rank { time, partition, order, function } => {
+            Operator::Rank { .. } => {
                 columns[i] = relation.columns.len();
-                rank(relation, time.clone(), partition.clone(), order.clone(), *function)
+                rank(relation, operator)
             }
             Operator::Over { time, partition, frame } => {
                 let aggregates = members(calls, &operators, i, relation.columns.len(), &mut columns);
@@ -119,7 +122,14 @@ fn apply_stage(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(R
             Operator::Ordered { partition, order, frame } => {
                 let number = relation.columns.len();
                 // Rows that are equal in the order are of one time.
-                relation = rank(relation, end_of_input(), partition.clone(), order.clone(), RankFunction::DenseRank);
+                let by_order = Operator::Rank {
+                    time: Some(end_of_input()),
+                    partition: partition.clone(),
+                    order: order.clone(),
+                    function: RankFunction::DenseRank,
+                    is_by_time: false,
+                };
+                relation = rank(relation, &by_order);
                 let aggregates = members(calls, &operators, i, relation.columns.len(), &mut columns);
                 over(relation, Some(place_in_order(number)?), partition.clone(), *frame, aggregates)
             }
@@ -159,10 +169,37 @@ fn over(
     Relation::with_added(Rel::Over { input: Box::new(rel), time, partition, frame, aggregates }, columns)
 }
 
-fn rank(input: Relation, time: Expr, partition: Vec<Expr>, order: Vec<SortKey>, function: RankFunction) -> Relation {
+fn rank(input: Relation, operator: &Operator) -> Relation {
+    let Operator::Rank { time, partition, order, function, is_by_time } = operator.clone() else { return input };
     let Relation { rel, columns } = input;
-    let (timeline, range) = (Timeline::Own, (1, u64::MAX));
-    let rel = Rel::Rank { input: Box::new(rel), time, timeline, partition, order, function, range };
+    let rel = Rel::Rank {
+        input: Box::new(rel),
+        time,
+        timeline: Timeline::Own,
+        partition,
+        order,
+        function,
+        range: (1, u64::MAX),
+        is_by_time,
+        shows_rank: true,
+    };
+    Relation::with_added(rel, columns)
+}
+
+/// The first rows in an order, of all rows so far.
+pub(super) fn first_rows(input: Relation, order: Vec<SortKey>, offset: u64, count: u64) -> Relation {
+    let Relation { rel, columns } = input;
+    let rel = Rel::Rank {
+        input: Box::new(rel),
+        time: None,
+        timeline: Timeline::Own,
+        partition: vec![],
+        order,
+        function: RankFunction::RowNumber,
+        range: (offset.saturating_add(1), offset.saturating_add(count)),
+        is_by_time: false,
+        shows_rank: false,
+    };
     Relation::with_added(rel, columns)
 }
 
@@ -183,10 +220,12 @@ enum Operator {
         frame: Frame,
     },
     Rank {
-        time: Expr,
+        /// `None`: of all rows so far.
+        time: Option<Expr>,
         partition: Vec<Expr>,
         order: Vec<SortKey>,
         function: RankFunction,
+        is_by_time: bool,
     },
     /// An aggregate of a bounded input in another order than that of time, for which equal rows count together.
     Ordered {
@@ -202,15 +241,14 @@ impl Operator {
     /// Whether nothing comes out before the end of the input.
     fn waits_for_end(&self) -> bool {
         match self {
-            Operator::Over { time, .. } => time.as_ref().is_some_and(is_end_of_input),
-            Operator::Rank { time, .. } => is_end_of_input(time),
+            Operator::Over { time, .. } | Operator::Rank { time, .. } => time.as_ref().is_some_and(is_end_of_input),
             Operator::Ordered { .. } => true,
             Operator::Sorted(_) => false,
         }
     }
 }
 
-fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, rel: &Rel) -> Result<Operator, Diagnostic> {
+fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operator, Diagnostic> {
     if let Some(whole) = &call.whole {
         if extent == Extent::Whole {
             return Sorted::of(call).map(Operator::Sorted);
@@ -236,12 +274,8 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, rel: &Rel) -> Res
         };
     };
     if call.order.is_empty() {
-        return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER").advise(
-            match extent {
-                Extent::Whole => "write OVER (PARTITION BY k ORDER BY x DESC)",
-                _ => "write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)",
-            },
-        ));
+        return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER")
+            .advise("write OVER (PARTITION BY k ORDER BY x DESC)"));
     }
     let windows = match windows_of(call, scope) {
         // Columns of a window are then values like any other.
@@ -249,20 +283,13 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, rel: &Rel) -> Res
         windows => windows?,
     };
     let Some(windows) = windows else {
-        let is_running = function == RankFunction::RowNumber
-            && matches!(call.order.as_slice(), [key] if !key.descending && scope.attribute(&key.expr).is_time());
-        if is_running {
+        let is_by_time = matches!(call.order.as_slice(), [key] if scope.attribute(&key.expr).is_time());
+        if is_by_time && function == RankFunction::RowNumber && !call.order[0].descending {
             return running(call, scope, partition, Frame::Rows(None));
         }
-        if extent == Extent::Whole {
-            return Ok(Operator::Rank { time: end_of_input(), partition, order: order(), function });
-        }
-        let WindowCure { from, first } = windows_over(rel);
-        let message = "ranks outside of a window would change with every row";
-        return Err(error(code::NEEDS_UPDATES, call.place, message).advise(format!(
-            "{NO_UPDATES}: {first}rank within windows: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or {}",
-            extent.advice()
-        )));
+        // Nobody sees a rank before the end of what is shown then.
+        let time = matches!(extent, Extent::Whole | Extent::Shown).then(end_of_input);
+        return Ok(Operator::Rank { time, partition, order: order(), function, is_by_time });
     };
     if let WindowAssigner::Count { .. } = windows.assigner {
         let advice = "rank rows of time windows, or aggregate the count window";
@@ -271,7 +298,7 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent, rel: &Rel) -> Res
     let Some(time) = window_time(scope, &windows) else {
         return Err(Diagnostic::bug("the window's end is among the columns"));
     };
-    Ok(Operator::Rank { time, partition, order: order(), function })
+    Ok(Operator::Rank { time: Some(time), partition, order: order(), function, is_by_time: false })
 }
 
 /// The windows that PARTITION BY names by their start and end.

@@ -80,9 +80,10 @@ pub(super) fn apply(
 
 /// The rows in order, with their numbers behind them.
 fn numbered(relation: Relation, partition: Vec<Expr>, order: Vec<SortKey>) -> Relation {
-    let (input, time, timeline) = (Box::new(relation.rel), end_of_input(), Timeline::Own);
+    let (input, time, timeline) = (Box::new(relation.rel), Some(end_of_input()), Timeline::Own);
     let (function, range) = (RankFunction::RowNumber, (1, u64::MAX));
-    let rel = Rel::Rank { input, time, timeline, partition, order, function, range };
+    let (is_by_time, shows_rank) = (false, true);
+    let rel = Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank };
     Relation::with_added(rel, relation.columns)
 }
 

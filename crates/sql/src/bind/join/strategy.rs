@@ -2,10 +2,9 @@
 //!
 //! In this order: `FOR SYSTEM_TIME AS OF` looks up versions, or rows; equal `window_start` and `window_end` of the same windows make a
 //! window join; bounds on the difference of two event times make an interval join; one bounded input (or, for outer and
-//! semi joins, a bounded optional one) is looked up; what remains are regular inner joins. Everything else would have to
-//! take back rows that it has given.
+//! semi joins, a bounded optional one) is looked up; what remains are regular joins of all rows. Those of a result that changes, and all
+//! but INNER and semi joins, take back rows that they have given.
 
-use super::super::cures::NO_UPDATES;
 use super::super::place::error;
 use super::super::query::QueryBinder;
 use super::super::relation::Relation;
@@ -13,6 +12,7 @@ use super::super::scope::{Attribute, Column, Scope, Windows};
 use super::interval::Interval;
 use super::pairing::{Pairing, joined, joined_columns};
 use super::versioned;
+use millstream_plan::changes::changing;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{JoinKind, JoinStrategy, Rel};
 use millstream_plan::window::{Timeline, WindowAssigner};
@@ -30,7 +30,7 @@ pub(in super::super) enum AsOf {
 /// Joins two relations.
 ///
 /// # Errors
-/// NEEDS_UPDATES when no strategy can give rows that are final; UNSUPPORTED for `FOR SYSTEM_TIME AS OF` a processing time of
+/// UNSUPPORTED for `FOR SYSTEM_TIME AS OF` a processing time of
 /// an endless table; INVALID_WINDOW for versions of a table that is not versioned.
 pub(super) fn join(
     left: Relation,
@@ -41,7 +41,9 @@ pub(super) fn join(
     binder: &QueryBinder<'_>,
     place: Span,
 ) -> Result<Relation, Diagnostic> {
-    let right_is_bounded = binder.is_bounded(&right.rel);
+    // A bounded input that changes, as it does when it is treated as a stream, is no table.
+    let is_table = |relation: &Relation| binder.is_bounded(&relation.rel) && changing(&relation.rel).is_none();
+    let right_is_bounded = is_table(&right);
     if as_of.is_some() && !matches!(kind, JoinKind::Inner | JoinKind::Left) {
         return Err(error(code::SYNTAX, place, "FOR SYSTEM_TIME AS OF takes an INNER or LEFT join")
             .advise("put the table of which versions are looked up on the right"));
@@ -65,7 +67,7 @@ pub(super) fn join(
     {
         return Ok(interval_join(left, right, kind, pairing, interval));
     }
-    let left_is_bounded = binder.is_bounded(&left.rel);
+    let left_is_bounded = is_table(&left);
     match kind {
         JoinKind::Inner => {
             let constant = pairing.equalities.is_empty();
@@ -76,13 +78,13 @@ pub(super) fn join(
             } else if left_is_bounded && (!right_is_bounded || (right_has_time && !left_has_time)) {
                 Ok(swapped_lookup(left, right, kind, pairing))
             } else {
-                Ok(regular(left, right, pairing, binder.settings.state_ttl_ms()))
+                Ok(regular(left, right, kind, pairing, binder.settings.state_ttl_ms()))
             }
         }
         JoinKind::Left | JoinKind::Semi | JoinKind::Anti if right_is_bounded => Ok(lookup(left, right, kind, pairing)),
         JoinKind::Right if left_is_bounded => Ok(swapped_lookup(left, right, JoinKind::Left, pairing)),
         JoinKind::Full if left_is_bounded && right_is_bounded => Ok(full_lookup(left, right, pairing)),
-        _ => Err(needs_updates(kind, &left, &right, &pairing, place)),
+        _ => Ok(regular(left, right, kind, pairing, None)),
     }
 }
 
@@ -166,8 +168,11 @@ fn interval_join(
     joined
 }
 
-fn regular(left: Relation, right: Relation, pairing: Pairing, ttl_ms: Option<u64>) -> Relation {
-    let mut joined = joined(left, right, JoinKind::Inner, JoinStrategy::Regular { ttl_ms }, pairing);
+/// Joins of all rows. What changes is kept for good.
+fn regular(left: Relation, right: Relation, kind: JoinKind, pairing: Pairing, ttl_ms: Option<u64>) -> Relation {
+    let changes = changing(&left.rel).is_some() || changing(&right.rel).is_some();
+    let strategy = JoinStrategy::Regular { ttl_ms: ttl_ms.filter(|_| !changes) };
+    let mut joined = joined(left, right, kind, strategy, pairing);
     joined.columns.iter_mut().for_each(|c| c.attribute = Attribute::None);
     joined
 }
@@ -207,46 +212,4 @@ fn full_lookup(left: Relation, right: Relation, pairing: Pairing) -> Relation {
     let outputs = columns.iter().enumerate().map(output).collect();
     let inputs = vec![matched.rel, rest.project(outputs).rel];
     Relation { rel: Rel::Union { inputs }, columns }
-}
-
-/// The qualified name of a relation's event time.
-fn time_of(relation: &Relation) -> Option<String> {
-    let column = relation.columns.iter().find(|column| column.attribute.is_event_time())?;
-    Some(match column.qualifier.last() {
-        Some(table) => format!("{table}.{}", column.field.name),
-        None => column.field.name.clone(),
-    })
-}
-
-fn needs_updates(kind: JoinKind, left: &Relation, right: &Relation, pairing: &Pairing, place: Span) -> Diagnostic {
-    let (what, would) = match kind {
-        JoinKind::Semi => ("IN and EXISTS over", "keep all rows forever"),
-        JoinKind::Anti => ("NOT IN and NOT EXISTS over", "take back rows when a partner comes"),
-        JoinKind::Left => ("a LEFT JOIN of", "take back rows without a partner when one comes"),
-        JoinKind::Right => ("a RIGHT JOIN of", "take back rows without a partner when one comes"),
-        _ => ("a FULL JOIN of", "take back rows without a partner when one comes"),
-    };
-    let message = format!("{what} endless inputs would {would}");
-    let window_side = attributes(left, right, pairing).into_iter().find_map(|attributes| match attributes {
-        (Attribute::WindowStart(a), Attribute::WindowStart(b)) => Some((a == b, "window_end")),
-        (Attribute::WindowEnd(a), Attribute::WindowEnd(b)) => Some((a == b, "window_start")),
-        _ => None,
-    });
-    let advice = match window_side {
-        Some((true, missing)) => format!("equate {missing} of both sides too: then it is a window join"),
-        Some((false, _)) => "give both sides the same windows: then it is a window join".into(),
-        None if kind.shows_right() => {
-            let (a, b) =
-                (time_of(left).unwrap_or_else(|| "a.ts".into()), time_of(right).unwrap_or_else(|| "b.ts".into()));
-            format!(
-                "bound the event times: AND {b} BETWEEN {a} - INTERVAL '5' MINUTE AND {a} + INTERVAL '5' MINUTE; or join a bounded \
-                 table; {NO_UPDATES}"
-            )
-        }
-        None => format!(
-            "select from a bounded table, or JOIN with bounds of time: ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts \
-             + INTERVAL '5' MINUTE; {NO_UPDATES}"
-        ),
-    };
-    error(code::NEEDS_UPDATES, place, message).advise(advice)
 }

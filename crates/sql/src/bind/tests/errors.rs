@@ -142,7 +142,7 @@ fn windows() {
 fn features_to_come_are_named() {
     check(&[
         ("SELECT i FROM t OFFSET 2", "MS2007 1:24+1 OFFSET of an endless input without LIMIT", "WHERE"),
-        ("SELECT * FROM (SELECT i FROM t LIMIT 1)", "MS2007 1:38+1 LIMIT within a subquery or a view", ""),
+        ("SELECT * FROM (SELECT i FROM t OFFSET 1)", "MS2007 1:39+1 OFFSET within a subquery or a view", ""),
         ("SELECT STDDEV_POP(DISTINCT i) FROM t", "MS2007 1:8+10 STDDEV_POP(DISTINCT …) is not supported yet", ""),
         ("SELECT CUME_DIST() OVER (ORDER BY ts) FROM t", "MS2007 1:8+9 CUME_DIST … OVER is not supported yet", ""),
         ("SELECT JSON_OBJECTAGG(s) FROM t", "MS2007 1:8+14 the aggregate function JSON_OBJECTAGG is not", ""),

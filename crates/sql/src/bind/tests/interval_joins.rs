@@ -1,6 +1,6 @@
 //! Interval joins: the bounds that conditions set.
 
-use super::joins::{refused, streams};
+use super::joins::streams;
 use millstream_plan::logical::{JoinStrategy, Rel};
 
 fn bounds(rel: &Rel) -> Option<(i64, i64)> {
@@ -83,12 +83,7 @@ fn both_times_remain_event_times() {
 
 #[test]
 fn processing_time_bounds_nothing() {
-    refused(
-        &streams(),
-        &[(
-            "SELECT a.id FROM r AS a LEFT JOIN r AS b ON a.id = b.id AND a.p BETWEEN b.p AND b.p + INTERVAL '1' SECOND",
-            "MS2008 1:35+64 a LEFT JOIN of endless inputs",
-            "event times",
-        )],
-    );
+    let sql =
+        "SELECT a.id FROM r AS a LEFT JOIN r AS b ON a.id = b.id AND a.p BETWEEN b.p AND b.p + INTERVAL '1' SECOND";
+    assert!(streams().plan(sql).contains("Join left regular on [id = id] and"), "{}", streams().plan(sql));
 }

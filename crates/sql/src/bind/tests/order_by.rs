@@ -59,14 +59,24 @@ fn what_has_no_end_has_no_order() {
     let (error, advice) = bounded().error("SELECT n FROM e ORDER BY  n");
     assert_eq!(error, order);
     assert!(advice.contains("'batch', if the input has an end"), "{advice}");
-    let (error, advice) = bounded().streaming().error("SELECT n FROM t ORDER BY  n");
-    assert_eq!(error, order);
-    assert!(advice.contains("'automatic', as the input is bounded"), "{advice}");
+    assert!(advice.contains("add LIMIT"), "{advice}");
+    // Of what has an end nobody sees anything before that.
+    assert!(bounded().streaming().plan("SELECT n FROM t ORDER BY n").starts_with("Sort [n]"));
+    for (sql, range) in [
+        ("SELECT n FROM e ORDER BY n DESC LIMIT 3", "1 to 3 partition=[] order=[n DESC]"),
+        ("SELECT n FROM e ORDER BY n LIMIT 3 OFFSET 2", "3 to 5 partition=[] order=[n]"),
+        ("SELECT n FROM (SELECT n FROM e LIMIT 3)", "1 to 3 partition=[] order=[]"),
+        ("SELECT n, COUNT(*) FROM e GROUP BY n LIMIT 7", "1 to 7 partition=[] order=[]"),
+    ] {
+        let plan = bounded().plan(sql);
+        assert!(plan.contains(&format!("Rank ROW_NUMBER {range}")), "{plan}");
+    }
+    assert!(bounded().plan("SELECT n FROM e ORDER BY n LIMIT 0").contains("Filter [FALSE]"));
     let plan = bounded().batch().plan("SELECT n FROM e ORDER BY n");
     assert!(plan.starts_with("Sort [n]"), "{plan}");
-    let (error, advice) = bounded().error("SELECT n FROM (SELECT n FROM e LIMIT 3)");
-    assert!(error.starts_with("MS2007 1:38+1 LIMIT within a subquery"), "{error}");
-    assert!(advice.contains("at the end of the whole statement"), "{advice}");
+    let (error, advice) = bounded().error("SELECT n FROM (SELECT n FROM e OFFSET 3)");
+    assert!(error.starts_with("MS2007 1:39+1 OFFSET within a subquery"), "{error}");
+    assert!(advice.contains("add LIMIT"), "{advice}");
 }
 
 #[test]

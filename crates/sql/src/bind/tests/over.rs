@@ -1,7 +1,7 @@
 //! OVER, and window Top-N.
 
 use super::errors::check;
-use super::{Session, tables};
+use super::{Session, TABLES, tables};
 
 const WINDOWED: &str = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)";
 
@@ -134,16 +134,6 @@ fn errors() {
     let ranked = |over: &str| format!("SELECT ROW_NUMBER() OVER ({over}) FROM {WINDOWED}");
     check(&[
         (
-            "SELECT ROW_NUMBER() OVER (PARTITION BY i ORDER BY l DESC) FROM t",
-            "MS2008 1:8+10 ranks outside of a window would change with every row",
-            "window_start",
-        ),
-        (
-            "SELECT RANK() OVER (PARTITION BY i ORDER BY ts) FROM t",
-            "MS2008 1:8+4 ranks outside of a window",
-            "window_start",
-        ),
-        (
             &ranked("PARTITION BY window_start ORDER BY l"),
             "MS2009 1:8+10 the partitions are not those of a window",
             "add window_end to PARTITION BY",
@@ -271,7 +261,41 @@ fn what_has_an_end_needs_no_order_of_time() {
     has("SELECT SUM(n) OVER (PARTITION BY k ORDER BY n) FROM f", &[ordered, "Over [SUM(n)", "all times before"]);
     let rows = "SELECT SUM(n) OVER (ORDER BY n ROWS 2 PRECEDING) FROM f";
     has(rows, &["Rank ROW_NUMBER", "2 rows before"]);
-    let (error, advice) = session.streaming().error("SELECT RANK() OVER (ORDER BY n) FROM f");
-    assert_eq!(error, "MS2008 1:8+4 ranks outside of a window would change with every row");
-    assert!(advice.ends_with("'automatic', as the input is bounded"), "{advice}");
+}
+
+#[test]
+fn ranks_of_a_stream_change() {
+    let sinks = "CREATE TABLE files (i INT, n BIGINT) WITH ('connector' = 'filesystem');
+CREATE TABLE first (i INT, n BIGINT, PRIMARY KEY (i) NOT ENFORCED) WITH ('connector' = 'jdbc');
+CREATE TABLE ranked (i INT, n BIGINT, PRIMARY KEY (i, n) NOT ENFORCED) WITH ('connector' = 'jdbc');";
+    let session = Session::new(&(TABLES.to_string() + sinks));
+    let top = |n: &str| {
+        format!(
+            "SELECT i, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY i ORDER BY l DESC) AS n FROM t) WHERE n {n}"
+        )
+    };
+    let pipelines = session.pipelines(&top("<= 3"));
+    assert!(
+        pipelines.contains("ROW_NUMBER 1 to 3 of all rows by [column1 DESC], ties first, partitioned by [column0]"),
+        "{pipelines}"
+    );
+    // What keeps the last row of each key keeps that which came last.
+    let last = "SELECT i FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY i ORDER BY ts DESC) AS n FROM t) WHERE n = 1";
+    assert!(session.pipelines(last).contains("DESC], ties last"), "{}", session.pipelines(last));
+    session.pipelines("SELECT RANK() OVER (PARTITION BY i ORDER BY ts) FROM t");
+    // One row of a key is told apart by the key, others by their rank, too.
+    session.bind(&format!("INSERT INTO first {}", top("= 1"))).unwrap();
+    session.bind(&format!("INSERT INTO ranked {}", top("< 4"))).unwrap();
+    let (error, _) = session.error(&format!("INSERT INTO first {}", top("< 4")));
+    assert!(error.starts_with("MS2017 1:13+5 two rows of the result can have the same PRIMARY KEY (i)"), "{error}");
+    let (error, advice) = session.error(&format!("INSERT INTO files {}", top("= 1")));
+    assert!(error.starts_with("MS2008 1:13+5 the result of a ranking without a window changes"), "{error}");
+    assert!(advice.contains("rank within windows"), "{advice}");
+    // Counts are ranked by all of their values, since they come in no order.
+    let counts = "SELECT i, RANK() OVER (ORDER BY n) FROM (SELECT i, COUNT(*) AS n FROM t GROUP BY i)";
+    assert!(
+        session.pipelines(counts).contains("RANK 1 to 18446744073709551615 of all rows by [column1], ties by value"),
+        "{}",
+        session.pipelines(counts)
+    );
 }

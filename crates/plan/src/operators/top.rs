@@ -1,0 +1,78 @@
+//! Top-N and deduplication of all rows so far: what ranks first changes with every beat.
+
+use crate::keyed::{Keyed, SortColumn, weight_field};
+use crate::logical::RankFunction;
+use crate::operators::rank::{direction, function_text, range_text};
+use millstream_types::{DataType, Field, Schema};
+
+/// Ranks of the rows of a partition (the key). At the end of a beat the rows whose rank has changed are put out: as it was, with weight
+/// -1, and as it is, with weight 1. Columns: those of the input, the rank (BIGINT) if it is shown, the weight.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Top {
+    /// Order within a partition.
+    pub order: Vec<SortColumn>,
+    /// How ties are numbered.
+    pub function: RankFunction,
+    /// Ranks that are kept, from 1, both ends included.
+    pub range: (u64, u64),
+    /// Which of rows of equal order comes first.
+    pub ties: Ties,
+    /// Whether the rank is put out.
+    pub shows_rank: bool,
+    /// Position of the weight in an input that changes.
+    pub weight: Option<usize>,
+}
+
+/// Which of two rows of equal order comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ties {
+    /// The one that came first.
+    First,
+    /// The one that came last: deduplication by time that keeps the last row.
+    Last,
+    /// The one with smaller values, column by column: rows of a result that changes, or of a regular join, have no places.
+    Values,
+}
+
+impl Ties {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Ties::First => "first",
+            Ties::Last => "last",
+            Ties::Values => "by value",
+        }
+    }
+}
+
+impl Keyed for Top {
+    fn text(&self, inputs: &Schema) -> String {
+        let name = |s: &SortColumn| inputs.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
+        let order: Vec<String> = self.order.iter().map(name).collect();
+        let (function, range) = (function_text(self.function), range_text(self.range));
+        format!("{function} {range} of all rows by [{}], ties {}", order.join(", "), self.ties.text())
+    }
+
+    fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
+        let (from, to) = self.range;
+        let constants = vec![
+            ("from", from.to_string()),
+            ("to", to.to_string()),
+            ("function", function_text(self.function).to_string()),
+            ("ties", self.ties.text().to_string()),
+        ];
+        (if self.weight.is_some() { "ranking of changes" } else { "ranking of all rows" }, constants)
+    }
+
+    fn appended(&self) -> Vec<Field> {
+        let rank = self.shows_rank.then(|| Field::new("rownum", DataType::BigInt, false));
+        rank.into_iter().chain([weight_field()]).collect()
+    }
+
+    fn order(&self) -> &[SortColumn] {
+        &self.order
+    }
+
+    fn ends_beats(&self) -> bool {
+        true
+    }
+}

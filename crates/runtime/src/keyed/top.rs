@@ -1,0 +1,389 @@
+//! Top-N of all rows so far: `ROW_NUMBER`, `RANK` and `DENSE_RANK` without a window, and deduplication.
+//!
+//! The rows of a group are in order, as numbers of a store. What was shown of a group is taken before its first row in the beat. At the
+//! end of the beat the two are compared, rank by rank or, where nobody sees ranks, row by row.
+//!
+//! Of rows that only come those behind the last rank are never needed again: most rows are compared with the last one that is kept, and
+//! forgotten. Of a result that changes all rows are kept, since one that ranks before others may be taken back. Then the rows of a beat
+//! wait for its end, where they are sorted, added up and merged into the group at once.
+
+use super::batch::Batch;
+use super::encoding::{check_count, restore_flags, save_flags};
+use super::groups::Groups;
+use super::sort_bytes::{KeptBytes, SortBytes};
+use super::state::{State, Work};
+use super::store::{Doubling, RowStore};
+use super::weights::{ADDED, TAKEN_BACK, of_column, weights};
+use crate::columns::{compact, selected};
+use crate::executable_plan::OperatorCode;
+use arrow_array::{ArrayRef, Int64Array, UInt32Array};
+use millstream_plan::logical::RankFunction;
+use millstream_plan::pipeline::{self, KeyedOperator};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+/// A group that shows more rows than this has the rows of a beat merged into it at once: each by itself would move too many.
+const MANY_RANKS: u64 = 4 << 10;
+/// Groups without rows are forgotten when there are this many, and as many as others.
+const MANY_EMPTY: usize = 1 << 10;
+/// No rows of the group have come in this beat.
+const UNTOUCHED: u32 = u32::MAX;
+
+/// See the module.
+pub(crate) struct Top {
+    plan: pipeline::Top,
+    groups: Groups,
+    sort: SortBytes,
+    rows: RowStore,
+    bytes: KeptBytes,
+    all: Vec<TopGroup>,
+    touched: Vec<Touched>,
+    /// Rows that are in a group.
+    alive: usize,
+    /// Numbers of rows that wait for the end of the beat, or were shown at the end of the last one.
+    noted: usize,
+    doubling: Doubling,
+    /// Whether there are no keys: then there is one group.
+    is_global: bool,
+    /// Whether each row is put into its place when it comes.
+    at_once: bool,
+}
+
+/// A group.
+struct TopGroup {
+    /// Its rows in order.
+    rows: Vec<u32>,
+    /// Its place among those that rows of this beat have come for, or [`UNTOUCHED`].
+    touched: u32,
+}
+
+impl TopGroup {
+    const NONE: TopGroup = TopGroup { rows: Vec::new(), touched: UNTOUCHED };
+}
+
+/// A group that rows of this beat have come for.
+struct Touched {
+    group: u64,
+    /// What was shown of it: rows with their ranks.
+    before: Vec<Numbered>,
+    /// Rows that wait for the end of the beat, and whether they come.
+    waiting: Vec<(u32, bool)>,
+}
+
+/// A row and its rank.
+type Numbered = (u32, i64);
+
+impl Top {
+    /// Without rows.
+    pub(super) fn new(plan: &KeyedOperator, top: &pipeline::Top, code: &OperatorCode) -> Result<Top, Diagnostic> {
+        let schema = &plan.inputs[0].schema;
+        let is_plain = top.function != RankFunction::DenseRank && top.range.1 <= MANY_RANKS;
+        Ok(Top {
+            plan: top.clone(),
+            groups: Groups::new(plan, code)?,
+            sort: SortBytes::new(schema, &top.order, top.ties, top.weight)?,
+            rows: RowStore::new(schema),
+            bytes: KeptBytes::default(),
+            all: Vec::new(),
+            touched: Vec::new(),
+            alive: 0,
+            noted: 0,
+            doubling: Doubling::default(),
+            is_global: plan.keys.is_empty(),
+            at_once: is_plain && top.weight.is_none(),
+        })
+    }
+
+    /// The group of each row.
+    fn assign(&mut self, batch: &Batch, work: &mut Work<'_>) -> Result<Vec<u64>, Diagnostic> {
+        let groups = match self.is_global {
+            true => vec![0; batch.rows()],
+            false => self.groups.assign(0, &batch.columns, batch.rows(), work)?,
+        };
+        self.all.resize_with(if self.is_global { 1 } else { self.groups.table.len() }, || TopGroup::NONE);
+        Ok(groups)
+    }
+
+    /// Notes that a group is going to change.
+    fn touch(&mut self, group: u64) -> usize {
+        let of = &self.all[group as usize];
+        if of.touched != UNTOUCHED {
+            return of.touched as usize;
+        }
+        let before = self.shown(&of.rows);
+        self.noted += before.len();
+        let place = self.touched.len();
+        self.all[group as usize].touched = place as u32;
+        self.touched.push(Touched { group, before, waiting: Vec::new() });
+        place
+    }
+
+    /// The ranks of rows that are in order: 1, 2, 3, …, with the rows.
+    fn ranked<'a>(&'a self, rows: &'a [u32]) -> impl Iterator<Item = Numbered> + 'a {
+        let (function, mut rank, mut dense) = (self.plan.function, 0, 0);
+        rows.iter().enumerate().map(move |(i, &row)| {
+            let place = i as i64 + 1;
+            if function == RankFunction::RowNumber {
+                return (row, place);
+            }
+            if i == 0 || self.bytes.order(rows[i - 1]) != self.bytes.order(row) {
+                (rank, dense) = (place, dense + 1);
+            }
+            (row, if function == RankFunction::Rank { rank } else { dense })
+        })
+    }
+
+    /// What is shown of rows that are in order.
+    fn shown(&self, rows: &[u32]) -> Vec<Numbered> {
+        let (from, to) = self.plan.range;
+        let (from, to) = (i64::try_from(from).unwrap_or(i64::MAX), i64::try_from(to).unwrap_or(i64::MAX));
+        let skipped = if self.plan.function == RankFunction::RowNumber { rows.len().min(from as usize - 1) } else { 0 };
+        let shift = skipped as i64;
+        let ranked = self.ranked(&rows[skipped..]).map(|(row, rank)| (row, rank + shift));
+        ranked.skip_while(|&(_, rank)| rank < from).take_while(|&(_, rank)| rank <= to).collect()
+    }
+
+    /// Puts rows into their places, as far as they can be shown.
+    fn insert(&mut self, batch: &Batch, groups: &[u64]) -> Result<(), Diagnostic> {
+        let of = self.sort.of(&batch.columns, &batch.ordinals)?;
+        let most = self.plan.range.1 as usize;
+        let mut kept = Vec::new();
+        for (row, &group) in groups.iter().enumerate() {
+            if let Some(&last) = self.all[group as usize].rows.get(most - 1)
+                && of.order(row) > self.bytes.order(last)
+            {
+                continue;
+            }
+            let number = self.bytes.len() as u32;
+            self.bytes.push(&of, row);
+            let bytes = &self.bytes;
+            let place = |rows: &[u32]| rows.partition_point(|&other| bytes.whole(other) < bytes.whole(number));
+            let at = place(&self.all[group as usize].rows);
+            let is_behind = at >= most && self.plan.function == RankFunction::RowNumber;
+            if is_behind {
+                self.bytes.pop();
+                continue;
+            }
+            self.touch(group);
+            let rows = &mut self.all[group as usize].rows;
+            rows.insert(at, number);
+            kept.push(row as u32);
+            let bytes = &self.bytes;
+            let is_left = |rows: &[u32]| match (rows.last(), self.plan.function) {
+                _ if rows.len() <= most => true,
+                (Some(&last), RankFunction::Rank) => bytes.order(last) == bytes.order(rows[most - 1]),
+                _ => false,
+            };
+            while !is_left(rows) {
+                rows.pop();
+                self.alive -= 1;
+            }
+            self.alive += 1;
+        }
+        self.keep(batch, kept)
+    }
+
+    /// Has rows wait for the end of the beat.
+    fn wait(&mut self, batch: &Batch, groups: &[u64]) -> Result<(), Diagnostic> {
+        let of = self.sort.of(&batch.columns, &batch.ordinals)?;
+        let weights = match self.plan.weight {
+            Some(weight) => Some(of_column(&batch.columns[weight])?),
+            None => None,
+        };
+        for (row, &group) in groups.iter().enumerate() {
+            let number = self.bytes.len() as u32;
+            self.bytes.push(&of, row);
+            let touched = self.touch(group);
+            let comes = weights.is_none_or(|weights| weights[row] > 0);
+            self.touched[touched].waiting.push((number, comes));
+        }
+        self.noted += groups.len();
+        self.keep(batch, (0..groups.len() as u32).collect())
+    }
+
+    /// Keeps rows of a batch, whose bytes are kept already.
+    fn keep(&mut self, batch: &Batch, kept: Vec<u32>) -> Result<(), Diagnostic> {
+        let rows = kept.len();
+        if rows < batch.rows() {
+            let kept = UInt32Array::from(kept);
+            let columns = batch.columns.iter().map(|column| selected(column, &kept).map(|column| compact(&column)));
+            self.rows.push(columns.collect::<Result<_, _>>()?, rows)?;
+        } else {
+            self.rows.push(batch.columns.clone(), rows)?;
+        }
+        Ok(())
+    }
+
+    /// Merges rows that have waited into those of their group: rows that come and are taken back cancel each other out.
+    fn merge(&self, rows: &[u32], mut waiting: Vec<(u32, bool)>) -> Vec<u32> {
+        let bytes = &self.bytes;
+        waiting.sort_unstable_by(|a, b| bytes.whole(a.0).cmp(bytes.whole(b.0)));
+        let (mut merged, mut left) = (Vec::with_capacity(rows.len() + waiting.len()), rows);
+        for equal in waiting.chunk_by(|a, b| bytes.whole(a.0) == bytes.whole(b.0)) {
+            let key = bytes.whole(equal[0].0);
+            let (before, rest) = left.split_at(left.partition_point(|&row| bytes.whole(row) < key));
+            merged.extend_from_slice(before);
+            let (same, after) = rest.split_at(rest.partition_point(|&row| bytes.whole(row) == key));
+            left = after;
+            let come = equal.iter().filter(|(_, comes)| *comes).map(|(row, _)| *row);
+            let gone = equal.iter().filter(|(_, comes)| !comes).count();
+            // Rows of equal bytes are equal. One that is taken back and was never there is ignored.
+            merged.extend(same.iter().copied().chain(come).skip(gone));
+        }
+        merged.extend_from_slice(left);
+        if self.plan.weight.is_none() {
+            let last = i64::try_from(self.plan.range.1).unwrap_or(i64::MAX);
+            let kept = self.ranked(&merged).take_while(|&(_, rank)| rank <= last).count();
+            merged.truncate(kept);
+        }
+        merged
+    }
+
+    /// Puts rows with their ranks out.
+    fn put_out(&self, ranked: &[Numbered], weight: i8, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        for part in ranked.chunks(work.most_rows) {
+            let rows: Vec<u32> = part.iter().map(|(row, _)| *row).collect();
+            let mut columns = self.rows.gather(&rows)?;
+            if self.plan.shows_rank {
+                columns.push(Arc::new(Int64Array::from_iter_values(part.iter().map(|(_, rank)| *rank))) as ArrayRef);
+            }
+            columns.push(weights(weight, part.len()));
+            work.emit(columns, part.len());
+        }
+        Ok(())
+    }
+
+    /// Forgets rows that are in no group, when so many are that it pays, and groups without rows.
+    fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        if !self.doubling.is_due(self.rows.len(), work.is_tight) {
+            return Ok(());
+        }
+        let mut alive: Vec<u32> = self.all.iter().flat_map(|of| of.rows.iter().copied()).collect();
+        alive.sort_unstable();
+        let mut renumbered = vec![0; self.rows.len()];
+        alive.iter().zip(0..).for_each(|(&row, number)| renumbered[row as usize] = number);
+        self.rows.keep(&alive)?;
+        self.bytes.keep(&alive);
+        self.all.iter_mut().flat_map(|of| &mut of.rows).for_each(|row| *row = renumbered[*row as usize]);
+        self.doubling.done(alive.len());
+        let empty = self.all.iter().filter(|of| of.rows.is_empty()).count();
+        if !self.is_global && empty >= MANY_EMPTY && empty >= self.all.len() / 2 {
+            let left: Vec<u64> =
+                (0..self.all.len() as u64).filter(|&group| !self.all[group as usize].rows.is_empty()).collect();
+            self.groups.keep(&left, work)?;
+            self.all.retain(|of| !of.rows.is_empty());
+        }
+        Ok(())
+    }
+}
+
+/// What is in the one and not in the other: of ranks that are shown rows with other ranks differ, too.
+fn without(these: &[Numbered], others: &[Numbered], with_ranks: bool) -> Vec<Numbered> {
+    if with_ranks {
+        // Both are in the order of ranks, so what is in both is mostly at the same place.
+        let differs = |(i, ranked): &(usize, &Numbered)| others.get(*i) != Some(*ranked);
+        return these.iter().enumerate().filter(differs).map(|(_, ranked)| *ranked).collect();
+    }
+    let mut known: Vec<u32> = others.iter().map(|(row, _)| *row).collect();
+    known.sort_unstable();
+    these.iter().filter(|(row, _)| known.binary_search(row).is_err()).copied().collect()
+}
+
+impl State for Top {
+    fn advance(&mut self, inputs: Vec<Batch>, _: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        for batch in inputs.into_iter().filter(|batch| batch.rows() > 0) {
+            let groups = self.assign(&batch, work)?;
+            if self.at_once { self.insert(&batch, &groups)? } else { self.wait(&batch, &groups)? }
+        }
+        Ok(())
+    }
+
+    fn end_beat(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        for Touched { group, before, waiting } in std::mem::take(&mut self.touched) {
+            let rows = std::mem::take(&mut self.all[group as usize].rows);
+            let rows = if self.at_once {
+                rows
+            } else {
+                let merged = self.merge(&rows, waiting);
+                self.alive = self.alive + merged.len() - rows.len();
+                merged
+            };
+            let after = self.shown(&rows);
+            gone.extend(without(&before, &after, self.plan.shows_rank));
+            come.extend(without(&after, &before, self.plan.shows_rank));
+            self.all[group as usize] = TopGroup { rows, touched: UNTOUCHED };
+        }
+        self.noted = 0;
+        self.put_out(&gone, TAKEN_BACK, work)?;
+        self.put_out(&come, ADDED, work)?;
+        self.forget(work)
+    }
+
+    fn bytes(&mut self) -> usize {
+        let lists = self.all.capacity() * size_of::<TopGroup>() + self.alive * size_of::<u32>();
+        let touched = self.touched.capacity() * size_of::<Touched>() + self.noted * size_of::<Numbered>();
+        self.groups.table.bytes() + self.rows.bytes() + self.bytes.memory() + lists + touched
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.groups.table.save(out);
+        self.rows.save(out)?;
+        self.bytes.save(out);
+        out.u32s(&self.all.iter().map(|of| of.rows.len() as u32).collect::<Vec<_>>());
+        out.u32s(&self.all.iter().flat_map(|of| of.rows.iter().copied()).collect::<Vec<_>>());
+        // Of a beat that has not ended, where memory is short; checkpoints come between beats.
+        out.length(self.touched.len());
+        for Touched { group, before, waiting } in &self.touched {
+            out.u64(*group);
+            out.u32s(&before.iter().map(|(row, _)| *row).collect::<Vec<_>>());
+            out.i64s(&before.iter().map(|(_, rank)| *rank).collect::<Vec<_>>());
+            out.u32s(&waiting.iter().map(|(row, _)| *row).collect::<Vec<_>>());
+            save_flags(&waiting.iter().map(|(_, comes)| *comes).collect::<Vec<_>>(), out);
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
+        self.groups.restore(from)?;
+        self.rows.restore(from)?;
+        self.bytes = KeptBytes::restore(from)?;
+        check_count("rows that are ordered", self.bytes.len(), self.rows.len())?;
+        let (lengths, numbers) = (from.u32s()?, from.u32s()?);
+        let groups = if self.is_global { lengths.len().min(1) } else { self.groups.table.len() };
+        check_count("groups", lengths.len(), groups)?;
+        let known = self.rows.len();
+        let are_rows = |numbers: &[u32]| {
+            Damaged::unless(numbers.iter().all(|&row| (row as usize) < known), "a group has a row that is not there")
+        };
+        are_rows(&numbers)?;
+        let mut left = &numbers[..];
+        for length in lengths {
+            let rows = left.split_at_checked(length as usize);
+            let (rows, rest) = rows.ok_or_else(|| Damaged("groups have more rows than there are".into()))?;
+            self.all.push(TopGroup { rows: rows.to_vec(), touched: UNTOUCHED });
+            left = rest;
+        }
+        check_count("rows without a group", left.len(), 0)?;
+        self.alive = numbers.len();
+        self.doubling.done(self.alive);
+        for place in 0..from.count(1)? {
+            let group = from.u64()?;
+            let (rows, ranks) = (from.u32s()?, from.i64s()?);
+            let (waiting, come) = (from.u32s()?, restore_flags(from)?);
+            check_count("ranks", ranks.len(), rows.len())?;
+            check_count("marks of rows", come.len(), waiting.len())?;
+            are_rows(&rows)?;
+            are_rows(&waiting)?;
+            let of = usize::try_from(group).ok().and_then(|group| self.all.get_mut(group));
+            let of = of.filter(|of| of.touched == UNTOUCHED);
+            let of = of.ok_or_else(|| Damaged(format!("group {group} cannot have changed")))?;
+            of.touched = place as u32;
+            self.noted += rows.len() + waiting.len();
+            let before = rows.into_iter().zip(ranks).collect();
+            self.touched.push(Touched { group, before, waiting: waiting.into_iter().zip(come).collect() });
+        }
+        Ok(())
+    }
+}
