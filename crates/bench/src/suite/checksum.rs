@@ -14,7 +14,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use millstream::connectors::{Encoded, Encoder, Sink};
-use millstream::{Diagnostic, Outcome, ResultTarget, RunMonitor, Schema, Session};
+use millstream::{Diagnostic, Outcome, ResultTarget, RunMonitor, Schema, Session, kinds_of};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -119,14 +119,59 @@ impl ResultTarget for Adder {
     fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
         Ok(Box::new(self.clone()))
     }
+
+    fn open_changing(&mut self, _: &Schema, _: Option<&[usize]>) -> Result<Box<dyn Sink>, Diagnostic> {
+        Ok(Box::new(Changes(self.clone())))
+    }
+}
+
+/// Hashes of rows.
+fn hashes_of(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Diagnostic> {
+    let mut hashes = vec![0u64; rows];
+    for column in columns {
+        fold(column, &mut hashes)?;
+    }
+    Ok(hashes)
+}
+
+/// Adds the rows that come and takes those off that go, so that the rows that are left count.
+#[derive(Debug)]
+struct Changes(Adder);
+
+impl Encoder for Changes {
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        let changes = columns.split_last().and_then(|(kinds, columns)| Some((kinds_of(kinds)?, columns)));
+        let (kinds, columns) = changes.ok_or_else(|| Diagnostic::bug("changes have no kinds"))?;
+        for (kind, hash) in kinds.iter().zip(hashes_of(columns, rows)?) {
+            let (row, hash) = if kind.adds() { (1, hash) } else { (1u64.wrapping_neg(), hash.wrapping_neg()) };
+            self.0.0.sum.fetch_add(hash, Relaxed);
+            self.0.0.rows.fetch_add(row, Relaxed);
+        }
+        Ok(Encoded::Bytes { data: Vec::new(), rows })
+    }
+}
+
+impl Sink for Changes {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(Changes(self.0.clone()))
+    }
+
+    fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
 }
 
 impl Encoder for Adder {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        let mut hashes = vec![0u64; rows];
-        for column in columns {
-            fold(column, &mut hashes)?;
-        }
+        let hashes = hashes_of(columns, rows)?;
         self.0.sum.fetch_add(hashes.iter().fold(0, |sum, hash| sum.wrapping_add(*hash)), Relaxed);
         self.0.rows.fetch_add(rows as u64, Relaxed);
         Ok(Encoded::Bytes { data: Vec::new(), rows })

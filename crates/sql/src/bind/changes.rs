@@ -66,10 +66,7 @@ pub(super) fn check_table(
         );
         let advice = match changes.key() {
             Some(key @ [_, ..]) => format!("add PRIMARY KEY ({}) NOT ENFORCED to CREATE TABLE {name}", names(key)),
-            _ => format!(
-                "{}: select a column that is the same for as long as a row is there, as its key",
-                told_apart(&changes)
-            ),
+            _ => format!("{}: {}, and declare it as PRIMARY KEY", told_apart(&changes), key_to_select(rel)),
         };
         return Err(error(code::KEY_MISMATCH, place, message).advise(advice));
     }
@@ -85,7 +82,7 @@ pub(super) fn check_table(
         Some(key @ [_, ..]) => {
             format!("declare PRIMARY KEY ({}) NOT ENFORCED, or GROUP BY the key of the table", names(key))
         }
-        _ => "group by the key of the table".into(),
+        _ => format!("{}, and declare it as PRIMARY KEY", key_to_select(rel)),
     };
     Err(error(code::KEY_MISMATCH, place, message).advise(advice))
 }
@@ -93,6 +90,16 @@ pub(super) fn check_table(
 /// What makes a result change, as it stands in SQL.
 fn text(rel: &Rel) -> &'static str {
     maker(rel).map_or("the query", Maker::text)
+}
+
+/// How a result gets a key that it lacks.
+fn key_to_select(rel: &Rel) -> &'static str {
+    match maker(rel) {
+        Some(Maker::Rank) => "select the columns of PARTITION BY and the number, which tell rows apart",
+        Some(Maker::Join(_)) => "select the keys of both sides (of a source, its PRIMARY KEY), which tell rows apart",
+        Some(Maker::Groups | Maker::Distinct) => "select all columns of GROUP BY, which tell rows apart",
+        _ => "select a column that is the same for as long as a row is there",
+    }
 }
 
 /// How a result comes not to change.

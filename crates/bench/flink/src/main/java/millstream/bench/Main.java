@@ -14,7 +14,7 @@ import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 /**
  * Runs SQL on Flink in this process, once for each line of standard input, and answers with a line of JSON.
  *
- * <p>A request is {@code {"setup": [SQL…], "query": SQL, "check": bool}}. The rows of a request with {@code check} go
+ * <p>A request is {@code {"settings": {name: value…}, "setup": [SQL…], "query": SQL, "check": bool}}. The rows of a request with {@code check} go
  * into the sink {@code checksum}, and the answer has their checksum (docs/benchmarks.md); those of others go into a
  * black hole. The answer's {@code seconds} are those from the first row that a source hands out (for files, from the
  * submission of the job) to the end of the job.
@@ -61,6 +61,9 @@ public final class Main {
         var environment = StreamExecutionEnvironment.createLocalEnvironment(threads, configuration);
         var tables = StreamTableEnvironment.create(environment);
         tables.getConfig().setLocalTimeZone(java.time.ZoneOffset.UTC);
+        for (var setting : request.get("settings").properties()) {
+            tables.getConfig().set(setting.getKey(), setting.getValue().asText());
+        }
         tables.createTemporarySystemFunction("count_char", CountChar.class);
         for (JsonNode statement : request.get("setup")) {
             tables.executeSql(statement.asText());
