@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo keep-checkpoints test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo beats keep-checkpoints test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -102,6 +102,11 @@ miri:
 # The SQL corpus under 20 random orders of tasks; half a minute once built.
 shuffle:
 	MILLSTREAM_SHUFFLE=20 $(CARGO) test --test suite corpus
+
+# Results that change, after every beat: 2,000 random queries and changelogs against a model, and Nexmark's with beats of one row, too.
+# A quarter of an hour once built.
+beats:
+	MILLSTREAM_ALL_BEATS=1 MILLSTREAM_CASES=2000 $(CARGO) test --test suite changes:: -- --nocapture
 
 # The SQL corpus with variants of code switched at random, 20 seeds.
 chaos:

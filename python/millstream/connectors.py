@@ -42,6 +42,7 @@ __all__ = [
     "Row",
     "Socket",
     "StreamFormat",
+    "UpsertKafka",
     "create_table_sql",
 ]
 
@@ -239,13 +240,15 @@ class AvroConfluent(Format):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DebeziumJson(Format):
-    """Changes of a database as Debezium writes them in JSON: rows that were inserted (``op`` is ``c`` or ``r``). Updates and deletions
-    cannot be applied and count as bad messages. A sink writes insertions. Only for connectors of messages.
+    """Changes of a database as Debezium writes them in JSON. A table with a ``PRIMARY KEY`` has the rows that are there: inserted
+    (``op`` is ``c`` or ``r``), updated (``u``), and not deleted (``d``). One without reads insertions; updates and deletions are bad
+    messages there. A sink takes results that change: it writes insertions (``c``), updates with the row as it was and as it is (``u``),
+    and deletions (``d``). Only for connectors of messages.
 
     :param schema_include: Whether messages carry their schema, and the change in ``payload`` (``debezium-json.schema-include``, default
         ``false``)
-    :param ignore_parse_errors: Skip bad messages, updates and deletions among them (they are counted), and make values of the wrong type
-        NULL, instead of ending the query (``debezium-json.ignore-parse-errors``, default ``false``)
+    :param ignore_parse_errors: Skip bad messages (they are counted), and make values of the wrong type NULL, instead of ending the query
+        (``debezium-json.ignore-parse-errors``, default ``false``)
     :param timestamp_format_standard: As ``json.timestamp-format.standard`` (``debezium-json.timestamp-format.standard``, default
         ``SQL``)
     :param map_null_key_mode: As ``json.map-null-key.mode`` (``debezium-json.map-null-key.mode``, default ``FAIL``)
@@ -431,6 +434,85 @@ class Kafka(Connector):
     scan_dead_letter_topic: str | None = field(default=None, metadata=option("scan.dead-letter.topic", to.text))
     scan_dead_letter_path: str | PathLike[str] | None = field(default=None, metadata=option("scan.dead-letter.path", to.path))
     sink_partitioner: Literal["default", "fixed", "round-robin"] | None = field(default=None, metadata=option("sink.partitioner", to.text))
+    sink_delivery_guarantee: Literal["none", "at-least-once", "exactly-once"] | None = field(
+        default=None, metadata=option("sink.delivery-guarantee", to.text)
+    )
+    sink_transactional_id_prefix: str | None = field(default=None, metadata=option("sink.transactional-id-prefix", to.text))
+    sink_token_topic: str | None = field(default=None, metadata=option("sink.token-topic", to.text))
+    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
+    scan_rate_limit_rows_per_second: float | None = field(default=None, metadata=option("scan.rate-limit.rows-per-second", to.number))
+    scan_watermark_idle_timeout: Duration | None = field(default=None, metadata=option("scan.watermark.idle-timeout", to.duration))
+    late_table: str | None = field(default=None, metadata=option("late.table", to.text))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UpsertKafka(Connector):
+    """Topics of Apache Kafka in which the last message of a key counts, such as compacted ones. The key of a message is the table's
+    ``PRIMARY KEY``; a message replaces the one of its key, and one without a value (a tombstone) deletes it. A source is read from its
+    start, and has the rows that are there. How to use it: docs/how-to/compacted-topic.md.
+
+    :param topic: Topic (``topic``)
+    :param properties_bootstrap_servers: Brokers to begin with: ``host:port,host:port`` (``properties.bootstrap.servers``)
+    :param properties: Properties of Kafka's clients, as those of the connector ``kafka`` (``properties.*``)
+    :param connect_timeout: How long brokers are tried to be reached when a query starts (``connect.timeout``, default ``30 s``)
+    :param key_format: Format of the keys; its options have the prefix ``key.`` (``key.format``)
+    :param value_format: Format of the values; its options have the prefix ``value.``, such as ``value.json.timestamp-format.standard``
+        (``value.format``)
+    :param key_fields_prefix: What the names of the columns of the PRIMARY KEY begin with in the table, but not in the key
+        (``key.fields-prefix``)
+    :param value_fields_include: Whether the value has the key's columns, too: ``ALL`` or ``EXCEPT_KEY`` (``value.fields-include``,
+        default ``ALL``)
+    :param properties_group_id: Consumer group in which offsets are committed (``properties.group.id``)
+    :param scan_bounded_mode: Where reading ends, as in the connector ``kafka``. It begins at the earliest offset (``scan.bounded.mode``,
+        default ``unbounded``)
+    :param scan_bounded_timestamp_millis: For ``timestamp``: the first message at or behind this time is not read
+        (``scan.bounded.timestamp-millis``)
+    :param scan_bounded_specific_offsets: For ``specific-offsets``: the offsets of the first messages not to be read
+        (``scan.bounded.specific-offsets``)
+    :param scan_topic_partition_discovery_interval: How often new partitions are looked for. ``0 s``: never
+        (``scan.topic-partition-discovery.interval``, default ``5 min``)
+    :param scan_dead_letter_topic: Topic that bad messages are sent to, with what is wrong with them in headers
+        (``scan.dead-letter.topic``)
+    :param scan_dead_letter_path: File that bad messages are appended to: JSON lines with topic, partition, offset, error, and base64 of
+        key and value (``scan.dead-letter.path``)
+    :param sink_delivery_guarantee: ``none``, ``at-least-once``, or ``exactly-once``: transactions that are committed with checkpoints
+        (``sink.delivery-guarantee``, default ``at-least-once``)
+    :param sink_transactional_id_prefix: What the transactional ids of an ``exactly-once`` sink begin with
+        (``sink.transactional-id-prefix``, default ``millstream``)
+    :param sink_token_topic: Compacted topic that says which checkpoint was committed last; it is created if there is none
+        (``sink.token-topic``, default ``millstream-checkpoints``)
+    :param sink_parallelism: Accepted; one client writes, whatever the number of workers (``sink.parallelism``)
+    :param scan_rate_limit_rows_per_second: Slows a source down to this many rows per second, over all its splits; for demonstrations and
+        tests (``scan.rate-limit.rows-per-second``)
+    :param scan_watermark_idle_timeout: A split that was silent for this long no longer holds the watermark back
+        (``scan.watermark.idle-timeout``)
+    :param late_table: The table that rows go to which come too late for their windows; its columns have the types of this table's
+        (``late.table``)
+    """
+
+    _name: ClassVar[str] = "upsert-kafka"
+
+    topic: str = field(metadata=option("topic", to.text))
+    properties_bootstrap_servers: str | Sequence[str] = field(metadata=option("properties.bootstrap.servers", to.joined(",")))
+    properties: Mapping[str, str | int | bool] | None = field(default=None, metadata=option("properties", to.entries))
+    connect_timeout: Duration | None = field(default=None, metadata=option("connect.timeout", to.duration))
+    key_format: MessageFormat = field(metadata=option("key.format", to.format_with("key.")))
+    value_format: MessageFormat = field(metadata=option("value.format", to.format_with("value.")))
+    key_fields_prefix: str | None = field(default=None, metadata=option("key.fields-prefix", to.text))
+    value_fields_include: Literal["ALL", "EXCEPT_KEY"] | None = field(default=None, metadata=option("value.fields-include", to.text))
+    properties_group_id: str | None = field(default=None, metadata=option("properties.group.id", to.text))
+    scan_bounded_mode: Literal["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"] | None = field(
+        default=None, metadata=option("scan.bounded.mode", to.text)
+    )
+    scan_bounded_timestamp_millis: int | datetime | None = field(default=None, metadata=option("scan.bounded.timestamp-millis", to.instant))
+    scan_bounded_specific_offsets: Mapping[int, int] | None = field(
+        default=None, metadata=option("scan.bounded.specific-offsets", to.offsets)
+    )
+    scan_topic_partition_discovery_interval: Duration | None = field(
+        default=None, metadata=option("scan.topic-partition-discovery.interval", to.duration)
+    )
+    scan_dead_letter_topic: str | None = field(default=None, metadata=option("scan.dead-letter.topic", to.text))
+    scan_dead_letter_path: str | PathLike[str] | None = field(default=None, metadata=option("scan.dead-letter.path", to.path))
     sink_delivery_guarantee: Literal["none", "at-least-once", "exactly-once"] | None = field(
         default=None, metadata=option("sink.delivery-guarantee", to.text)
     )

@@ -104,6 +104,7 @@ fn request(path: &str) -> SourceRequest {
         schema: Schema::new(fields),
         columns: vec![column("bid.bidder", &[1, 1]), column("bid.dateTime", &[1, 5])],
         buffer_rows: 0,
+        primary_key: vec![],
     }
 }
 

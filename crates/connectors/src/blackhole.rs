@@ -11,7 +11,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     name: "blackhole",
     summary: "Takes rows and forgets them, for measurements.",
     sink: Some(|_| Ok(discarding_sink())),
-    changes: TakesChanges::Anything,
+    changes: |_| TakesChanges::Anything,
     ..Connector::NEITHER
 };
 

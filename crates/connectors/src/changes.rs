@@ -1,8 +1,9 @@
-//! The changes of a result as they reach an encoder: the columns of the sink's schema, and behind them what each row does.
+//! The changes of a result as they reach an encoder: the columns of the sink's schema, and behind them what each row does. And those that a
+//! source reads: a metadata column says of each row whether it is there from now on.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, make_array};
 use millstream_types::{Diagnostic, RowKind};
 
 /// The columns of the schema, and what each row does. Where rows are only added there is no such column, and nothing is said of
@@ -21,11 +22,72 @@ fn kinds_of(column: &ArrayRef) -> Option<Vec<RowKind>> {
     numbers.values().iter().map(|number| RowKind::of(*number)).collect()
 }
 
+/// The name of the metadata column of a source whose rows are changes: TINYINT, 1 if the row is there from now on, -1 if it is gone.
+pub(crate) const CHANGE: &str = "$change";
+
+/// The same values with whatever stands in place of NULL: of a row that is gone often only the key is known.
+pub(crate) fn without_nulls(column: &ArrayRef) -> ArrayRef {
+    if column.null_count() == 0 {
+        return column.clone();
+    }
+    let known = column.to_data().into_builder().nulls(None).build();
+    known.map_or_else(|_| column.clone(), make_array)
+}
+
+/// What became of a row: the places of what it was and what it is in a piece, one of them at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub before: Option<usize>,
+    pub after: Option<usize>,
+}
+
+impl Change {
+    /// A place of a row that has the key.
+    pub(crate) fn row(self) -> usize {
+        self.after.or(self.before).unwrap_or_default()
+    }
+}
+
+/// The changes of the rows of a piece: a row and what replaces it, behind it, are one. Those that a piece parts are a deletion and an
+/// insertion.
+pub(crate) fn paired(kinds: &[RowKind]) -> Vec<Change> {
+    let mut changes = Vec::with_capacity(kinds.len());
+    let mut row = 0;
+    while row < kinds.len() {
+        let is_update = kinds[row..].starts_with(&[RowKind::UpdateBefore, RowKind::UpdateAfter]);
+        let (before, after) = match (is_update, kinds[row].adds()) {
+            (true, _) => (Some(row), Some(row + 1)),
+            (false, true) => (None, Some(row)),
+            (false, false) => (Some(row), None),
+        };
+        changes.push(Change { before, after });
+        row += if is_update { 2 } else { 1 };
+    }
+    changes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow_array::{Int8Array, Int64Array};
     use std::sync::Arc;
+
+    #[test]
+    fn a_row_and_what_replaces_it_are_one_change() {
+        use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
+        let change = |before, after| Change { before, after };
+        let kinds = [UpdateBefore, UpdateAfter, Insert, Delete, UpdateBefore, Insert, UpdateAfter];
+        let expected = [
+            change(Some(0), Some(1)),
+            change(None, Some(2)),
+            change(Some(3), None),
+            change(Some(4), None),
+            change(None, Some(5)),
+            change(None, Some(6)),
+        ];
+        assert_eq!(paired(&kinds), expected);
+        assert_eq!(expected.map(Change::row), [1, 2, 3, 4, 5, 6]);
+    }
 
     #[test]
     fn the_last_column_says_what_rows_do() {

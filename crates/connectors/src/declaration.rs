@@ -24,8 +24,11 @@ pub(crate) struct Connector {
     pub source: Option<OpenSource>,
     /// Opens it for writing, if it can be written.
     pub sink: Option<OpenSink>,
-    /// Which changes it can be given, if it can be written.
-    pub changes: TakesChanges,
+    /// Which changes a table with these options can be given, if it can be written.
+    pub changes: fn(&Options) -> TakesChanges,
+    /// Whether the rows of a table with these options and a primary key are changes of it, if it can be read. Then a metadata column says
+    /// what each does ([`CHANGE`](crate::changes::CHANGE)).
+    pub gives_changes: fn(&Options) -> bool,
     /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
     pub split_front: Option<SplitFront>,
     /// Whether a source with these options ends by itself.
@@ -46,7 +49,8 @@ impl Connector {
         require: |_| Ok(()),
         source: None,
         sink: None,
-        changes: TakesChanges::Nothing,
+        changes: |_| TakesChanges::Nothing,
+        gives_changes: |_| false,
         split_front: None,
         is_bounded: |_| false,
         own_rate: None,

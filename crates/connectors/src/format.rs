@@ -5,7 +5,7 @@
 use crate::declaration::ReadySource;
 use crate::filesystem::{Output, PartWriter};
 use crate::infer::{FormatInput, not_known};
-use crate::messages::{MessageDecoder, MessageEncoder};
+use crate::messages::{ChangeEncoder, MessageDecoder, MessageEncoder};
 use crate::option_table::OptionInfo;
 use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
@@ -148,6 +148,10 @@ pub(crate) struct MessageFormat {
     pub decoder: fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>,
     /// Makes an encoder.
     pub encoder: fn(&SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic>,
+    /// Makes a decoder of changes, if messages say them: its rows [come](crate::messages::DecodedMessages::comes) or go.
+    pub change_decoder: Option<fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>>,
+    /// Makes an encoder of changes, if messages can say them.
+    pub changes: Option<fn(&SinkRequest) -> Result<Box<dyn ChangeEncoder>, Diagnostic>>,
     /// Whether a message without a value is a row; if not, it is nothing, like the delete markers of compacted topics.
     pub null_is_row: bool,
 }

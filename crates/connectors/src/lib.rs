@@ -64,8 +64,8 @@ pub use frames::{Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, open_re
 pub use kept::InMemory;
 pub use python::python_module;
 pub use registry::{
-    check_table_options, infer_columns, is_bounded, open_sink, open_source, options_reference_markdown,
-    sinks_of_changes, takes_changes,
+    check_table_options, gives_changes, infer_columns, is_bounded, open_sink, open_source, options_reference_markdown,
+    takes_changes,
 };
 pub use request::{ChangedBy, ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
 pub use row::{RowDecoder, record_layout};

@@ -5,6 +5,7 @@
 //! what a broker says of the message (its key, its time) can stand in the row.
 
 use crate::Encoder;
+use crate::changes::Change;
 use crate::text_chunk::{FrameScanner, Framing};
 use arrow_array::{Array, ArrayRef, LargeBinaryArray, UInt32Array};
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer};
@@ -123,8 +124,10 @@ impl MessagesBuilder {
 pub(crate) struct DecodedMessages {
     /// The columns that have a path, in the order of the request.
     pub columns: Vec<ArrayRef>,
-    /// The message of each row, ascending.
+    /// The message of each row, ascending. One of changes may be two rows: what was there, and what is there from now on.
     pub rows: Vec<u32>,
+    /// Of changes, whether each row is there from now on, or gone; otherwise empty.
+    pub comes: Vec<bool>,
     /// The other messages, ascending, and what is wrong with each; the column is the place.
     pub failures: Vec<(usize, Diagnostic)>,
 }
@@ -165,6 +168,9 @@ impl DecodedMessages {
         if kept.len() == self.rows.len() {
             return Ok(());
         }
+        if !self.comes.is_empty() {
+            self.comes = kept.iter().map(|row| self.comes[*row as usize]).collect();
+        }
         self.rows = messages;
         let kept = UInt32Array::from(kept);
         for column in &mut self.columns {
@@ -185,6 +191,12 @@ pub(crate) trait MessageDecoder: Send + Sync {
 pub(crate) trait MessageEncoder: Send + Sync {
     /// A message for each row.
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Messages, Diagnostic>;
+}
+
+/// Encodes changes as messages; stateless, called by any worker at any time.
+pub(crate) trait ChangeEncoder: Send + Sync {
+    /// A message for each change of rows of these columns.
+    fn encode(&self, columns: &[ArrayRef], rows: usize, changes: &[Change]) -> Result<Messages, Diagnostic>;
 }
 
 /// What is wrong with a message; its place is only the column until somebody knows where the message comes from.
@@ -271,6 +283,7 @@ pub(crate) mod testing {
             schema: Schema::new(fields.to_vec()),
             columns: fields.iter().enumerate().map(column).collect(),
             buffer_rows: 0,
+            primary_key: vec![],
         })
     }
 

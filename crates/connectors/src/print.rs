@@ -26,7 +26,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     summary: "Prints rows as Flink does: `+I[1, a, NULL]`.",
     options: OPTIONS,
     sink: Some(open_sink),
-    changes: TakesChanges::Anything,
+    changes: |_| TakesChanges::Anything,
     ..Connector::NEITHER
 };
 

@@ -20,6 +20,8 @@ pub(crate) const CONNECTORS: &[Connector] = &[
     filesystem::CONNECTOR,
     #[cfg(feature = "kafka")]
     kafka::CONNECTOR,
+    #[cfg(feature = "kafka")]
+    kafka::UPSERTS,
     socket::CONNECTOR,
     #[cfg(feature = "postgres")]
     postgres::CONNECTOR,
@@ -33,6 +35,8 @@ pub(crate) const CONNECTORS: &[Connector] = &[
 const LEFT_OUT: &[&str] = &[
     #[cfg(not(feature = "kafka"))]
     "kafka",
+    #[cfg(not(feature = "kafka"))]
+    "upsert-kafka",
     #[cfg(not(feature = "postgres"))]
     "jdbc",
 ];
@@ -74,7 +78,7 @@ pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         connector.sink.ok_or_else(|| connector.cannot_be(code::NOT_A_SINK, "written", &request.table, "FROM"))?;
     check(connector, &request.options)?;
     // Who plans a query asks before; a connector that knows nothing of changes would take them for rows.
-    if request.changes.is_some() && connector.changes == TakesChanges::Nothing {
+    if request.changes.is_some() && (connector.changes)(&request.options) == TakesChanges::Nothing {
         let (table, name) = (&request.table, connector.name);
         return Err(Diagnostic::bug(format!("table '{table}' ('connector' = '{name}') is to take changes")));
     }
@@ -95,13 +99,13 @@ pub fn is_bounded(options: &Options) -> bool {
 
 /// Which changes a table with these options can be given. Options that opening it would find fault with take none.
 pub fn takes_changes(options: &Options) -> TakesChanges {
-    connector(options, "").map_or(TakesChanges::Nothing, |connector| connector.changes)
+    connector(options, "").map_or(TakesChanges::Nothing, |connector| (connector.changes)(options))
 }
 
-/// Names of the connectors whose tables can be given changes.
-pub fn sinks_of_changes() -> Vec<&'static str> {
-    let takes = |connector: &&Connector| connector.changes != TakesChanges::Nothing;
-    CONNECTORS.iter().filter(takes).map(|connector| connector.name).collect()
+/// Whether the rows of a table with these options are changes, if it has a primary key: then the metadata column `$change` (TINYINT) says of each
+/// row whether it is there from now on (1) or gone (-1). The last row of a key counts.
+pub fn gives_changes(options: &Options) -> bool {
+    connector(options, "").is_ok_and(|connector| connector.source.is_some() && (connector.gives_changes)(options))
 }
 
 /// The columns of the table of a name with these options, which its definition does not have.
@@ -130,7 +134,7 @@ pub fn options_reference_markdown() -> String {
             (true, false) => "source",
             _ => "sink",
         };
-        let changes = match connector.changes {
+        let changes = match (connector.changes)(&Options::new()) {
             TakesChanges::Nothing => "",
             TakesChanges::ByPrimaryKey => " It takes results that change, into a table with a `PRIMARY KEY`.",
             TakesChanges::Anything => " It takes results that change.",
@@ -170,10 +174,6 @@ fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagn
 fn instead_of(name: &str) -> Option<&'static str> {
     let base = name.to_ascii_lowercase();
     Some(match base.as_str() {
-        "upsert-kafka" => {
-            "changes are not written to Kafka yet: write 'connector' = 'kafka' with 'format' = 'json', and in a sink the rows of \
-             windows; records by key take 'key.format' and 'key.fields' too"
-        }
         _ if base.ends_with("-cdc") => {
             "have Debezium write the changes to Kafka, and read its inserts: 'connector' = 'kafka', 'format' = 'debezium-json'"
         }
@@ -265,7 +265,8 @@ mod tests {
     fn open(options: &[(&str, &str)]) -> Diagnostic {
         let options: Options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let schema = Schema::default();
-        let request = SourceRequest { table: "t".into(), options, schema, columns: vec![], buffer_rows: 0 };
+        let request =
+            SourceRequest { table: "t".into(), options, schema, columns: vec![], buffer_rows: 0, primary_key: vec![] };
         match open_source(&request) {
             Ok(_) => panic!("must not open"),
             Err(error) => error,
@@ -305,17 +306,30 @@ mod tests {
 
     #[test]
     fn who_takes_changes_says_so() {
+        let takes = |options: &[(&str, &str)]| {
+            takes_changes(&options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect())
+        };
+        let all = [
+            ("jdbc", TakesChanges::ByPrimaryKey),
+            ("upsert-kafka", TakesChanges::ByPrimaryKey),
+            ("print", TakesChanges::Anything),
+            ("blackhole", TakesChanges::Anything),
+        ];
         for connector in CONNECTORS {
-            let options: Options = [("connector".to_string(), connector.name.to_string())].into_iter().collect();
-            assert_eq!(takes_changes(&options), connector.changes, "{}", connector.name);
-            let takes = sinks_of_changes().contains(&connector.name);
-            assert_eq!(takes, ["jdbc", "print", "blackhole"].contains(&connector.name), "{}", connector.name);
+            let expected =
+                all.iter().find(|(name, _)| *name == connector.name).map_or(TakesChanges::Nothing, |(_, t)| *t);
+            assert_eq!(takes(&[("connector", connector.name)]), expected, "{}", connector.name);
         }
-        assert_eq!(takes_changes(&Options::new()), TakesChanges::Nothing);
-        assert_eq!(
-            options_reference_markdown().matches("It takes results that change").count(),
-            sinks_of_changes().len()
-        );
+        assert_eq!(takes(&[]), TakesChanges::Nothing);
+        // Whether a topic can be given changes depends on the format of its values.
+        for (key, format, expected) in [
+            ("format", "debezium-json", TakesChanges::Anything),
+            ("value.format", "debezium-json", TakesChanges::Anything),
+            ("format", "json", TakesChanges::Nothing),
+        ] {
+            assert_eq!(takes(&[("connector", "kafka"), (key, format)]), expected, "{format}");
+        }
+        assert_eq!(options_reference_markdown().matches(" It takes results that change").count(), all.len());
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct SourceRequest {
     pub columns: Vec<ColumnRequest>,
     /// Rows a buffer should have: generators and columnar files cut their chunks to it. 0 lets the connector choose.
     pub buffer_rows: usize,
+    /// `PRIMARY KEY (…) NOT ENFORCED`: positions in the schema. Sources in which the last record of a key counts.
+    pub primary_key: Vec<usize>,
 }
 
 /// What a query writes into.

@@ -63,6 +63,7 @@ impl Environment {
             catalog: Catalog::with_connectors(sql::Connectors {
                 is_bounded: memory::is_bounded,
                 takes_changes: memory::takes_changes,
+                gives_changes: connectors::gives_changes,
                 check: memory::check,
                 infer: connectors::infer_columns,
                 file: connectors::file_options,

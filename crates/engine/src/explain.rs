@@ -5,8 +5,8 @@ use millstream_codegen::lower::entry_layout;
 use millstream_plan::explain;
 use millstream_plan::logical::Insert;
 use millstream_plan::pipeline::Aggregation;
-use millstream_runtime::{MergeStrategy, RunConfig, merge_strategy};
-use millstream_types::Diagnostic;
+use millstream_runtime::{BeatConfig, MergeStrategy, RunConfig, merge_strategy};
+use millstream_types::{Diagnostic, counted};
 use std::fmt::Write;
 
 /// The logical plans, the pipelines and, if asked for, the row programs with what LLVM makes of them.
@@ -17,6 +17,13 @@ pub(crate) fn explain(inserts: &[Insert], run: &PreparedRun, codegen: bool) -> R
     }
     out += "\n== Pipelines ==\n";
     out += &explain::pipelines(&run.plan, |aggregation| merge_text(&run.config, aggregation));
+    let growing = explain::growing(&run.plan);
+    if !growing.is_empty() {
+        out += &format!("\n== State ==\n{growing}");
+    }
+    if run.plan.has_beats() {
+        out += &format!("\n== Beats ==\n{}\n", beats_text(&run.config.beats));
+    }
     if codegen {
         let options = millstream_jit::CompileOptions::default();
         for lowered in run.programs.all() {
@@ -30,6 +37,18 @@ pub(crate) fn explain(inserts: &[Insert], run: &PreparedRun, codegen: bool) -> R
         }
     }
     Ok(out)
+}
+
+/// When a beat ends.
+fn beats_text(beats: &BeatConfig) -> String {
+    let rows = match beats.rows {
+        0 => String::new(),
+        rows => format!(", or after {}", counted(rows as usize, "row")),
+    };
+    match beats.latency {
+        Some(latency) => format!("a beat ends {} ms after its first row{rows}", latency.as_millis()),
+        None => format!("a beat ends as soon as the one before has been written{rows}"),
+    }
 }
 
 /// What the tables of an aggregation are merged by, and what was asked for if that is not possible.

@@ -393,6 +393,7 @@ fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> Sou
         schema: physical_schema(table),
         columns: source.columns.iter().map(request).collect(),
         buffer_rows,
+        primary_key: table.primary_key.iter().map(|&column| physical.partition_point(|&i| i < column)).collect(),
     }
 }
 

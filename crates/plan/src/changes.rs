@@ -51,6 +51,41 @@ pub fn changing(rel: &Rel) -> Option<Changing> {
     ChangesWalk::default().changing(rel)
 }
 
+/// What EXPLAIN says of each relation of a query, if any of it changes.
+#[derive(Default)]
+pub(crate) struct ShownChanges(ChangesWalk);
+
+impl ShownChanges {
+    /// `None`: the rows of all relations of the query only come.
+    pub(crate) fn of(query: &Rel) -> Option<ShownChanges> {
+        let mut shown = ShownChanges::default();
+        let (mut left, mut seen) = (vec![query], HashSet::new());
+        while let Some(rel) = left.pop() {
+            if shown.0.nature(rel).changes {
+                return Some(shown);
+            }
+            match rel {
+                Rel::Common(common) if !seen.insert(Arc::as_ptr(common)) => {}
+                Rel::Common(common) => left.push(common.rel()),
+                _ => left.extend(rel.inputs()),
+            }
+        }
+        None
+    }
+
+    /// `append`, or `retract` with the columns that tell rows apart.
+    pub(crate) fn text(&mut self, rel: &Rel) -> String {
+        let Some(changes) = self.0.changing(rel) else { return "append".into() };
+        let schema = rel.schema();
+        let names = |key: &[usize]| key.iter().map(|&c| schema.fields[c].name.as_str()).collect::<Vec<_>>().join(", ");
+        match changes.key() {
+            Some([]) => "retract, one row".into(),
+            Some(key) => format!("retract, key ({})", names(key)),
+            None => "retract".into(),
+        }
+    }
+}
+
 /// What is known of any relation.
 #[derive(Debug, Clone, Default)]
 struct Nature {
@@ -297,6 +332,8 @@ pub enum Maker {
     Groups,
     /// Top-N without a window.
     Rank,
+    /// A table whose rows are changes.
+    Table,
     /// A join of all rows.
     Join(JoinKind),
 }
@@ -309,6 +346,7 @@ impl Maker {
             Maker::Distinct => "DISTINCT without a window",
             Maker::Groups => "GROUP BY without a window",
             Maker::Rank => "a ranking without a window",
+            Maker::Table => "a changelog table",
             Maker::Join(JoinKind::Inner) => "a JOIN of all rows",
             Maker::Join(JoinKind::Left) => "a LEFT JOIN of all rows",
             Maker::Join(JoinKind::Right) => "a RIGHT JOIN of all rows",
@@ -336,6 +374,8 @@ pub fn maker(rel: &Rel) -> Option<Maker> {
                     (false, false) => Maker::Groups,
                 });
             }
+            // What is ranked in the order of arrival is not a query's own ranking.
+            Rel::Rank { order, is_by_time: true, .. } if order.is_empty() => return Some(Maker::Table),
             Rel::Rank { .. } => return Some(Maker::Rank),
             Rel::Join { kind, strategy: JoinStrategy::Regular { .. }, .. }
                 if !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>

@@ -146,6 +146,11 @@ pub trait Keyed {
         false
     }
 
+    /// What it keeps for as long as the query runs, as EXPLAIN says it; `None`: what times bound. `keys` is whether its rows have keys.
+    fn keeps(&self, _keys: bool) -> Option<String> {
+        None
+    }
+
     /// Whether its output begins with the keys; else with all columns that arrive.
     fn shows_keys(&self) -> bool {
         false

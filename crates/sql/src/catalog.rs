@@ -44,6 +44,8 @@ pub struct Connectors {
     pub is_bounded: fn(&Options) -> bool,
     /// Which changes a table with these options can be given.
     pub takes_changes: fn(&Options) -> TakesChanges,
+    /// Whether the rows of a table with these options are changes, if it has a PRIMARY KEY.
+    pub gives_changes: fn(&Options) -> bool,
     /// Checks connector, format and the names of all options of the table of a name.
     pub check: fn(&str, &Options) -> Result<(), Diagnostic>,
     /// The columns of the table of a name, which its definition does not have.
@@ -129,6 +131,12 @@ impl Catalog {
     /// Which changes a table can be given.
     pub fn takes_changes(&self, table: &Table) -> TakesChanges {
         self.connectors.map_or(TakesChanges::Anything, |connectors| (connectors.takes_changes)(&table.options))
+    }
+
+    /// Whether the rows of a table are changes of those of its PRIMARY KEY.
+    pub fn gives_changes(&self, table: &Table) -> bool {
+        let gives = |connectors: Connectors| (connectors.gives_changes)(&table.options);
+        !table.primary_key.is_empty() && self.connectors.is_some_and(gives)
     }
 
     /// The SQL functions.

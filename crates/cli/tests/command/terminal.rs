@@ -63,19 +63,15 @@ fn a_signal_leaves_the_terminal_as_it_was_and_the_history_whole() {
     }
 }
 
-/// Tables that stay where they are, as a terminal of 60 columns and 12 rows shows them.
-#[test]
-fn a_live_table_shows_the_newest_rows_and_their_number() {
+/// What a terminal of 60 columns and 12 rows gets of `run --output live`; `None` where there is no terminal.
+fn live(sql: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let sql = "CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',
-        'fields.id.end' = '40', 'rows-per-second' = '40'); SELECT id, 'a text that is as wide as the terminal is, and more' AS t FROM g;
-        SELECT 1 AS behind;";
     fs::write(path("job.sql"), sql).unwrap();
     let commands = "stty cols 60 rows 12; \"$UNDER_TEST\" run job.sql --output live; echo $? > code";
     let Some(mut terminal) = in_terminal(folder.path(), commands) else {
         println!("not run: there is no command 'script'");
-        return;
+        return None;
     };
     let keys = terminal.stdin.take();
     let since = Instant::now();
@@ -85,7 +81,40 @@ fn a_live_table_shows_the_newest_rows_and_their_number() {
     }
     drop(keys);
     terminal.wait().unwrap();
-    let shown = fs::read_to_string(path("shown")).unwrap();
+    Some(fs::read_to_string(path("shown")).unwrap())
+}
+
+/// The rows of a result that changes are replaced where they stand, in the order of their keys.
+#[test]
+fn a_live_table_keeps_changing_rows_in_their_places() {
+    let sql = "CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',
+        'fields.id.end' = '600', 'rows-per-second' = '600'); SET 'execution.runtime-mode' = 'streaming';
+        SET 'sql-client.execution.result-mode' = 'changelog';
+        SELECT 2 - MOD(id, 3) AS k, COUNT(*) AS n FROM g GROUP BY MOD(id, 3);";
+    let Some(shown) = live(sql) else { return };
+    let pictures: Vec<Vec<(u64, u64)>> = shown
+        .split("\x1b[J")
+        .map(|picture| {
+            let cells =
+                picture.lines().map(|line| line.split_whitespace().map_while(|cell| cell.parse().ok()).collect());
+            cells.filter_map(|cells: Vec<u64>| if let [k, n] = cells[..] { Some((k, n)) } else { None }).collect()
+        })
+        .filter(|rows: &Vec<(u64, u64)>| !rows.is_empty())
+        .collect();
+    let sums: Vec<u64> = pictures.iter().map(|rows| rows.iter().map(|(_, n)| n).sum()).collect();
+    assert!(sums.len() > 5 && sums.is_sorted(), "{sums:?}");
+    assert_eq!(*pictures.last().unwrap(), [(0, 200), (1, 200), (2, 200)], "{shown}");
+    assert!(pictures.iter().all(|rows| rows.is_sorted_by(|a, b| a.0 < b.0)), "{pictures:?}");
+    assert!(shown.contains("(3 rows)"), "{shown}");
+}
+
+/// Tables that stay where they are.
+#[test]
+fn a_live_table_shows_the_newest_rows_and_their_number() {
+    let sql = "CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',
+        'fields.id.end' = '40', 'rows-per-second' = '40'); SELECT id, 'a text that is as wide as the terminal is, and more' AS t FROM g;
+        SELECT 1 AS behind;";
+    let Some(shown) = live(sql) else { return };
     let (first, second) = shown.split_once("(40 rows)").unwrap();
     let pictures: Vec<&str> = first.split("\x1b[J").collect();
     assert!(pictures.len() > 5, "{shown}");

@@ -1,5 +1,5 @@
 //! A job that is killed before and after each of its commits, to the last, gives the rows of an undisturbed run. Its
-//! two topics are written in one transaction.
+//! topics are written in one transaction; those of a result that changes have its rows in the end, as messages by key and as changes.
 
 use crate::broker::alone;
 use crate::proxy::{Moment, Proxy};
@@ -14,13 +14,19 @@ const ROWS: u64 = 6000;
 /// Checkpoints so often that one is on its way whenever the input ends.
 const SCRIPT: &str = "
 SET 'execution.checkpointing.interval' = '20 ms';
+SET 'execution.runtime-mode' = 'streaming';
 CREATE TABLE source (id BIGINT, ts AS CAST(TO_TIMESTAMP_LTZ(id * 10, 3) AS TIMESTAMP(3)), WATERMARK FOR ts AS ts) WITH (
     'connector' = 'datagen', 'rows-per-second' = '40000',
     'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '5999');
 CREATE TABLE ids (id BIGINT) WITH (TOPIC, 'topic' = 'ids');
 CREATE TABLE odd (id BIGINT) WITH (TOPIC, 'topic' = 'odd');
 CREATE TABLE windows (k BIGINT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'windows', 'format' = 'csv');
+CREATE TABLE current (k BIGINT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH (UPSERTS, 'topic' = 'current');
+CREATE TABLE log (k BIGINT, n BIGINT) WITH (CHANGES, 'topic' = 'log');
+CREATE VIEW counts AS SELECT MOD(id, 50) AS k, COUNT(*) AS n FROM source GROUP BY MOD(id, 50) HAVING MOD(COUNT(*), 7) <> 3;
 BEGIN STATEMENT SET;
+INSERT INTO current SELECT * FROM counts;
+INSERT INTO log SELECT * FROM counts;
 INSERT INTO windows SELECT MOD(id, 7), COUNT(*) FROM TABLE(TUMBLE(TABLE source, DESCRIPTOR(ts), INTERVAL '5' SECOND))
 GROUP BY MOD(id, 7), window_start, window_end;
 INSERT INTO ids SELECT id FROM source;
@@ -29,11 +35,17 @@ END;
 ";
 
 fn command(folder: &Path, port: u16) -> Command {
-    let topic = format!(
-        "'connector' = 'kafka', 'properties.bootstrap.servers' = '127.0.0.1:{port}', 'format' = 'json', \
-         'sink.delivery-guarantee' = 'exactly-once'"
-    );
-    fs::write(folder.join("job.sql"), SCRIPT.replace("TOPIC", &topic)).unwrap();
+    let options =
+        format!("'properties.bootstrap.servers' = '127.0.0.1:{port}', 'sink.delivery-guarantee' = 'exactly-once'");
+    let script = [
+        ("TOPIC", "'connector' = 'kafka', 'format' = 'json'"),
+        ("UPSERTS", "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"),
+        ("CHANGES", "'connector' = 'kafka', 'format' = 'debezium-json', 'key.format' = 'json', 'key.fields' = 'k'"),
+    ];
+    let script = script.iter().fold(SCRIPT.to_string(), |script, (name, connector)| {
+        script.replace(&format!("({name},"), &format!("({connector}, {options},"))
+    });
+    fs::write(folder.join("job.sql"), script).unwrap();
     let mut command = millstream(folder);
     command.args(["run", "job.sql", "--quiet", "--workers", "2", "--state-dir", "state"]);
     command
@@ -45,6 +57,8 @@ fn a_job_that_is_killed_at_each_of_its_commits_loses_and_repeats_nothing() {
     let folder = tempfile::tempdir().unwrap();
     kafka.create("ids", 2, &[]);
     kafka.create("odd", 2, &[]);
+    kafka.create("current", 2, &[("cleanup.policy", "compact")]);
+    kafka.create("log", 2, &[]);
     let (proxy, mut kills) = (Proxy::start(kafka.between()), 0);
     loop {
         // Behind a kill before a commit that checkpoint comes again, behind the other one the next.
@@ -71,6 +85,30 @@ fn a_job_that_is_killed_at_each_of_its_commits_loses_and_repeats_nothing() {
             seen == expected(step)
         });
     }
+    let rows: BTreeMap<String, u64> = (0..50).map(|k| (format!("{{\"k\":{k},\"n\":120}}"), 1)).collect();
+    kafka.shows("current", |_| {
+        let mut last = BTreeMap::new();
+        for record in kafka.read("current") {
+            last.insert(record.key.clone(), record.value.clone());
+        }
+        let there: BTreeMap<String, u64> =
+            last.into_values().flatten().map(|value| (String::from_utf8(value).unwrap(), 1)).collect();
+        there == rows
+    });
+    kafka.shows("log", |texts| {
+        let mut left: BTreeMap<String, u64> = BTreeMap::new();
+        for text in texts {
+            let change: serde_json::Value = serde_json::from_str(text).unwrap();
+            // Each takes back what is there, and nothing else.
+            if !change["before"].is_null() && left.remove(&change["before"].to_string()).is_none() {
+                return false;
+            }
+            if !change["after"].is_null() && left.insert(change["after"].to_string(), 1).is_some() {
+                return false;
+            }
+        }
+        left == rows
+    });
     let files = fs::read_dir(folder.path().join("windows")).unwrap().map(|file| file.unwrap().path());
     let shown = files.filter(|file| !file.file_name().unwrap().to_string_lossy().starts_with('.'));
     let lines: Vec<String> = shown

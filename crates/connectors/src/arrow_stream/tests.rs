@@ -55,7 +55,14 @@ fn request(path: &str, nullable: bool) -> SourceRequest {
         nullable: nullable || i != 3,
     };
     let columns = schema().fields.iter().enumerate().map(column).collect();
-    SourceRequest { table: "t".into(), options: options(path), schema: schema(), columns, buffer_rows: 0 }
+    SourceRequest {
+        table: "t".into(),
+        options: options(path),
+        schema: schema(),
+        columns,
+        buffer_rows: 0,
+        primary_key: vec![],
+    }
 }
 
 fn read_request(request: &SourceRequest) -> Result<Vec<Decoded>, Diagnostic> {

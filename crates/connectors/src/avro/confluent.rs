@@ -23,7 +23,7 @@ pub(crate) const FORMAT: Format = Format {
         found by name in the writer's schema. A sink registers the schema of its table. \
         Only for connectors of messages.",
     options: OPTIONS,
-    messages: Some(MessageFormat { decoder, encoder, null_is_row: false }),
+    messages: Some(MessageFormat { decoder, encoder, change_decoder: None, changes: None, null_is_row: false }),
     infer: Some(infer),
     ..Format::NONE
 };

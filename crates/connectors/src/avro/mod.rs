@@ -39,7 +39,13 @@ pub(crate) const FORMAT: Format = Format {
     stream: |request| container::stream(request).map(Some),
     stream_output: |request| container::output(request).map(Some),
     infer: Some(container::infer),
-    messages: Some(MessageFormat { decoder: plain_decoder, encoder: plain_encoder, null_is_row: false }),
+    messages: Some(MessageFormat {
+        decoder: plain_decoder,
+        encoder: plain_encoder,
+        change_decoder: None,
+        changes: None,
+        null_is_row: false,
+    }),
 };
 
 option_list! {

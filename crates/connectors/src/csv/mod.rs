@@ -36,6 +36,8 @@ pub(crate) const FORMAT: Format = Format {
             let framing = Dialect::of(&request.options)?.framing;
             Ok(Box::new(TextMessageEncoder { encoder: CsvEncoder::new(request)?, framing }))
         },
+        change_decoder: None,
+        changes: None,
         null_is_row: false,
     }),
     infer: Some(infer::infer),

@@ -32,7 +32,14 @@ fn request(schema: &Schema, extra: &[(&str, &str)]) -> SourceRequest {
         nullable: f.nullable,
     };
     let columns = schema.fields.iter().enumerate().map(column).collect();
-    SourceRequest { table: "t".into(), options: options(extra), schema: schema.clone(), columns, buffer_rows: 0 }
+    SourceRequest {
+        table: "t".into(),
+        options: options(extra),
+        schema: schema.clone(),
+        columns,
+        buffer_rows: 0,
+        primary_key: vec![],
+    }
 }
 
 fn chunk(data: &[u8]) -> TextChunk {

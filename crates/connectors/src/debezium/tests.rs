@@ -1,11 +1,13 @@
 //! Changes that can be taken, and others.
 
 use super::FORMAT;
+use crate::messages::MessageDecoder;
 use crate::messages::testing::{decoder, encoder, messages};
+use crate::{ColumnRequest, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array};
-use millstream_types::{DataType, Field, code};
+use arrow_array::{Array, ArrayRef, Int64Array};
+use millstream_types::{DataType, Diagnostic, Field, Options, Schema, code};
 use std::sync::Arc;
 
 #[test]
@@ -20,7 +22,7 @@ fn insertions_are_rows() {
 }
 
 #[test]
-fn other_changes_fail_alone() {
+fn without_a_key_other_changes_fail_alone() {
     let format = FORMAT.messages.as_ref().unwrap();
     let fields = [Field::new("n", DataType::BigInt, false)];
     let all: [&[u8]; 6] = [
@@ -34,8 +36,68 @@ fn other_changes_fail_alone() {
     let decoded = decoder(format, &fields, &[]).unwrap().decode(&messages(&all.map(Some))).unwrap();
     assert_eq!(decoded.columns[0].as_primitive::<Int64Type>().values(), &[1, 3]);
     let failures: Vec<_> = decoded.failures.iter().map(|(at, f)| (*at, f.code, f.message.as_str())).collect();
-    assert_eq!(failures[0].2, "an update (op 'u') cannot be applied: only insertions can be read");
-    assert_eq!(failures[1].2, "a deletion (op 'd') cannot be applied: only insertions can be read");
+    assert_eq!(
+        failures[0].2,
+        "an update (op 'u') cannot be applied: the table has no PRIMARY KEY, by which its row would be found"
+    );
+    assert_eq!(
+        failures[1].2,
+        "a deletion (op 'd') cannot be applied: the table has no PRIMARY KEY, by which its row would be found"
+    );
     assert_eq!((failures[2].0, failures[2].1), (3, code::NULL_IN_NOT_NULL));
     assert_eq!(failures[3].2, "'' is no operation of Debezium");
+}
+
+#[test]
+fn changes_are_rows_that_come_and_go() {
+    let format = FORMAT.messages.as_ref().unwrap();
+    let fields = [Field::new("k", DataType::BigInt, false), Field::new("n", DataType::BigInt, false)];
+    let all: [&[u8]; 10] = [
+        br#"{"op":"r","before":null,"after":{"k":1,"n":1}}"#,
+        br#"{"op":"u","before":{"k":1,"n":1},"after":{"k":1,"n":2}}"#,
+        // What was there is not said, or its key only.
+        br#"{"op":"u","before":null,"after":{"k":1,"n":3}}"#,
+        br#"{"op":"d","before":{"k":1,"n":null},"after":null}"#,
+        br#"{"op":"d","before":null,"after":null}"#,
+        br#"{"op":"t","before":null,"after":null}"#,
+        br#"{"op":"u","before":null,"after":{"k":1}}"#,
+        br#"{"op":"x"}"#,
+        br#"nonsense"#,
+        // Another key.
+        br#"{"op":"u","before":{"k":2,"n":5},"after":{"k":3,"n":5}}"#,
+    ];
+    let decoder = format.change_decoder.unwrap();
+    let decoded = request(&fields, decoder).decode(&messages(&all.map(Some))).unwrap();
+    assert_eq!(decoded.columns[0].as_primitive::<Int64Type>().values(), &[1, 1, 1, 1, 1, 2, 3]);
+    assert_eq!(decoded.columns[1].as_primitive::<Int64Type>().values()[..4], [1, 1, 2, 3]);
+    // No column that cannot be NULL has one, even where only the key is known.
+    assert!(decoded.columns.iter().all(|column| column.null_count() == 0));
+    assert_eq!(decoded.rows, [0, 1, 1, 2, 3, 9, 9]);
+    assert_eq!(decoded.comes, [true, false, true, true, false, false, true]);
+    let failures: Vec<_> = decoded.failures.iter().map(|(at, failure)| (*at, failure.code)).collect();
+    let malformed = code::MALFORMED_RECORD;
+    assert_eq!(failures, [(4, malformed), (5, malformed), (6, code::NULL_IN_NOT_NULL), (7, malformed), (8, malformed)]);
+    assert!(decoded.failures[0].1.advice.as_ref().unwrap().contains("REPLICA IDENTITY"));
+}
+
+/// A decoder of all columns.
+fn request(
+    fields: &[Field],
+    open: fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>,
+) -> Box<dyn MessageDecoder> {
+    let column = |(at, field): (usize, &Field)| ColumnRequest {
+        name: field.name.clone(),
+        origin: RequestOrigin::Path(vec![at]),
+        data_type: field.data_type.clone(),
+        nullable: field.nullable,
+    };
+    open(&SourceRequest {
+        table: "t".into(),
+        options: Options::new(),
+        schema: Schema::new(fields.to_vec()),
+        columns: fields.iter().enumerate().map(column).collect(),
+        buffer_rows: 0,
+        primary_key: vec![0],
+    })
+    .unwrap()
 }

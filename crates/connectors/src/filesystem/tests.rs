@@ -39,6 +39,7 @@ fn source_request(path: &str, format: &str, extra: &[(&str, &str)]) -> SourceReq
         schema: schema(),
         columns,
         buffer_rows: 0,
+        primary_key: vec![],
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) const FORMAT: Format = Format {
             let encoder = JsonEncoder::new(request, "json")?;
             Ok(Box::new(TextMessageEncoder { encoder, framing: Framing::default() }))
         },
+        change_decoder: None,
+        changes: None,
         null_is_row: false,
     }),
     infer: Some(infer::infer),

@@ -42,8 +42,14 @@ fn column(schema: &Schema, path: &[&str]) -> ColumnRequest {
 }
 
 fn decoder(schema: &Schema, columns: Vec<ColumnRequest>, extra: &[(&str, &str)]) -> JsonDecoder {
-    let request =
-        SourceRequest { table: "t".into(), options: options(extra), schema: schema.clone(), columns, buffer_rows: 0 };
+    let request = SourceRequest {
+        table: "t".into(),
+        options: options(extra),
+        schema: schema.clone(),
+        columns,
+        buffer_rows: 0,
+        primary_key: vec![],
+    };
     JsonDecoder::new(&request, "json").unwrap()
 }
 

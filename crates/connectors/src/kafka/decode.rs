@@ -5,9 +5,10 @@ use super::fields::{MessagePart, MessageParts};
 use super::metadata::{self, Envelopes};
 use super::reader::Wants;
 use super::topics::Partition;
-use crate::messages::{DecodedMessages, MessageDecoder, Messages, located};
+use crate::changes::{CHANGE, without_nulls};
+use crate::messages::{DecodedMessages, MessageDecoder, Messages, located, missing};
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, SourceRequest};
-use arrow_array::Array;
+use arrow_array::{Array, ArrayRef, Int8Array, UInt32Array};
 use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
@@ -56,6 +57,14 @@ enum Origin {
     Key(usize),
     /// By its key.
     Metadata(String, DataType),
+    /// Whether the row is there from now on (1) or gone (-1).
+    Change,
+}
+
+/// What the last message of a key counts for: a message without a value takes the row of its key back.
+struct Upserts {
+    /// The columns of the value that are not NULL, by position and name.
+    not_null: Vec<(usize, String)>,
 }
 
 /// What becomes of bad messages.
@@ -71,16 +80,22 @@ pub(super) struct KafkaDecoder {
     origins: Vec<Origin>,
     value: Box<dyn MessageDecoder>,
     null_is_row: bool,
+    upserts: Option<Upserts>,
     key: Option<Box<dyn MessageDecoder>>,
     policy: Policy,
 }
 
 impl KafkaDecoder {
-    /// The decoder of a table, and what it needs of messages.
-    pub(super) fn open(request: &SourceRequest) -> Result<(KafkaDecoder, Wants), Diagnostic> {
+    /// The decoder of a table, and what it needs of messages; `is_upserted` says that the last message of a key counts.
+    pub(super) fn open(request: &SourceRequest, is_upserted: bool) -> Result<(KafkaDecoder, Wants), Diagnostic> {
         let parts = MessageParts::of(&request.options, &request.schema)?;
         let (mut of_value, mut of_key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        let mut not_null = Vec::new();
         for column in &request.columns {
+            if matches!(&column.origin, RequestOrigin::Metadata(key) if key == CHANGE) {
+                origins.push(Origin::Change);
+                continue;
+            }
             if let Some(key) = metadata::requested(column)? {
                 origins.push(Origin::Metadata(key.to_string(), column.data_type.clone()));
                 continue;
@@ -94,13 +109,25 @@ impl KafkaDecoder {
                 wanted.push(ColumnRequest { origin: RequestOrigin::Path(path), ..column.clone() });
                 Some(wanted.len() - 1)
             };
-            let origin = within(&parts.value, &mut of_value).map(Origin::Value);
+            let is_key = parts.key.as_ref().is_some_and(|key| path.first().is_some_and(|at| key.columns.contains(at)));
+            let origin = match is_upserted && is_key {
+                // Of a row that is gone only the key is there.
+                true => None,
+                false => within(&parts.value, &mut of_value).map(Origin::Value),
+            };
+            if let (true, Some(Origin::Value(at)), false) = (is_upserted, &origin, column.nullable) {
+                of_value[*at].nullable = true;
+                not_null.push((*at, column.name.clone()));
+            }
             let origin = origin.or_else(|| within(parts.key.as_ref()?, &mut of_key).map(Origin::Key));
             origins.push(origin.ok_or_else(|| Diagnostic::bug(format!("column {} is not in messages", column.name)))?);
         }
+        let is_changing = origins.iter().any(|origin| matches!(origin, Origin::Change));
         let decoder = |part: &MessagePart, columns: Vec<ColumnRequest>| {
             let (options, schema) = (part.options.clone(), part.schema.clone());
-            (part.format.decoder)(&SourceRequest { options, schema, columns, ..request.clone() })
+            let open =
+                part.format.change_decoder.filter(|_| is_changing && !is_upserted).unwrap_or(part.format.decoder);
+            open(&SourceRequest { options, schema, columns, ..request.clone() })
         };
         let dead_letters = DeadLetters::of(&request.options)?;
         let ignores = parts.value.ignores_errors || parts.key.as_ref().is_some_and(|key| key.ignores_errors);
@@ -117,16 +144,19 @@ impl KafkaDecoder {
             None if ignores => Policy::Skip,
             None => Policy::Fail,
         };
-        let (value, null_is_row) = (decoder(&parts.value, of_value)?, parts.value.format.null_is_row);
-        Ok((KafkaDecoder { origins, value, null_is_row, key, policy }, wants))
+        let (value, null_is_row) = (decoder(&parts.value, of_value)?, is_upserted || parts.value.format.null_is_row);
+        let upserts = is_upserted.then_some(Upserts { not_null });
+        Ok((KafkaDecoder { origins, value, null_is_row, upserts, key, policy }, wants))
     }
 
     fn columns(&self, chunk: &KafkaChunk) -> Result<Decoded, Diagnostic> {
         let mut value = self.value.decode(&chunk.values)?;
+        if let Some(upserts) = &self.upserts {
+            upserts.mark(&chunk.values, &mut value)?;
+        }
         let keys = self.key.as_ref().zip(chunk.keys.as_ref());
         let mut key = keys.map(|(key, keys)| key.decode(keys)).transpose()?;
-        let all = chunk.values.len();
-        let is_whole = |part: &DecodedMessages| part.rows.len() == all;
+        let is_whole = |part: &DecodedMessages| part.failures.is_empty();
         let has_gaps = !self.null_is_row && chunk.values.0.null_count() > 0;
         let (mut skipped, mut error) = (0, None);
         if has_gaps || !is_whole(&value) || key.as_ref().is_some_and(|key| !is_whole(key)) {
@@ -136,11 +166,23 @@ impl KafkaDecoder {
             key.as_mut().map(|key| key.retain(is_kept)).transpose()?;
             (skipped, error) = (bad.skipped, bad.error);
         }
-        let rows = value.rows;
+        let (rows, comes) = (value.rows, value.comes);
+        let key = key.as_ref();
+        // A message of changes may be two rows, with the one key.
+        let places = key.filter(|key| key.rows.len() != rows.len()).map(|key| places_of(&key.rows, &rows));
         let column = |origin: &Origin| match origin {
             Origin::Value(at) => Ok(value.columns[*at].clone()),
             Origin::Key(at) => {
-                key.as_ref().map(|key| key.columns[*at].clone()).ok_or_else(|| Diagnostic::bug("a chunk has no keys"))
+                let column = &key.ok_or_else(|| Diagnostic::bug("a chunk has no keys"))?.columns[*at];
+                match &places {
+                    Some(places) => arrow_select::take::take(column, places, None)
+                        .map_err(|e| Diagnostic::bug(format!("a row has no key: {e}"))),
+                    None => Ok(column.clone()),
+                }
+            }
+            Origin::Change => {
+                Ok(Arc::new(Int8Array::from_iter_values(comes.iter().map(|&comes| if comes { 1 } else { -1 })))
+                    as ArrayRef)
             }
             Origin::Metadata(key, data_type) => {
                 metadata::column(key, &chunk.partition, &chunk.envelopes, &rows, data_type)
@@ -150,7 +192,7 @@ impl KafkaDecoder {
         Ok(Decoded { columns, rows: rows.len(), skipped, error, in_memory: None })
     }
 
-    /// The messages of which nothing becomes a row, by the policy.
+    /// The messages of which nothing becomes a row, by the policy. (Absent values of a topic in which the last message of a key counts are rows.)
     fn bad(
         &self,
         chunk: &KafkaChunk,
@@ -191,6 +233,35 @@ impl KafkaDecoder {
         }
         Ok(bad)
     }
+}
+
+impl Upserts {
+    /// Says of each row whether it is there: a message without a value has none.
+    fn mark(&self, values: &Messages, decoded: &mut DecodedMessages) -> Result<(), Diagnostic> {
+        let messages = decoded.rows.clone();
+        let is_there = |row: usize| values.range(messages[row] as usize).is_some();
+        decoded.check(|columns, row| {
+            let is_missing = |(at, _): &&(usize, String)| columns[*at].is_null(row);
+            self.not_null.iter().find(is_missing).filter(|_| is_there(row)).map(|(_, name)| missing(name))
+        })?;
+        decoded.comes = decoded.rows.iter().map(|&message| values.range(message as usize).is_some()).collect();
+        for (at, _) in &self.not_null {
+            decoded.columns[*at] = without_nulls(&decoded.columns[*at]);
+        }
+        Ok(())
+    }
+}
+
+/// Where the messages of `rows` are among others, all of them ascending.
+fn places_of(messages: &[u32], rows: &[u32]) -> UInt32Array {
+    let mut place = 0;
+    let place_of = |row: &u32| {
+        while messages.get(place).is_some_and(|message| message < row) {
+            place += 1;
+        }
+        place as u32
+    };
+    UInt32Array::from_iter_values(rows.iter().map(place_of))
 }
 
 /// Messages that do not become rows.

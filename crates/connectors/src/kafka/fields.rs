@@ -6,7 +6,7 @@ use crate::format::{Format, MessageFormat};
 use crate::formats::FORMATS;
 use crate::infer::{FormatInput, not_known};
 use crate::option_table::{both_given, option_fault};
-use millstream_types::{Diagnostic, Field, Inferred, Options, Schema, code};
+use millstream_types::{Diagnostic, Field, Inferred, Options, Schema, TakesChanges, code};
 
 /// The formats of a table: of values, then of keys, if they have one.
 pub(super) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> {
@@ -30,6 +30,34 @@ pub(super) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> 
         }
     }
     Ok(formats)
+}
+
+/// Which changes a topic can be given: what the format of its values can say.
+pub(super) fn takes_changes(options: &Options) -> TakesChanges {
+    match formats(options).as_deref() {
+        Ok([value, ..]) if value.format.messages.as_ref().is_some_and(|messages| messages.changes.is_some()) => {
+            TakesChanges::Anything
+        }
+        _ => TakesChanges::Nothing,
+    }
+}
+
+/// Whether the messages of a topic are changes: what the format of its values says.
+pub(super) fn gives_changes(options: &Options) -> bool {
+    let value = formats(options).ok().and_then(|formats| formats.into_iter().next());
+    value.is_some_and(|value| value.format.messages.as_ref().is_some_and(|format| format.change_decoder.is_some()))
+}
+
+/// Makes the primary key of a table the keys of its messages.
+pub(super) fn set_keys(options: &mut Options, table: &str, schema: &Schema, key: &[usize]) -> Result<(), Diagnostic> {
+    if key.is_empty() {
+        let message = format!("table '{table}' ('connector' = 'upsert-kafka') has no PRIMARY KEY");
+        return Err(Diagnostic::new(code::INVALID_TABLE, message)
+            .advise("add PRIMARY KEY (k) NOT ENFORCED to CREATE TABLE: its columns are the keys of the messages"));
+    }
+    let names: Vec<&str> = key.iter().map(|&at| schema.fields[at].name.as_str()).collect();
+    options.set("key.fields", names.join(";"));
+    Ok(())
 }
 
 /// A part of a message: its value or its key.

@@ -27,6 +27,7 @@ mod topics;
 mod transactions;
 
 use crate::declaration::{Connector, TakesFormats};
+use millstream_types::TakesChanges;
 
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -43,8 +44,31 @@ pub(crate) const CONNECTOR: Connector = Connector {
     },
     source: Some(source::open),
     sink: Some(sink::open),
+    changes: fields::takes_changes,
+    gives_changes: fields::gives_changes,
     split_front: Some(source::split_front),
     is_bounded: offsets::is_bounded,
     infer: Some(fields::infer),
+    ..Connector::NEITHER
+};
+
+/// The entry of topics in which the last message of a key counts.
+pub(crate) const UPSERTS: Connector = Connector {
+    name: "upsert-kafka",
+    summary: "Topics of Apache Kafka in which the last message of a key counts, such as compacted ones. The key of a message is the table's `PRIMARY KEY`; \
+        a message replaces the one of its key, and one without a value (a tombstone) deletes it. A source is read from its start, and has the rows that are there. \
+        How to use it: [how-to/compacted-topic.md](how-to/compacted-topic.md).",
+    options: options::OPTIONS_OF_UPSERTS,
+    formats: TakesFormats::OfMessages(fields::formats),
+    require: |options| {
+        options.require("topic")?;
+        options.require("key.format").map(drop)
+    },
+    source: Some(source::open_upserts),
+    sink: Some(sink::open_upserts),
+    changes: |_| TakesChanges::ByPrimaryKey,
+    gives_changes: |_| true,
+    split_front: Some(source::split_front),
+    is_bounded: offsets::is_bounded,
     ..Connector::NEITHER
 };

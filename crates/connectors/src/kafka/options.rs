@@ -32,3 +32,26 @@ option_list! {
     TOKEN_TOPIC = "sink.token-topic": Text, "millstream-checkpoints", "Compacted topic that says which checkpoint was committed last; it is created if there is none.";
     "sink.parallelism": Integer, "", "Accepted; one client writes, whatever the number of workers.";
 }
+
+option_list! {
+    pub(super) OPTIONS_OF_UPSERTS;
+    "topic": Required(&Text), "", "Topic.";
+    "properties.bootstrap.servers": Required(&List(",")), "", "Brokers to begin with: `host:port,host:port`.";
+    "properties.*": Map, "", "Properties of Kafka's clients, as those of the connector `kafka`.";
+    "connect.timeout": Duration, "30 s", "How long brokers are tried to be reached when a query starts.";
+    "key.format": Required(&Format("key.")), "", "Format of the keys; its options have the prefix `key.`.";
+    "value.format": Required(&Format("value.")), "", "Format of the values; its options have the prefix `value.`, such as `value.json.timestamp-format.standard`.";
+    "key.fields-prefix": Text, "", "What the names of the columns of the PRIMARY KEY begin with in the table, but not in the key.";
+    "value.fields-include": Choice(&["ALL", "EXCEPT_KEY"]), "ALL", "Whether the value has the key's columns, too: `ALL` or `EXCEPT_KEY`.";
+    "properties.group.id": Text, "", "Consumer group in which offsets are committed.";
+    "scan.bounded.mode": Choice(&["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]), "unbounded", "Where reading ends, as in the connector `kafka`. It begins at the earliest offset.";
+    "scan.bounded.timestamp-millis": Instant(&[]), "", "For `timestamp`: the first message at or behind this time is not read.";
+    "scan.bounded.specific-offsets": Offsets, "", "For `specific-offsets`: the offsets of the first messages not to be read.";
+    "scan.topic-partition-discovery.interval": Duration, "5 min", "How often new partitions are looked for. `0 s`: never.";
+    "scan.dead-letter.topic": Text, "", "Topic that bad messages are sent to, with what is wrong with them in headers.";
+    "scan.dead-letter.path": Path, "", "File that bad messages are appended to: JSON lines with topic, partition, offset, error, and base64 of key and value.";
+    "sink.delivery-guarantee": Choice(&["none", "at-least-once", "exactly-once"]), "at-least-once", "`none`, `at-least-once`, or `exactly-once`: transactions that are committed with checkpoints.";
+    "sink.transactional-id-prefix": Text, "millstream", "What the transactional ids of an `exactly-once` sink begin with.";
+    "sink.token-topic": Text, "millstream-checkpoints", "Compacted topic that says which checkpoint was committed last; it is created if there is none.";
+    "sink.parallelism": Integer, "", "Accepted; one client writes, whatever the number of workers.";
+}

@@ -1,19 +1,27 @@
 //! Rows → messages, as columns of their parts: key, value, time and headers.
+//!
+//! The changes of a result become messages in one of two ways. Where the last message of a key counts, a row is a message that replaces
+//! that of its key, and a deletion is a message without a value. Otherwise the format of the values says what became of a row.
 
 use super::fields::{MessagePart, MessageParts};
 use super::metadata::Headers;
-use crate::messages::MessageEncoder;
+use crate::changes::{Change, paired, parted};
+use crate::messages::{ChangeEncoder, MessageEncoder, Messages};
 use crate::{Encoded, Encoder, SinkRequest, casts};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, LargeBinaryArray, MapArray, TimestampMillisecondArray, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, LargeBinaryArray, MapArray, TimestampMillisecondArray, UInt32Array, new_null_array,
+};
 use arrow_schema::{DataType as ArrowType, TimeUnit};
-use millstream_types::{DataType, Diagnostic, Schema, code};
+use millstream_types::{DataType, Diagnostic, RowKind, Schema, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Encodes the rows of a table.
 pub(super) struct RecordEncoder {
-    value: PartEncoder,
+    value: ValueEncoder,
+    /// Whether the last column is the kind of change.
+    is_changing: bool,
     key: Option<PartEncoder>,
     /// Positions of the columns that are metadata.
     timestamp: Option<usize>,
@@ -23,9 +31,27 @@ pub(super) struct RecordEncoder {
 /// An encoder, and the positions of its columns.
 type PartEncoder = (Box<dyn MessageEncoder>, Vec<usize>);
 
+/// How values say what rows do.
+enum ValueEncoder {
+    /// Rows are only added, or the last message of a key counts.
+    Rows(PartEncoder),
+    /// By their format.
+    Changes(Box<dyn ChangeEncoder>, Vec<usize>),
+}
+
+/// Of a piece in which the last message of a key counts: a row as it was is replaced by the message of its key.
+fn upserts(kinds: &[RowKind]) -> Vec<Change> {
+    let change = |(row, kind): (usize, &RowKind)| match kind {
+        RowKind::UpdateBefore => None,
+        RowKind::Delete => Some(Change { before: Some(row), after: None }),
+        RowKind::Insert | RowKind::UpdateAfter => Some(Change { before: None, after: Some(row) }),
+    };
+    kinds.iter().enumerate().filter_map(change).collect()
+}
+
 impl RecordEncoder {
-    /// The encoder of a table.
-    pub(super) fn open(request: &SinkRequest) -> Result<RecordEncoder, Diagnostic> {
+    /// The encoder of a table; `is_upserted` says that the last message of a key counts.
+    pub(super) fn open(request: &SinkRequest, is_upserted: bool) -> Result<RecordEncoder, Diagnostic> {
         let metadata: BTreeMap<usize, &str> = request.metadata.iter().map(|(at, key)| (*at, key.as_str())).collect();
         let fields = &request.schema.fields;
         let (mut timestamp, mut headers) = (None, None);
@@ -45,42 +71,78 @@ impl RecordEncoder {
         let physical: Vec<usize> = (0..fields.len()).filter(|at| !metadata.contains_key(at)).collect();
         let schema = Schema::new(physical.iter().map(|at| fields[*at].clone()).collect());
         let parts = MessageParts::of(&request.options, &schema)?;
-        let encoder = |part: &MessagePart| -> Result<PartEncoder, Diagnostic> {
-            let (options, schema, table) = (part.options.clone(), part.schema.clone(), request.table.clone());
-            let encoder = (part.format.encoder)(&SinkRequest {
-                table,
-                options,
-                schema,
-                metadata: vec![],
-                primary_key: vec![],
-                changes: None,
-            })?;
-            Ok((encoder, part.columns.iter().map(|at| physical[*at]).collect()))
+        let positions = |part: &MessagePart| part.columns.iter().map(|at| physical[*at]).collect();
+        let of_part = |part: &MessagePart| SinkRequest {
+            table: request.table.clone(),
+            options: part.options.clone(),
+            schema: part.schema.clone(),
+            metadata: vec![],
+            primary_key: vec![],
+            changes: None,
         };
-        let (value, key) = (encoder(&parts.value)?, parts.key.as_ref().map(encoder).transpose()?);
-        Ok(RecordEncoder { value, key, timestamp, headers })
+        let encoder = |part: &MessagePart| -> Result<PartEncoder, Diagnostic> {
+            Ok(((part.format.encoder)(&of_part(part))?, positions(part)))
+        };
+        let is_changing = request.changes.is_some();
+        let value = match parts.value.format.changes {
+            Some(open) if is_changing && !is_upserted => {
+                ValueEncoder::Changes(open(&of_part(&parts.value))?, positions(&parts.value))
+            }
+            _ => ValueEncoder::Rows(encoder(&parts.value)?),
+        };
+        let key = parts.key.as_ref().map(encoder).transpose()?;
+        Ok(RecordEncoder { value, is_changing, key, timestamp, headers })
     }
 }
 
 impl Encoder for RecordEncoder {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        let encode = |(encoder, positions): &PartEncoder| {
-            let own: Vec<ArrayRef> = positions.iter().map(|at| columns[*at].clone()).collect();
-            encoder.encode(&own, rows)
+        let (columns, kinds) = parted(columns, self.is_changing)?;
+        // Without changes each row is a message; of changes, some are.
+        let changes = kinds.as_deref().map(|kinds| match self.value {
+            ValueEncoder::Rows(_) => upserts(kinds),
+            ValueEncoder::Changes(..) => paired(kinds),
+        });
+        let places =
+            changes.as_ref().map(|changes| UInt32Array::from_iter_values(changes.iter().map(|c| c.row() as u32)));
+        let count = changes.as_ref().map_or(rows, Vec::len);
+        let column = |at: usize| match &places {
+            Some(places) => arrow_select::take::take(&columns[at], places, None)
+                .map_err(|e| Diagnostic::bug(format!("rows of changes are not there: {e}"))),
+            None => Ok(columns[at].clone()),
         };
-        let absent = |data_type| new_null_array(&data_type, rows);
-        let values = Arc::new(encode(&self.value)?.0);
+        let encode = |(encoder, positions): &PartEncoder| {
+            let own = positions.iter().map(|at| column(*at)).collect::<Result<Vec<_>, _>>()?;
+            encoder.encode(&own, count)
+        };
+        let values = match (&self.value, &changes) {
+            (ValueEncoder::Rows(part), None) => encode(part)?,
+            (ValueEncoder::Rows(part), Some(changes)) => without_deleted(encode(part)?, changes)?,
+            (ValueEncoder::Changes(encoder, positions), changes) => {
+                let own: Vec<ArrayRef> = positions.iter().map(|at| columns[*at].clone()).collect();
+                encoder.encode(&own, rows, changes.as_deref().unwrap_or_default())?
+            }
+        };
+        let absent = |data_type| new_null_array(&data_type, count);
         let keys = match &self.key {
             Some(key) => Arc::new(encode(key)?.0),
             None => absent(ArrowType::LargeBinary),
         };
         let times = match self.timestamp {
-            Some(at) => milliseconds(&columns[at])?,
+            Some(at) => milliseconds(&column(at)?)?,
             None => absent(ArrowType::Timestamp(TimeUnit::Millisecond, None)),
         };
-        let headers = self.headers.map_or_else(|| absent(ArrowType::Null), |at| columns[at].clone());
-        Ok(Encoded::Columns { columns: vec![keys, values, times, headers], rows })
+        let headers = self.headers.map_or_else(|| Ok(absent(ArrowType::Null)), column)?;
+        Ok(Encoded::Columns { columns: vec![keys, Arc::new(values.0), times, headers], rows: count })
     }
+}
+
+/// Values of which those of deletions are not there.
+fn without_deleted(values: Messages, changes: &[Change]) -> Result<Messages, Diagnostic> {
+    let deleted: BooleanArray = changes.iter().map(|change| Some(change.after.is_none())).collect();
+    let left = arrow_select::nullif::nullif(&values.0, &deleted);
+    let left = left.map_err(|e| Diagnostic::bug(format!("values cannot be taken out: {e}")))?;
+    Ok(Messages(left.as_binary().clone()))
 }
 
 /// A column of timestamps in milliseconds.

@@ -1,20 +1,33 @@
 //! The sink: rows are produced as messages, by one client.
 
+use super::fields::set_keys;
 use super::options::{GUARANTEE, PARTITIONER};
 use super::producer::Producer;
 use super::properties::client_config;
 use super::record::{RecordEncoder, records};
 use super::transactions::TransactionalSink;
-use crate::{Encoded, Encoder, Sink, SinkRequest};
-use millstream_types::{Diagnostic, Options};
+use crate::option_table::option_fault;
+use crate::{Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
+use millstream_types::{Diagnostic, Options, code};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the number of partitions is looked up.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// Opens the sink; waits for the brokers.
+/// Opens the sink of a topic; waits for the brokers.
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+    open_topic(request, false)
+}
+
+/// Opens the sink of a topic in which the last message of a key counts, which is the table's primary key.
+pub(super) fn open_upserts(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+    let mut request = request.clone();
+    set_keys(&mut request.options, &request.table, &request.schema, &request.primary_key)?;
+    open_topic(&request, true)
+}
+
+fn open_topic(request: &SinkRequest, is_upserted: bool) -> Result<Box<dyn Sink>, Diagnostic> {
     let options = &request.options;
     let topic = options.require("topic")?.trim().to_string();
     if topic.contains(';') {
@@ -23,13 +36,17 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let config = client_config(options)?;
     let guarantee = GUARANTEE.choice(options, &["none", "at-least-once", "exactly-once"].map(|name| (name, name)))?;
     let mut route = Route::of(options, topic)?;
-    let encoder: Arc<dyn Encoder> = Arc::new(RecordEncoder::open(request)?);
+    let encoder: Arc<dyn Encoder> = Arc::new(RecordEncoder::open(request, is_upserted)?);
     let producer = Producer::open(&config)?;
     route.count = producer.partitions(&route.topic, options)?;
+    if request.changes.is_some() {
+        route.check_keeps_order(options)?;
+    }
     if guarantee == "exactly-once" {
         return Ok(Box::new(TransactionalSink::open(options, config, route, encoder)?));
     }
-    Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none" }))
+    let changes = request.changes.is_some();
+    Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none", changes }))
 }
 
 /// Where messages go.
@@ -61,6 +78,29 @@ impl Route {
         ];
         let partitioner = PARTITIONER.choice(options, &all)?;
         Ok(Route { topic, partitioner, count: 1, counted: Instant::now(), options: options.clone() })
+    }
+
+    /// The changes of a row must be read in their order, so they have to be in one partition.
+    fn check_keeps_order(&self, options: &Options) -> Result<(), Diagnostic> {
+        let has_key = options.get("key.fields").is_some_and(|fields| !fields.trim().is_empty());
+        match self.partitioner {
+            Partitioner::RoundRobin(_) => Err(options
+                .invalid(PARTITIONER.key, "'default' or 'fixed' for a result that changes")
+                .advise("'default' sends all changes of a key to one partition, in their order")),
+            Partitioner::Client if !has_key && self.count > 1 => {
+                let message = format!(
+                    "the result changes, and messages without keys can be in any of the {} partitions of topic '{}', in any order",
+                    self.count, self.topic
+                );
+                Err(option_fault(
+                    code::MISSING_OPTION,
+                    "key.fields",
+                    message,
+                    "give the columns that tell rows apart: 'key.format' = 'json', 'key.fields' = 'k'",
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn partition(&mut self) -> Option<i32> {
@@ -96,6 +136,8 @@ struct PlainSink {
     encoder: Arc<dyn Encoder>,
     /// Whether nobody waits for deliveries before the end.
     is_lossy: bool,
+    /// Whether rows are taken back.
+    changes: bool,
 }
 
 impl Sink for PlainSink {
@@ -105,6 +147,17 @@ impl Sink for PlainSink {
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
         self.route.send(piece, &self.producer)
+    }
+
+    /// What a recovered query does again after a checkpoint is cut into other beats: a row that came and went between the two would stay.
+    fn begin(&mut self, _: &SinkJob, _: Option<&RestoredSink>) -> Result<(), Diagnostic> {
+        if !self.changes {
+            return Ok(());
+        }
+        let message =
+            "rows that are taken back cannot be written at least once: after a recovery some would stay that are gone";
+        let advice = "set 'sink.delivery-guarantee' = 'exactly-once', or run without a state directory";
+        Err(option_fault(code::INVALID_OPTION, GUARANTEE.key, message, advice))
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {

@@ -4,6 +4,7 @@ use super::acknowledge::{Commits, GroupAcknowledger};
 use super::client::Cluster;
 use super::decode::{KafkaChunk, KafkaDecoder};
 use super::discovery::Discovery;
+use super::fields::set_keys;
 use super::offsets::{Reset, TopicExtent};
 use super::options::DISCOVERY;
 use super::properties::{client_config, default};
@@ -23,10 +24,22 @@ const LEAST_READ_AHEAD_KB: usize = 2 << 10;
 
 /// Opens the source. The brokers are asked for nothing before its splits are wanted.
 pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    open_topics(request, false)
+}
+
+/// Opens topics in which the last message of a key counts, which is the table's primary key. They are read from their start.
+pub(super) fn open_upserts(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    let mut request = request.clone();
+    set_keys(&mut request.options, &request.table, &request.schema, &request.primary_key)?;
+    request.options.set("scan.startup.mode", "earliest-offset");
+    open_topics(&request, true)
+}
+
+fn open_topics(request: &SourceRequest, is_upserted: bool) -> Result<Box<dyn Source>, Diagnostic> {
     let options = &request.options;
     let config = consumer_config(options)?;
     let extent = TopicExtent::of(options)?;
-    let (decoder, wants) = KafkaDecoder::open(request)?;
+    let (decoder, wants) = KafkaDecoder::open(request, is_upserted)?;
     let decoder = Arc::new(decoder);
     Topics::of(options)?;
     let table = request.table.clone();

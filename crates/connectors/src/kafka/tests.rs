@@ -4,9 +4,9 @@ use super::offsets::{TopicExtent, is_bounded};
 use super::properties::client_config;
 use super::record::{RecordEncoder, records};
 use crate::messages::testing::options;
-use crate::{Encoder, SinkRequest, check_table_options};
-use arrow_array::{ArrayRef, Int64Array, StringViewArray};
-use millstream_types::{DataType, Diagnostic, Field, Schema, code};
+use crate::{ChangedBy, Encoder, SinkRequest, check_table_options};
+use arrow_array::{ArrayRef, Int8Array, Int64Array, StringViewArray};
+use millstream_types::{DataType, Diagnostic, Field, RowKind, Schema, code};
 use std::sync::Arc;
 
 fn config(pairs: &[(&str, &str)]) -> Result<rdkafka::ClientConfig, Diagnostic> {
@@ -105,14 +105,10 @@ fn records_keep_their_bounds() {
         ("key.fields", "k"),
         ("value.fields-include", "EXCEPT_KEY"),
     ]);
-    let encoder = RecordEncoder::open(&SinkRequest {
-        table: "t".into(),
-        options,
-        schema,
-        metadata: vec![],
-        primary_key: vec![],
-        changes: None,
-    })
+    let encoder = RecordEncoder::open(
+        &SinkRequest { table: "t".into(), options, schema, metadata: vec![], primary_key: vec![], changes: None },
+        false,
+    )
     .unwrap();
     let columns: [ArrayRef; 2] = [
         Arc::new(StringViewArray::from(vec![Some("a"), None, Some("")])),
@@ -124,4 +120,41 @@ fn records_keep_their_bounds() {
         records(&piece).unwrap().map(|record| (text(record.key), text(record.value).unwrap())).collect();
     let expected = [(Some("a"), "{\"n\":1}"), (None, "{\"n\":2}"), (Some(""), "{\"n\":null}")];
     assert_eq!(records, expected.map(|(key, value)| (key.map(str::to_string), value.to_string())));
+}
+
+#[test]
+fn changes_are_messages_by_key_or_by_format() {
+    let schema = Schema::new(vec![Field::new("k", DataType::STRING, true), Field::new("n", DataType::BigInt, true)]);
+    let columns: [ArrayRef; 3] = [
+        Arc::new(StringViewArray::from(vec!["a", "b", "b", "c"])),
+        Arc::new(Int64Array::from(vec![1, 2, 3, 4])),
+        Arc::new(Int8Array::from(
+            [RowKind::Insert, RowKind::UpdateBefore, RowKind::UpdateAfter, RowKind::Delete]
+                .map(|kind| kind as i8)
+                .to_vec(),
+        )),
+    ];
+    let messages = |format: &str, is_upserted| {
+        let request = SinkRequest {
+            table: "t".into(),
+            options: options(&[("value.format", format), ("key.format", "raw"), ("key.fields", "k")]),
+            schema: schema.clone(),
+            metadata: vec![],
+            primary_key: vec![0],
+            changes: Some(ChangedBy { key: Some(vec![0]) }),
+        };
+        let piece = RecordEncoder::open(&request, is_upserted).unwrap().encode(&columns, 4).unwrap();
+        let text = |part: Option<&[u8]>| part.map(|part| String::from_utf8(part.to_vec()).unwrap());
+        records(&piece).unwrap().map(|r| (text(r.key).unwrap(), text(r.value))).collect::<Vec<_>>()
+    };
+    let message = |key: &str, value: &str| (key.to_string(), Some(value.to_string()));
+    let deleted = ("c".to_string(), None);
+    let upserts = [message("a", r#"{"k":"a","n":1}"#), message("b", r#"{"k":"b","n":3}"#), deleted];
+    assert_eq!(messages("json", true), upserts);
+    let log = [
+        message("a", r#"{"before":null,"after":{"k":"a","n":1},"op":"c"}"#),
+        message("b", r#"{"before":{"k":"b","n":2},"after":{"k":"b","n":3},"op":"u"}"#),
+        message("c", r#"{"before":{"k":"c","n":4},"after":null,"op":"d"}"#),
+    ];
+    assert_eq!(messages("debezium-json", false), log);
 }

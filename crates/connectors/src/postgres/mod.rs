@@ -31,6 +31,6 @@ pub(crate) const CONNECTOR: Connector = Connector {
         [How to](how-to/postgresql.md).",
     options: options::OPTIONS,
     sink: Some(sink::open),
-    changes: TakesChanges::ByPrimaryKey,
+    changes: |_| TakesChanges::ByPrimaryKey,
     ..Connector::NEITHER
 };

@@ -17,7 +17,7 @@ pub(crate) const FORMAT: Format = Format {
     summary: "The message is the value of the table's only column: a STRING as UTF-8, BYTES as they are, a BOOLEAN as one \
         byte, numbers in binary. A message without a value is NULL. Only for connectors of messages.",
     options: OPTIONS,
-    messages: Some(MessageFormat { decoder, encoder, null_is_row: true }),
+    messages: Some(MessageFormat { decoder, encoder, change_decoder: None, changes: None, null_is_row: true }),
     ..Format::NONE
 };
 

@@ -148,7 +148,14 @@ fn resumed(kafka: &Kafka, topic: &str, at: Option<u64>) -> Result<usize, Diagnos
         data_type: DataType::BigInt,
         nullable: true,
     };
-    let request = SourceRequest { table: "t".into(), options, schema, columns: vec![column], buffer_rows: 0 };
+    let request = SourceRequest {
+        table: "t".into(),
+        options,
+        schema,
+        columns: vec![column],
+        buffer_rows: 0,
+        primary_key: vec![],
+    };
     let mut source = open_source(&request)?;
     assert!(source.is_replayable() && source.is_bounded());
     let (decoder, mut splits) = (source.decoder(), source.splits()?);

@@ -6,6 +6,7 @@
 
 #[allow(dead_code, reason = "what the tests of the command need besides")]
 mod broker;
+mod changes;
 mod dead_letters;
 mod endings;
 mod faults;

@@ -3,11 +3,12 @@
 pub(crate) mod shown;
 
 use crate::aggregate::AggregateCall;
+use crate::changes::{ShownChanges, changing};
 use crate::common::Common;
 use crate::components::components_text;
 use crate::expr::Expr;
 use crate::keyed::arriving;
-use crate::logical::{Insert, JoinStrategy, Rel, Target};
+use crate::logical::{Insert, JoinStrategy, Rel, Table, Target};
 use crate::operators::over::frame_text;
 use crate::operators::rank::{direction, function_text, range_text};
 use crate::operators::regular_join::regular_text;
@@ -23,20 +24,39 @@ use std::fmt::Write;
 /// The logical plan of an insert or a query, one operator a line.
 pub fn logical(insert: &Insert) -> String {
     let mut out = String::new();
+    let mut shown = ShownRelations { common: vec![], changes: ShownChanges::of(&insert.query) };
     let indent = match &insert.target {
         Target::Table(table) => {
-            let _ = writeln!(out, "Insert into {}", table.name);
+            let _ = writeln!(out, "Insert into {}{}", table.name, arriving_changes(table, &insert.query));
             1
         }
         Target::Result => 0,
     };
-    tree(&insert.query, indent, &mut out, &mut vec![]);
+    tree(&insert.query, indent, &mut out, &mut shown);
     out
 }
 
-/// `common` has the common relations that have been shown: each is shown once, and has a number.
+/// How the changes of a query come to a table: with a key a row replaces that of its key, and is not written as it was.
+fn arriving_changes(table: &Table, query: &Rel) -> String {
+    let (schema, key) = (table.written(), table.written_key());
+    let names: Vec<&str> = key.iter().map(|&column| schema.fields[column].name.as_str()).collect();
+    match (changing(query), names.as_slice()) {
+        (None, _) => String::new(),
+        (Some(_), []) => "  changes: retract".into(),
+        (Some(_), names) => format!("  changes: upsert ({})", names.join(", ")),
+    }
+}
+
+/// What is known while a tree is shown.
+struct ShownRelations<'a> {
+    /// The common relations that have been shown: each is shown once, and has a number.
+    common: Vec<&'a Common>,
+    /// `None`: nothing changes.
+    changes: Option<ShownChanges>,
+}
+
 #[recursive::recursive]
-fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a Common>) {
+fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, shown: &mut ShownRelations<'a>) {
     let pad = "  ".repeat(indent);
     let named = |columns: &[(Expr, String)], input: &Schema| {
         columns.iter().map(|(e, name)| alias(&Shown(e, input).to_string(), name)).collect::<Vec<_>>().join(", ")
@@ -106,14 +126,14 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
             writeln!(out, "{pad}Unnest{outer} {}", Shown(collection, &input.schema()))
         }
         Rel::Union { .. } => writeln!(out, "{pad}Union all"),
-        Rel::Common(shared) => match common.iter().position(|known| *known == &**shared) {
+        Rel::Common(shared) => match shown.common.iter().position(|known| *known == &**shared) {
             Some(number) => {
                 let _ = writeln!(out, "{pad}Common {number} (see above)");
                 return;
             }
             None => {
-                common.push(shared);
-                writeln!(out, "{pad}Common {}", common.len() - 1)
+                shown.common.push(shared);
+                writeln!(out, "{pad}Common {}", shown.common.len() - 1)
             }
         },
         Rel::Limit { offset, count, .. } => writeln!(out, "{pad}Limit{}", rows_text(*offset, *count)),
@@ -137,7 +157,22 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a 
             )
         }
     };
-    rel.inputs().into_iter().for_each(|i| tree(i, indent + 1, out, common));
+    if let Some(changes) = &mut shown.changes {
+        out.truncate(out.trim_end_matches('\n').len());
+        let _ = writeln!(out, "  changes: {}", changes.text(rel));
+    }
+    rel.inputs().into_iter().for_each(|i| tree(i, indent + 1, out, shown));
+}
+
+/// What grows for as long as the query runs, an operator a line; empty if times bound all of it.
+pub fn growing(plan: &QueryPlan) -> String {
+    let mut out = String::new();
+    for (i, operator) in plan.operators.iter().enumerate() {
+        if let Some(kept) = operator.kind.keyed().keeps(!operator.keys.is_empty()) {
+            let _ = writeln!(out, "operator {i} keeps {kept}");
+        }
+    }
+    out
 }
 
 fn alias(text: &str, name: &str) -> String {

@@ -41,6 +41,10 @@ impl Keyed for ChangingJoin {
         true
     }
 
+    fn keeps(&self, _: bool) -> Option<String> {
+        Some("every row of both sides, so its state grows with the input".into())
+    }
+
     fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
         let mut schema = joined(self.kind, inputs);
         schema.fields.push(weight_field());

@@ -51,4 +51,8 @@ impl Keyed for Group {
     fn ends_beats(&self) -> bool {
         true
     }
+
+    fn keeps(&self, keys: bool) -> Option<String> {
+        Some(if keys { "a group for each key, so its state grows with the keys" } else { "one group" }.into())
+    }
 }

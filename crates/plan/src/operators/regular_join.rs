@@ -32,4 +32,8 @@ impl Keyed for RegularJoin {
     fn pairs(&self) -> Option<(JoinKind, Option<&Expr>)> {
         Some((JoinKind::Inner, self.residual.as_ref()))
     }
+
+    fn keeps(&self, _: bool) -> Option<String> {
+        self.ttl_ms.is_none().then(|| "every row of both sides, so its state grows with the input".into())
+    }
 }

@@ -3,7 +3,7 @@
 use crate::keyed::{Keyed, SortColumn, weight_field};
 use crate::logical::RankFunction;
 use crate::operators::rank::{direction, function_text, range_text};
-use millstream_types::{DataType, Field, Schema};
+use millstream_types::{DataType, Field, Schema, counted};
 
 /// Ranks of the rows of a partition (the key). At the end of a beat the rows whose rank has changed are put out: as it was, with weight
 /// -1, and as it is, with weight 1. Columns: those of the input, the rank (BIGINT) if it is shown, the weight.
@@ -74,5 +74,16 @@ impl Keyed for Top {
 
     fn ends_beats(&self) -> bool {
         true
+    }
+
+    fn keeps(&self, keys: bool) -> Option<String> {
+        Some(match (self.weight, self.range.1) {
+            (Some(_), _) | (None, u64::MAX) => "every row, so its state grows with the input".into(),
+            (None, most) => {
+                let rows = counted(most as usize, "row");
+                let of = if keys { " for each key, so its state grows with the keys" } else { "" };
+                format!("{rows}{of}")
+            }
+        })
     }
 }

@@ -89,9 +89,10 @@ impl Planner {
         let mut payload = Payload::new(columns_of(&schema), partition, time.as_ref());
         let order: Vec<SortColumn> = order.iter().map(|key| sort_column(&mut payload, key)).collect();
         let mut columns = columns_of(&schema);
-        // Deduplication by time that keeps the last row keeps the one that came last.
+        // Deduplication by time that keeps the last row keeps the one that came last. Without an order it is that of arrival.
         let keeps_last = |order: &[SortColumn]| {
-            *is_by_time && (function, range) == (RankFunction::RowNumber, (1, 1)) && order[0].descending
+            let is_descending = order.first().is_none_or(|first| first.descending);
+            *is_by_time && (function, range) == (RankFunction::RowNumber, (1, 1)) && is_descending
         };
         if let Some(time) = time {
             columns.push(Expr::column(payload.columns().len(), DataType::BigInt, false));

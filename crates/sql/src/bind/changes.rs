@@ -45,7 +45,7 @@ pub(super) fn check_table(
         let message = format!(
             "the result of {of} changes, and table `{name}` ('connector' = '{connector}') takes rows that are only added"
         );
-        let sinks = "write to 'jdbc' with a PRIMARY KEY, 'print' or 'blackhole'";
+        let sinks = "write to 'jdbc' or 'upsert-kafka' with a PRIMARY KEY, to 'kafka' as 'debezium-json', to 'print' or 'blackhole'";
         return Err(error(code::NEEDS_UPDATES, place, message).advise(format!("{sinks}; or {}", ways_out(rel, extent))));
     }
     let schema = table.written();
@@ -87,6 +87,16 @@ pub(super) fn check_table(
     Err(error(code::KEY_MISMATCH, place, message).advise(advice))
 }
 
+/// The error for what needs a time of an input: if the input changes, that is why it has none.
+pub(super) fn no_times(rel: &Rel, extent: Extent, otherwise: Diagnostic) -> Diagnostic {
+    if changing(rel).is_none() {
+        return otherwise;
+    }
+    let message = format!("a window takes rows that are only added, and the result of {} changes", text(rel));
+    let error = Diagnostic::new(code::NEEDS_UPDATES, message).advise(ways_out(rel, extent));
+    Diagnostic { place: otherwise.place, ..error }
+}
+
 /// What makes a result change, as it stands in SQL.
 fn text(rel: &Rel) -> &'static str {
     maker(rel).map_or("the query", Maker::text)
@@ -97,6 +107,7 @@ fn key_to_select(rel: &Rel) -> &'static str {
     match maker(rel) {
         Some(Maker::Rank) => "select the columns of PARTITION BY and the number, which tell rows apart",
         Some(Maker::Join(_)) => "select the keys of both sides (of a source, its PRIMARY KEY), which tell rows apart",
+        Some(Maker::Table) => "select the PRIMARY KEY of the table that is read, which tells rows apart",
         Some(Maker::Groups | Maker::Distinct) => "select all columns of GROUP BY, which tell rows apart",
         _ => "select a column that is the same for as long as a row is there",
     }
@@ -110,6 +121,9 @@ fn ways_out(rel: &Rel, extent: Extent) -> String {
         Some(Maker::Join(_)) => format!(
             "bound the times of a join: ON a.k = b.k AND b.ts BETWEEN a.ts - INTERVAL '5' MINUTE AND a.ts + INTERVAL '5' MINUTE, or equate \
              window_start and window_end of both sides; or join a bounded table; or {batch}"
+        ),
+        Some(Maker::Table) => format!(
+            "read insertions only, which are final: leave PRIMARY KEY out of a table of 'debezium-json'; or {batch}"
         ),
         Some(Maker::Rank) => format!(
             "{first}rank within windows, whose rows are final: FROM {from}, and OVER (PARTITION BY window_start, window_end, … ORDER BY …); or \

@@ -1,5 +1,6 @@
 //! FROM: tables, views, subqueries and window table functions.
 
+use super::changelog::current_rows;
 use super::place::{error, name_parts, span_of, span_of_path, unsupported};
 use super::query::QueryBinder;
 use super::relation::{Relation, rename};
@@ -107,7 +108,10 @@ impl QueryBinder<'_> {
         match self.named(name).map_err(|e| super::place::at(e, span))? {
             catalog::CatalogEntry::Table(entry) => {
                 let late = self.late_table(&entry.table, span)?;
-                let mut relation = scan(&entry.table, late);
+                let mut relation = match self.catalog.gives_changes(&entry.table) {
+                    true => current_rows(&entry.table, late, |rel| self.extent(rel)),
+                    false => scan(&entry.table, late),
+                };
                 qualify(&mut relation, qualifier(&entry.table.name));
                 Ok(relation)
             }
@@ -137,7 +141,8 @@ fn qualify(relation: &mut Relation, qualifier: impl Into<Arc<[String]>>) {
     }
 }
 
-fn scan(table: &Arc<Table>, late: Option<Arc<Table>>) -> Relation {
+/// All rows of a table.
+pub(super) fn scan(table: &Arc<Table>, late: Option<Arc<Table>>) -> Relation {
     let event_time = table.watermark.as_ref().map(|w| w.column);
     let column = |(i, c): (usize, &millstream_plan::logical::TableColumn)| {
         let field: Field = c.field.clone();

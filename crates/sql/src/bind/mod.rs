@@ -29,6 +29,7 @@ mod aggregate_list;
 mod aggregate_order;
 mod arguments;
 mod call;
+mod changelog;
 mod changes;
 pub mod coercion;
 mod cures;

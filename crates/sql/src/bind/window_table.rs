@@ -4,6 +4,7 @@
 //! start and the end finds, by the [`Attribute`] of the columns, that its groups are windows.
 
 use super::arguments::{function_name, plain_arguments};
+use super::changes::no_times;
 use super::expression::Binder;
 use super::place::{error, from_parser, span_of};
 use super::query::QueryBinder;
@@ -96,7 +97,7 @@ impl QueryBinder<'_> {
         // Without a watermark no row of a bounded input is late, and its windows are complete at its end.
         let is_moment = matches!(time.data_type, DataType::Timestamp(_) | DataType::TimestampLtz(_));
         if !(is_moment && self.is_one_window(&input.rel)) {
-            check_time(&scope, &time, time_span)?;
+            check_time(&scope, &time, time_span).map_err(|e| no_times(&input.rel, self.extent(&input.rel), e))?;
         }
         let assigner = assigner(kind, &operands.measures)?;
         let partition = partition.into_iter().map(|e| partition_column(&scope, e)).collect::<Result<Vec<_>, _>>()?;

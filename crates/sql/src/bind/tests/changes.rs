@@ -98,7 +98,7 @@ fn sinks_of_changes() {
     check(&distinct, "MS2008 1:13+5 the result of DISTINCT without a window changes", "jdbc");
     let message =
         "MS2008 1:13+5 the result of GROUP BY without a window changes, and table `files` ('connector' = 'filesystem')";
-    check(&format!("INSERT INTO files {counts}"), message, "write to 'jdbc' with a PRIMARY KEY");
+    check(&format!("INSERT INTO files {counts}"), message, "write to 'jdbc' or 'upsert-kafka' with a PRIMARY KEY");
     check(&format!("INSERT INTO unkeyed {counts}"), "MS2017 1:13+7", "add PRIMARY KEY (i) NOT ENFORCED");
     check(
         "INSERT INTO by_name SELECT i, s, COUNT(*) FROM t GROUP BY i, s",
@@ -108,4 +108,33 @@ fn sinks_of_changes() {
     // A key of fewer columns tells apart rows of more, and a wider integer the same numbers.
     session.bind("INSERT INTO by_name SELECT MAX(i), s, COUNT(*) FROM t GROUP BY s").unwrap();
     session.bind("INSERT INTO by_name SELECT i, s, n FROM (SELECT CAST(si AS INT) AS i, v AS s, COUNT(*) AS n FROM t GROUP BY si, v)").unwrap_err();
+}
+
+#[test]
+fn a_table_of_changes_has_the_rows_that_are_there() {
+    let changelog = "
+CREATE TABLE log (k INT, n BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'kafka');
+CREATE TABLE unkeyed_log (k INT, n BIGINT) WITH ('connector' = 'kafka');
+CREATE TABLE counts (i INT, n BIGINT, PRIMARY KEY (i) NOT ENFORCED) WITH ('connector' = 'jdbc');
+CREATE TABLE files (i INT, n BIGINT) WITH ('connector' = 'filesystem');";
+    let session = Session::new(&(TABLES.to_string() + changelog));
+    let plan = session.plan("INSERT INTO counts SELECT k, n FROM log");
+    assert!(plan.starts_with("Insert into counts  changes: upsert (i)"), "{plan}");
+    assert!(plan.contains("Filter [($change > 0)]  changes: retract, key (k)"), "{plan}");
+    assert!(plan.contains("Scan log  changes: append"), "{plan}");
+    // `SELECT *` has the columns of the table.
+    assert_eq!(session.bind("SELECT * FROM log").unwrap().query.schema().fields.len(), 3);
+    let pipelines = session.pipelines("SELECT SUM(n) FROM log");
+    assert!(pipelines.contains("groups of all rows that have not been taken back"), "{pipelines}");
+    assert!(pipelines.contains("ROW_NUMBER 1 to 1 of all rows by [], ties last"), "{pipelines}");
+    let error = |sql: &str| session.bind(sql).unwrap_err().to_string();
+    let files = error("INSERT INTO files SELECT k, n FROM log");
+    assert!(files.contains("the result of a changelog table changes"), "{files}");
+    let window = error(
+        "SELECT COUNT(*) FROM TUMBLE(TABLE log, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start, window_end",
+    );
+    assert!(window.contains("MS2008") && window.contains("a window takes rows that are only added"), "{window}");
+    // Without a key rows are insertions.
+    let plan = session.plan("INSERT INTO files SELECT k, n FROM unkeyed_log");
+    assert!(!plan.contains("changes:"), "{plan}");
 }

@@ -70,6 +70,7 @@ impl Session {
             catalog: Catalog::with_connectors(Connectors {
                 is_bounded: is_file,
                 takes_changes,
+                gives_changes: |options| options.get("connector") == Some("kafka"),
                 check: |_, _| Ok(()),
                 infer: |_, _| Ok(Inferred::default()),
                 file: |_| Ok(Options::new()),
