@@ -142,16 +142,22 @@ pub(crate) fn record_output(
     Ok(Some(StreamOutput { encoder: Arc::new(encoder), header, trailer: b"" }))
 }
 
+/// Makes a decoder of messages.
+pub(crate) type OpenMessageDecoder = fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>;
+
+/// Makes an encoder of changes.
+pub(crate) type OpenChangeEncoder = fn(&SinkRequest) -> Result<Box<dyn ChangeEncoder>, Diagnostic>;
+
 /// How records come and go as messages ([`crate::messages`]).
 pub(crate) struct MessageFormat {
     /// Makes a decoder.
-    pub decoder: fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>,
+    pub decoder: OpenMessageDecoder,
     /// Makes an encoder.
     pub encoder: fn(&SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic>,
     /// Makes a decoder of changes, if messages say them: its rows [come](crate::messages::DecodedMessages::comes) or go.
-    pub change_decoder: Option<fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>>,
+    pub change_decoder: Option<OpenMessageDecoder>,
     /// Makes an encoder of changes, if messages can say them.
-    pub changes: Option<fn(&SinkRequest) -> Result<Box<dyn ChangeEncoder>, Diagnostic>>,
+    pub changes: Option<OpenChangeEncoder>,
     /// Whether a message without a value is a row; if not, it is nothing, like the delete markers of compacted topics.
     pub null_is_row: bool,
 }

@@ -133,9 +133,16 @@ fn updating(suite: &mut Suite, flink: &Rc<RefCell<Peer>>) -> Result<(), Failure>
         session
             .run("SET 'execution.runtime-mode' = 'streaming'; SET 'sql-client.execution.result-mode' = 'changelog'")?;
         generated.register(&mut session, rounds)?;
-        let case = Case::new(format!("nexmark updating/{}", query.name), generated.rows(query.tables) * rounds)
-            .with(first_checked(threads, session, discard, query.sql))
-            .with(system(flink, threads, &MINI_BATCHES, &setup, query.sql));
+        let systems = [
+            first_checked(threads, session, discard, query.sql),
+            system(flink, threads, &MINI_BATCHES, &setup, query.sql),
+        ];
+        let case = Case::new(format!("nexmark updating/{}", query.name), generated.rows(query.tables) * rounds);
+        // Flink reads a table by several readers, so it breaks ties in another order.
+        let case = match query.name {
+            "q18" | "q19" => case.with_all(systems.into_iter().map(System::counted)),
+            _ => case.with_all(systems),
+        };
         suite.measure(Across::Different, vec![case])?;
     }
     Ok(())

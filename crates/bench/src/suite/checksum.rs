@@ -41,6 +41,11 @@ impl Checksum {
         self.sum = hashes.iter().fold(self.sum, |sum, hash| sum.wrapping_add(*hash));
     }
 
+    /// The number of rows alone.
+    pub(crate) fn counted(self) -> Checksum {
+        Checksum { sum: 0, ..self }
+    }
+
     /// The rows of both.
     pub(crate) fn and(self, other: Checksum) -> Checksum {
         Checksum { rows: self.rows + other.rows, sum: self.sum.wrapping_add(other.sum) }

@@ -69,10 +69,7 @@ fn live(sql: &str) -> Option<String> {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("job.sql"), sql).unwrap();
     let commands = "stty cols 60 rows 12; \"$UNDER_TEST\" run job.sql --output live; echo $? > code";
-    let Some(mut terminal) = in_terminal(folder.path(), commands) else {
-        println!("not run: there is no command 'script'");
-        return None;
-    };
+    let mut terminal = in_terminal(folder.path(), commands)?;
     let keys = terminal.stdin.take();
     let since = Instant::now();
     while fs::read_to_string(path("code")).unwrap_or_default().is_empty() {
@@ -91,7 +88,10 @@ fn a_live_table_keeps_changing_rows_in_their_places() {
         'fields.id.end' = '600', 'rows-per-second' = '600'); SET 'execution.runtime-mode' = 'streaming';
         SET 'sql-client.execution.result-mode' = 'changelog';
         SELECT 2 - MOD(id, 3) AS k, COUNT(*) AS n FROM g GROUP BY MOD(id, 3);";
-    let Some(shown) = live(sql) else { return };
+    let Some(shown) = live(sql) else {
+        println!("not run: there is no command 'script'");
+        return;
+    };
     let pictures: Vec<Vec<(u64, u64)>> = shown
         .split("\x1b[J")
         .map(|picture| {
@@ -114,7 +114,10 @@ fn a_live_table_shows_the_newest_rows_and_their_number() {
     let sql = "CREATE TABLE g (id BIGINT) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',
         'fields.id.end' = '40', 'rows-per-second' = '40'); SELECT id, 'a text that is as wide as the terminal is, and more' AS t FROM g;
         SELECT 1 AS behind;";
-    let Some(shown) = live(sql) else { return };
+    let Some(shown) = live(sql) else {
+        println!("not run: there is no command 'script'");
+        return;
+    };
     let (first, second) = shown.split_once("(40 rows)").unwrap();
     let pictures: Vec<&str> = first.split("\x1b[J").collect();
     assert!(pictures.len() > 5, "{shown}");

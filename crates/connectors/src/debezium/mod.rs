@@ -3,7 +3,7 @@
 //! A message is `{"before": …, "after": {row}, "op": "c", …}`, or has that below `payload` when it carries a schema. The
 //! operations `c` (a row was inserted) and `r` (a row was there when the stream began) are rows. Those of `u` (an update) and `d` (a
 //! deletion) replace and take back the row of their key, so a table needs a PRIMARY KEY for them; without one they are bad messages. What was
-//! there is read for its key alone: databases often say no more of it. A sink writes `c`, `u` with both rows, and `d`.
+//! there is read for its key alone: databases often say no more of it. An update is two rows only if its key is another. A sink writes `c`, `u` with both rows, and `d`.
 
 use crate::changes::{Change, without_nulls};
 use crate::format::{Format, MessageFormat};
@@ -14,6 +14,7 @@ use crate::messages::{
 use crate::option_table::option_list;
 use crate::{ColumnRequest, Encoder, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_schema::ArrowError;
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
@@ -151,25 +152,37 @@ impl MessageDecoder for DebeziumDecoder {
 }
 
 /// Reads changes.
-struct ChangeDecoder(Envelope);
+struct ChangeDecoder {
+    envelope: Envelope,
+    /// Positions of the primary key among the wanted columns.
+    key: Vec<usize>,
+}
 
 impl ChangeDecoder {
     fn open(request: &SourceRequest) -> Result<ChangeDecoder, Diagnostic> {
-        Ok(ChangeDecoder(Envelope::open(request, &["before", "after"])?))
+        let envelope = Envelope::open(request, &["before", "after"])?;
+        let is_key = |column: &ColumnRequest| match &column.origin {
+            RequestOrigin::Path(path) => path.first().is_some_and(|first| request.primary_key.contains(first)),
+            _ => false,
+        };
+        let key = (0..envelope.columns.len()).filter(|&at| is_key(&envelope.columns[at])).collect();
+        Ok(ChangeDecoder { envelope, key })
     }
 
     /// The rows of a change: whether what was there and what is there from now on are.
     fn rows(&self, op: &str, before: &[ArrayRef], after: &[ArrayRef], row: usize) -> Result<(bool, bool), Diagnostic> {
-        let is_there = |columns: &[ArrayRef]| columns.iter().any(|column| column.is_valid(row));
         let comes = match op {
             "c" | "r" | "u" => true,
             "d" => false,
             _ => return Err(no_operation(op)),
         };
         if comes {
-            self.0.missing(after, row).map_or(Ok(()), Err)?;
+            self.envelope.missing(after, row).map_or(Ok(()), Err)?;
         }
-        let goes = op != "c" && op != "r" && is_there(before);
+        let is_known = self.key.iter().any(|&at| before[at].is_valid(row));
+        // A row replaces that of its key; only one of another key is gone.
+        let is_replaced = || self.key.iter().all(|&at| is_equal(&before[at], &after[at], row));
+        let goes = is_known && (op == "d" || (op == "u" && !is_replaced()));
         if !comes && !goes {
             let message = "a deletion (op 'd') does not say which row is gone: it has no `before`";
             return Err(failure(code::MALFORMED_RECORD, message, None)
@@ -181,10 +194,10 @@ impl ChangeDecoder {
 
 impl MessageDecoder for ChangeDecoder {
     fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
-        let mut envelopes = MessageDecoder::decode(&self.0.decoder, messages)?;
+        let mut envelopes = MessageDecoder::decode(&self.envelope.decoder, messages)?;
         let operations = envelopes.columns.remove(0);
         let operations = operations.as_string_view();
-        let (before, after) = envelopes.columns.split_at(self.0.columns.len());
+        let (before, after) = envelopes.columns.split_at(self.envelope.columns.len());
         let mut decoded = DecodedMessages { failures: envelopes.failures, ..DecodedMessages::default() };
         // A row of what was there is one of the first half, one of what is there of the second.
         let (mut places, all) = (Vec::new(), envelopes.rows.len() as u32);
@@ -211,11 +224,25 @@ impl MessageDecoder for ChangeDecoder {
             // Of what was there often only the key is known.
             Ok(if wanted.nullable { column } else { without_nulls(&column) })
         };
-        let columns = before.iter().zip(after).zip(&self.0.columns).map(column);
+        let columns = before.iter().zip(after).zip(&self.envelope.columns).map(column);
         let columns: Result<Vec<ArrayRef>, ArrowError> = columns.collect();
         decoded.columns = columns.map_err(|e| Diagnostic::bug(format!("rows of changes cannot be made: {e}")))?;
         Ok(decoded)
     }
+}
+
+/// Whether two columns have the same value in a row.
+fn is_equal(a: &ArrayRef, b: &ArrayRef, row: usize) -> bool {
+    if a.is_null(row) || b.is_null(row) {
+        return a.is_null(row) == b.is_null(row);
+    }
+    if let (Some(a), Some(b)) = (a.as_primitive_opt::<Int64Type>(), b.as_primitive_opt::<Int64Type>()) {
+        return a.value(row) == b.value(row);
+    }
+    if let (Some(a), Some(b)) = (a.as_string_view_opt(), b.as_string_view_opt()) {
+        return a.value(row) == b.value(row);
+    }
+    a.slice(row, 1).to_data() == b.slice(row, 1).to_data()
 }
 
 struct DebeziumEncoder(JsonEncoder);

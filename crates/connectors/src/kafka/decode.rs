@@ -127,7 +127,9 @@ impl KafkaDecoder {
             let (options, schema) = (part.options.clone(), part.schema.clone());
             let open =
                 part.format.change_decoder.filter(|_| is_changing && !is_upserted).unwrap_or(part.format.decoder);
-            open(&SourceRequest { options, schema, columns, ..request.clone() })
+            let place = |key: &usize| part.columns.iter().position(|at| at == key);
+            let primary_key = request.primary_key.iter().filter_map(place).collect();
+            open(&SourceRequest { options, schema, columns, primary_key, ..request.clone() })
         };
         let dead_letters = DeadLetters::of(&request.options)?;
         let ignores = parts.value.ignores_errors || parts.key.as_ref().is_some_and(|key| key.ignores_errors);

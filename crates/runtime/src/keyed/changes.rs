@@ -4,7 +4,7 @@
 //! one that goes, or one in place of another. Rows of a partition are put out in the order of their keys.
 
 use super::batch::Batch;
-use super::comparable::Comparable;
+use super::comparable::{Comparable, Equality};
 use super::state::{State, Work};
 use super::weights::of_column;
 use crate::columns::{bytes_of, selected};
@@ -56,12 +56,42 @@ impl Changes {
         Ok(Changes { plan: changes, schema, keys, others, weight, batches: Vec::new(), bytes: 0 })
     }
 
-    /// What the rows come to: runs of one key are adjacent in `order`.
-    fn net(&self, order: &[u32], (keys, others): (&Comparable, &Comparable), weights: &[i8]) -> Net {
+    /// What the rows come to: runs of one key are adjacent in `order`. Most are of one row, or of one and what replaces it: only others
+    /// are made comparable as a whole.
+    fn net(
+        &self,
+        mut order: Vec<u32>,
+        keys: &Comparable,
+        others: &[ArrayRef],
+        weights: &[i8],
+    ) -> Result<Net, Diagnostic> {
         let key = |row: &u32| keys.row(*row as usize);
-        let value = |row: &u32| others.row(*row as usize);
+        let equality = Equality::of(others);
+        let mut comparable = None;
         let mut net = Net::default();
-        for of_key in order.chunk_by(|a, b| key(a) == key(b)) {
+        for of_key in order.chunk_by_mut(|a, b| key(a) == key(b)) {
+            match (&*of_key, &equality) {
+                ([row], _) => {
+                    let weight = i64::from(weights[*row as usize]);
+                    net.push(*row, if weight < 0 { RowKind::Delete } else { RowKind::Insert }, weight.abs());
+                    continue;
+                }
+                (&[a, b], Some(equality)) if self.plan.is_keyed && weights[a as usize] + weights[b as usize] == 0 => {
+                    if !equality.is_equal(a as usize, b as usize) {
+                        let (old, new) = if weights[a as usize] < 0 { (a, b) } else { (b, a) };
+                        net.push(old, RowKind::UpdateBefore, i64::from(self.plan.shows_replaced));
+                        net.push(new, RowKind::UpdateAfter, 1);
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            if comparable.is_none() {
+                let [rows] = Comparable::of([others])?;
+                comparable = Some(rows);
+            }
+            let value = |row: &u32| comparable.as_ref().and_then(|rows| rows.row(*row as usize));
+            of_key.sort_unstable_by(|a, b| value(a).cmp(&value(b)));
             let runs = of_key.chunk_by(|a, b| value(a) == value(b));
             let sums = runs.map(|run| (run[0], run.iter().map(|&row| i64::from(weights[row as usize])).sum::<i64>()));
             let left: Vec<(u32, i64)> = sums.filter(|(_, sum)| *sum != 0).collect();
@@ -79,14 +109,16 @@ impl Changes {
                 }
             }
         }
-        net
+        Ok(net)
     }
 }
 
 impl State for Changes {
     fn advance(&mut self, inputs: Vec<Batch>, _: i64, _: &mut Work<'_>) -> Result<(), Diagnostic> {
-        self.batches.extend(inputs.into_iter().filter(|batch| batch.rows() > 0));
-        self.bytes = self.batches.iter().map(|batch| bytes_of(&batch.columns)).sum();
+        for batch in inputs.into_iter().filter(|batch| batch.rows() > 0) {
+            self.bytes += bytes_of(&batch.columns);
+            self.batches.push(batch);
+        }
         Ok(())
     }
 
@@ -100,11 +132,10 @@ impl State for Changes {
             columns.iter().map(|&column| Arc::clone(&batch.columns[column])).collect()
         };
         let [keys] = Comparable::of([&of(&self.keys)])?;
-        let [others] = Comparable::of([&of(&self.others)])?;
         let mut order: Vec<u32> = (0..batch.rows() as u32).collect();
-        let place = |&row: &u32| (keys.row(row as usize), others.row(row as usize));
+        let place = |&row: &u32| keys.row(row as usize);
         order.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
-        let net = self.net(&order, (&keys, &others), of_column(&batch.columns[self.weight])?);
+        let net = self.net(order, &keys, &of(&self.others), of_column(&batch.columns[self.weight])?)?;
         work.stats.beats.count(&net.kinds);
         let (rows, places) = (net.rows.len(), UInt32Array::from(net.rows));
         let mut columns: Vec<ArrayRef> =

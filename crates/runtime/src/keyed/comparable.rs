@@ -1,7 +1,10 @@
-//! Rows as bytes that are equal, and sort, as their values do.
+//! Rows as bytes that are equal, and sort, as their values do; and rows that are compared where they are.
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
 use arrow_row::{Row, RowConverter, Rows, SortField};
+use arrow_schema::DataType as Arrow;
 use millstream_types::Diagnostic;
 
 /// Rows of some columns; without columns all are equal.
@@ -26,5 +29,111 @@ impl Comparable {
     /// A row.
     pub(super) fn row(&self, row: usize) -> Option<Row<'_>> {
         self.0.as_ref().map(|rows| rows.row(row))
+    }
+}
+
+/// Compares rows of some columns in their place: cheaper than [`Comparable`] where few rows are compared with few others.
+pub(super) struct Equality<'a>(Vec<OfColumn<'a>>);
+
+struct OfColumn<'a> {
+    column: &'a ArrayRef,
+    values: Values,
+}
+
+enum Values {
+    Strings,
+    Binaries,
+    Booleans,
+    /// Of a fixed number of bytes, behind each other.
+    Fixed(Buffer, usize),
+    /// Without values.
+    None,
+}
+
+impl<'a> Equality<'a> {
+    /// `None` if there is a column of nested values.
+    pub(super) fn of(columns: &'a [ArrayRef]) -> Option<Equality<'a>> {
+        let of_column = |column: &'a ArrayRef| {
+            let values = match column.data_type() {
+                Arrow::Utf8View => Values::Strings,
+                Arrow::BinaryView => Values::Binaries,
+                Arrow::Boolean => Values::Booleans,
+                Arrow::Null => Values::None,
+                other => {
+                    let (width, data) = (other.primitive_width()?, column.to_data());
+                    Values::Fixed(data.buffers()[0].slice(data.offset() * width), width)
+                }
+            };
+            Some(OfColumn { column, values })
+        };
+        columns.iter().map(of_column).collect::<Option<_>>().map(Equality)
+    }
+
+    /// Whether two rows are equal; NULL is equal to NULL, and doubles are by their bits.
+    pub(super) fn is_equal(&self, a: usize, b: usize) -> bool {
+        self.0.iter().all(|of| {
+            let are_null = [a, b].map(|row| of.column.is_null(row));
+            if are_null.contains(&true) {
+                return are_null[0] == are_null[1];
+            }
+            match &of.values {
+                Values::Strings => {
+                    let strings = of.column.as_string_view();
+                    strings.value(a) == strings.value(b)
+                }
+                Values::Binaries => {
+                    let binaries = of.column.as_binary_view();
+                    binaries.value(a) == binaries.value(b)
+                }
+                Values::Booleans => {
+                    let booleans = of.column.as_boolean();
+                    booleans.value(a) == booleans.value(b)
+                }
+                Values::Fixed(bytes, width) => {
+                    let value = |row: usize| &bytes[row * width..][..*width];
+                    value(a) == value(b)
+                }
+                Values::None => true,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{BooleanArray, Decimal128Array, Float64Array, Int64Array, ListArray, NullArray, StringViewArray};
+    use std::sync::Arc;
+
+    #[test]
+    fn rows_are_equal_where_their_bytes_are() {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(vec![Some(9), Some(1), Some(1), None, None, Some(2)])),
+            Arc::new(StringViewArray::from(vec![
+                "x",
+                "a long text of many bytes",
+                "a long text of many bytes",
+                "b",
+                "b",
+                "b",
+            ])),
+            Arc::new(BooleanArray::from(vec![Some(true), None, None, Some(true), Some(true), Some(false)])),
+            Arc::new(Float64Array::from(vec![1.0, f64::NAN, f64::NAN, 0.0, 0.0, -0.0])),
+            Arc::new(Decimal128Array::from(vec![0, 5, 5, 7, 7, 7])),
+            Arc::new(NullArray::new(6)),
+        ];
+        // What is sliced begins elsewhere.
+        let columns: Vec<ArrayRef> = columns.iter().map(|column| column.slice(1, 5)).collect();
+        let equality = Equality::of(&columns).unwrap();
+        let [comparable] = Comparable::of([&columns]).unwrap();
+        for a in 0..5 {
+            for b in 0..5 {
+                assert_eq!(equality.is_equal(a, b), comparable.row(a) == comparable.row(b), "{a} {b}");
+            }
+        }
+        assert!(equality.is_equal(0, 1) && equality.is_equal(2, 3) && !equality.is_equal(3, 4));
+        let nested: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1)])]));
+        assert!(Equality::of(&[nested]).is_none() && Equality::of(&[]).unwrap().is_equal(0, 1));
     }
 }
