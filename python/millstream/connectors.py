@@ -453,7 +453,8 @@ class UpsertKafka(Connector):
 
     :param topic: Topic (``topic``)
     :param properties_bootstrap_servers: Brokers to begin with: ``host:port,host:port`` (``properties.bootstrap.servers``)
-    :param properties: Properties of Kafka's clients, as those of the connector ``kafka`` (``properties.*``)
+    :param properties: Properties of Kafka's clients, in librdkafka's names; those of Java are translated or refused with advice
+        (``properties.*``)
     :param connect_timeout: How long brokers are tried to be reached when a query starts (``connect.timeout``, default ``30 s``)
     :param key_format: Format of the keys; its options have the prefix ``key.`` (``key.format``)
     :param value_format: Format of the values; its options have the prefix ``value.``, such as ``value.json.timestamp-format.standard``
@@ -462,15 +463,15 @@ class UpsertKafka(Connector):
         (``key.fields-prefix``)
     :param value_fields_include: Whether the value has the key's columns, too: ``ALL`` or ``EXCEPT_KEY`` (``value.fields-include``,
         default ``ALL``)
-    :param properties_group_id: Consumer group in which offsets are committed (``properties.group.id``)
-    :param scan_bounded_mode: Where reading ends, as in the connector ``kafka``. It begins at the earliest offset (``scan.bounded.mode``,
-        default ``unbounded``)
+    :param properties_group_id: Consumer group in which offsets are committed and looked up (``properties.group.id``)
+    :param scan_bounded_mode: Where reading ends: ``unbounded``, ``latest-offset``, ``group-offsets``, ``timestamp`` or
+        ``specific-offsets`` (``scan.bounded.mode``, default ``unbounded``)
     :param scan_bounded_timestamp_millis: For ``timestamp``: the first message at or behind this time is not read
         (``scan.bounded.timestamp-millis``)
     :param scan_bounded_specific_offsets: For ``specific-offsets``: the offsets of the first messages not to be read
         (``scan.bounded.specific-offsets``)
-    :param scan_topic_partition_discovery_interval: How often new partitions are looked for. ``0 s``: never
-        (``scan.topic-partition-discovery.interval``, default ``5 min``)
+    :param scan_topic_partition_discovery_interval: How often new partitions and topics are looked for; they are read from the earliest
+        offset. ``0 s``: never (``scan.topic-partition-discovery.interval``, default ``5 min``)
     :param scan_dead_letter_topic: Topic that bad messages are sent to, with what is wrong with them in headers
         (``scan.dead-letter.topic``)
     :param scan_dead_letter_path: File that bad messages are appended to: JSON lines with topic, partition, offset, error, and base64 of

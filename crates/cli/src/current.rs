@@ -1,7 +1,7 @@
 //! The rows of a changing result as they are now, for `--output live`.
 
-use millstream::connectors::Encoded;
-use millstream::{Diagnostic, RowKind, Schema, kinds_of};
+use millstream::connectors::{Encoded, with_kinds};
+use millstream::{Diagnostic, RowKind, Schema};
 use std::collections::BTreeMap;
 
 /// A value to sort by: numbers by their size, before all others.
@@ -76,10 +76,12 @@ impl CurrentRows {
 
 /// The kinds of the rows of a piece, and the piece without them.
 pub(crate) fn without_kinds(piece: Encoded) -> Result<(Vec<RowKind>, Encoded), Diagnostic> {
-    let unknown = || Diagnostic::bug("changes of no kind reached the table of results");
-    let Encoded::Columns { mut columns, rows } = piece else { return Err(unknown()) };
-    let kinds = columns.pop().ok_or_else(unknown)?;
-    Ok((kinds_of(&kinds).ok_or_else(unknown)?, Encoded::Columns { columns, rows }))
+    let Encoded::Columns { mut columns, rows } = piece else {
+        return Err(Diagnostic::bug("changes of no kind reached the table of results"));
+    };
+    let (_, kinds) = with_kinds(&columns)?;
+    columns.pop();
+    Ok((kinds, Encoded::Columns { columns, rows }))
 }
 
 #[cfg(test)]

@@ -103,8 +103,7 @@ fn request(path: &str) -> SourceRequest {
         options: options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect::<Options>(),
         schema: Schema::new(fields),
         columns: vec![column("bid.bidder", &[1, 1]), column("bid.dateTime", &[1, 5])],
-        buffer_rows: 0,
-        primary_key: vec![],
+        ..SourceRequest::default()
     }
 }
 

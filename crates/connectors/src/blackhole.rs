@@ -17,20 +17,27 @@ pub(crate) const CONNECTOR: Connector = Connector {
 
 /// A sink that forgets rows: that of the connector, for who needs no table.
 pub fn discarding_sink() -> Box<dyn Sink> {
-    Box::new(Blackhole)
+    encoding_sink(Arc::new(Forgetting))
 }
 
-struct Blackhole;
+/// A sink that forgets what this encoder has made of rows: all that is done with them is done there.
+pub fn encoding_sink(encoder: Arc<dyn Encoder>) -> Box<dyn Sink> {
+    Box::new(Blackhole(encoder))
+}
 
-impl Encoder for Blackhole {
+struct Forgetting;
+
+impl Encoder for Forgetting {
     fn encode(&self, _: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
         Ok(Encoded::Bytes { data: Vec::new(), rows })
     }
 }
 
+struct Blackhole(Arc<dyn Encoder>);
+
 impl Sink for Blackhole {
     fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(Blackhole)
+        Arc::clone(&self.0)
     }
 
     fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {

@@ -1,10 +1,11 @@
 //! The changes of a result as they reach an encoder: the columns of the sink's schema, and behind them what each row does. And those that a
 //! source reads: a metadata column says of each row whether it is there from now on.
 
+use crate::option_table::option_fault;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
 use arrow_array::{Array, ArrayRef, make_array};
-use millstream_types::{Diagnostic, RowKind};
+use millstream_types::{Diagnostic, RowKind, code};
 
 /// The columns of the schema, and what each row does. Where rows are only added there is no such column, and nothing is said of
 /// any row.
@@ -12,18 +13,30 @@ pub(crate) fn parted(columns: &[ArrayRef], changes: bool) -> Result<(&[ArrayRef]
     if !changes {
         return Ok((columns, None));
     }
+    with_kinds(columns).map(|(columns, kinds)| (columns, Some(kinds)))
+}
+
+/// The columns of rows that change, and what each row does: their last column, a [`RowKind`] as TINYINT.
+///
+/// # Errors
+/// A bug, if that is another column.
+pub fn with_kinds(columns: &[ArrayRef]) -> Result<(&[ArrayRef], Vec<RowKind>), Diagnostic> {
     let kinds = columns.split_last().and_then(|(kinds, columns)| Some((columns, kinds_of(kinds)?)));
-    let (columns, kinds) = kinds.ok_or_else(|| Diagnostic::bug("a change is of no kind"))?;
-    Ok((columns, Some(kinds)))
+    kinds.ok_or_else(|| Diagnostic::bug("a change is of no kind"))
+}
+
+/// Why changes are not written at least once: what a recovered query does again after a checkpoint is cut into other beats, so a row that
+/// came and went between the two would stay.
+pub(crate) fn not_at_least_once(advice: &str) -> Diagnostic {
+    let message =
+        "rows that are taken back cannot be written at least once: after a recovery some would stay that are gone";
+    option_fault(code::INVALID_OPTION, "sink.delivery-guarantee", message, advice)
 }
 
 fn kinds_of(column: &ArrayRef) -> Option<Vec<RowKind>> {
     let numbers = column.as_primitive_opt::<Int8Type>().filter(|numbers| numbers.null_count() == 0)?;
     numbers.values().iter().map(|number| RowKind::of(*number)).collect()
 }
-
-/// The name of the metadata column of a source whose rows are changes: TINYINT, 1 if the row is there from now on, -1 if it is gone.
-pub(crate) const CHANGE: &str = "$change";
 
 /// The same values with whatever stands in place of NULL: of a row that is gone often only the key is known.
 pub(crate) fn without_nulls(column: &ArrayRef) -> ArrayRef {

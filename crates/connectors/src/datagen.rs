@@ -398,7 +398,7 @@ mod tests {
             columns: columns.collect(),
             schema: Schema::new(fields),
             buffer_rows: 64,
-            primary_key: vec![],
+            ..SourceRequest::default()
         };
         let mut source = open_source(&request)?;
         let decoder = source.decoder();

@@ -27,7 +27,7 @@ pub(crate) struct Connector {
     /// Which changes a table with these options can be given, if it can be written.
     pub changes: fn(&Options) -> TakesChanges,
     /// Whether the rows of a table with these options and a primary key are changes of it, if it can be read. Then a metadata column says
-    /// what each does ([`CHANGE`](crate::changes::CHANGE)).
+    /// what each does ([`CHANGE_COLUMN`](millstream_types::CHANGE_COLUMN)).
     pub gives_changes: fn(&Options) -> bool,
     /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
     pub split_front: Option<SplitFront>,

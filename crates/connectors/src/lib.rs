@@ -58,7 +58,8 @@ mod times;
 mod unfit;
 mod values;
 
-pub use blackhole::discarding_sink;
+pub use blackhole::{discarding_sink, encoding_sink};
+pub use changes::with_kinds;
 pub use fit::fit;
 pub use frames::{Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, open_reader, open_splits};
 pub use kept::InMemory;

@@ -282,8 +282,7 @@ pub(crate) mod testing {
             options: options(pairs),
             schema: Schema::new(fields.to_vec()),
             columns: fields.iter().enumerate().map(column).collect(),
-            buffer_rows: 0,
-            primary_key: vec![],
+            ..SourceRequest::default()
         })
     }
 

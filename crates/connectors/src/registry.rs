@@ -102,8 +102,8 @@ pub fn takes_changes(options: &Options) -> TakesChanges {
     connector(options, "").map_or(TakesChanges::Nothing, |connector| (connector.changes)(options))
 }
 
-/// Whether the rows of a table with these options are changes, if it has a primary key: then the metadata column `$change` (TINYINT) says of each
-/// row whether it is there from now on (1) or gone (-1). The last row of a key counts.
+/// Whether the rows of a table with these options are changes, if it has a primary key: then they have the metadata column
+/// [`CHANGE_COLUMN`](millstream_types::CHANGE_COLUMN).
 pub fn gives_changes(options: &Options) -> bool {
     connector(options, "").is_ok_and(|connector| connector.source.is_some() && (connector.gives_changes)(options))
 }
@@ -175,7 +175,7 @@ fn instead_of(name: &str) -> Option<&'static str> {
     let base = name.to_ascii_lowercase();
     Some(match base.as_str() {
         _ if base.ends_with("-cdc") => {
-            "have Debezium write the changes to Kafka, and read its inserts: 'connector' = 'kafka', 'format' = 'debezium-json'"
+            "have Debezium write the changes to Kafka, and read them: 'connector' = 'kafka', 'format' = 'debezium-json', and a PRIMARY KEY"
         }
         "file" | "files" | "fs" | "s3" | "hdfs" => "write 'connector' = 'filesystem' with 'path' and 'format'",
         "csv" | "json" | "parquet" | "avro" | "arrow" => {
@@ -265,8 +265,7 @@ mod tests {
     fn open(options: &[(&str, &str)]) -> Diagnostic {
         let options: Options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let schema = Schema::default();
-        let request =
-            SourceRequest { table: "t".into(), options, schema, columns: vec![], buffer_rows: 0, primary_key: vec![] };
+        let request = SourceRequest { table: "t".into(), options, schema, ..SourceRequest::default() };
         match open_source(&request) {
             Ok(_) => panic!("must not open"),
             Err(error) => error,

@@ -29,7 +29,7 @@ pub enum RequestOrigin {
 }
 
 /// What a query wants from a table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SourceRequest {
     /// The table's name, for messages.
     pub table: String,

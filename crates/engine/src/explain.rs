@@ -45,7 +45,7 @@ fn beats_text(beats: &BeatConfig) -> String {
         0 => String::new(),
         rows => format!(", or after {}", counted(rows as usize, "row")),
     };
-    match beats.latency {
+    match beats.latency.filter(|_| beats.waits) {
         Some(latency) => format!("a beat ends {} ms after its first row{rows}", latency.as_millis()),
         None => format!("a beat ends as soon as the one before has been written{rows}"),
     }

@@ -65,6 +65,6 @@ pub use monitor::{Outcome, RunMonitor};
 pub use planned::PreparedRun;
 pub use relation::Relation;
 pub use restart::{RestartKind, RestartStrategy, Restarts};
-pub use results::{Collected, Discarded, ResultTarget, changelog, kinds_of};
+pub use results::{Collected, Discarded, ResultTarget, changelog};
 pub use session::{Session, SessionConfig};
 pub use settings::settings_markdown;

@@ -31,8 +31,7 @@ impl PackedTable {
         let columns = schema.fields.iter().enumerate().map(column).collect();
         let (table, options, schema) = (name.to_string(), Options::new(), schema.clone());
         let layout = RecordLayout::of(&schema)?;
-        let decoder =
-            RowDecoder::new(&SourceRequest { table, options, schema, columns, buffer_rows: 0, primary_key: vec![] })?;
+        let decoder = RowDecoder::new(&SourceRequest { table, options, schema, columns, ..SourceRequest::default() })?;
         let file = Arc::new(FileInfo { path: format!("table {name}"), ..FileInfo::default() });
         let table = PackedTable { blocks: blocks.into(), layout, file };
         let mut offset = 0;

@@ -1,10 +1,8 @@
 //! Where the rows of a bare SELECT go.
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::SchemaRef;
-use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink, discarding_sink};
+use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink, discarding_sink, with_kinds};
 use millstream_types::{DataType, Diagnostic, Field, RowKind, Schema};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -64,12 +62,6 @@ pub(crate) fn with_kind(schema: &Schema) -> Schema {
     Schema::new([kind].into_iter().chain(schema.fields.iter().cloned()).collect())
 }
 
-/// The kinds of changes in a column of their numbers; `None` if it is another.
-pub fn kinds_of(column: &ArrayRef) -> Option<Vec<RowKind>> {
-    let numbers = column.as_primitive_opt::<Int8Type>()?;
-    numbers.values().iter().map(|&number| RowKind::of(number)).collect()
-}
-
 /// Opens a sink of a target for the changes of rows of `schema`, whose first column shows what they do.
 pub fn changelog<T: ResultTarget + ?Sized>(target: &mut T, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
     Ok(Box::new(Changelog(target.open(&with_kind(schema))?)))
@@ -81,8 +73,7 @@ struct KindAsText(Arc<dyn Encoder>);
 
 impl Encoder for KindAsText {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        let kinds = columns.split_last().and_then(|(kinds, shown)| Some((kinds_of(kinds)?, shown)));
-        let (kinds, shown) = kinds.ok_or_else(|| Diagnostic::bug("changes have no kinds"))?;
+        let (shown, kinds) = with_kinds(columns)?;
         let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(kinds.into_iter().map(RowKind::text)));
         let columns: Vec<ArrayRef> = [texts].into_iter().chain(shown.iter().cloned()).collect();
         self.0.encode(&columns, rows)

@@ -2,7 +2,7 @@
 //!
 //! | relation | rows are taken back | tells rows apart at any moment |
 //! | --- | --- | --- |
-//! | scan, constant rows | never | its PRIMARY KEY |
+//! | scan, constant rows | never | its PRIMARY KEY, unless its rows are versions (it has a WATERMARK, too) |
 //! | filter | if they are below | what does below |
 //! | projection | if they are below | what does below, if all of it is kept |
 //! | groups of all rows so far | always; without aggregates (DISTINCT) if they are below | the keys of the groups |
@@ -17,6 +17,7 @@
 use crate::aggregate::AggregateCall;
 use crate::common::Common;
 use crate::explain::Shown;
+use crate::explain::shown::names;
 use crate::expr::{Expr, ExprKind, Span};
 use crate::logical::{JoinKind, JoinStrategy, RankFunction, Rel};
 use crate::window::WindowAssigner;
@@ -76,11 +77,9 @@ impl ShownChanges {
     /// `append`, or `retract` with the columns that tell rows apart.
     pub(crate) fn text(&mut self, rel: &Rel) -> String {
         let Some(changes) = self.0.changing(rel) else { return "append".into() };
-        let schema = rel.schema();
-        let names = |key: &[usize]| key.iter().map(|&c| schema.fields[c].name.as_str()).collect::<Vec<_>>().join(", ");
         match changes.key() {
             Some([]) => "retract, one row".into(),
-            Some(key) => format!("retract, key ({})", names(key)),
+            Some(key) => format!("retract, key ({})", names(&rel.schema(), key)),
             None => "retract".into(),
         }
     }
@@ -95,10 +94,10 @@ struct Nature {
     keys: Vec<Vec<usize>>,
 }
 
-/// What is known of common relations, which many places may name.
+/// What is known of the relations of a query: each is looked at once, although those above it and all that name it ask.
 #[derive(Default)]
 struct ChangesWalk {
-    known: HashMap<*const Common, Nature>,
+    known: HashMap<*const Rel, Nature>,
     checked: HashSet<*const Common>,
 }
 
@@ -110,23 +109,25 @@ impl ChangesWalk {
 
     #[recursive::recursive]
     fn nature(&mut self, rel: &Rel) -> Nature {
+        if let Some(known) = self.known.get(&std::ptr::from_ref(rel)) {
+            return known.clone();
+        }
+        let found = self.found(rel);
+        self.known.insert(rel, found.clone());
+        found
+    }
+
+    fn found(&mut self, rel: &Rel) -> Nature {
         match rel {
             Rel::Scan { table, .. } => {
-                let key = Some(table.primary_key.clone()).filter(|key| !key.is_empty());
+                let is_key = !table.primary_key.is_empty() && table.watermark.is_none();
+                let key = is_key.then(|| table.primary_key.clone());
                 Nature { changes: false, keys: key.into_iter().collect() }
             }
             Rel::Values { .. } | Rel::Windowed { .. } => Nature::default(),
             Rel::Filter { input, .. } | Rel::Limit { input, .. } | Rel::Sort { input, .. } => self.nature(input),
             Rel::Over { input, .. } => Nature { changes: false, ..self.nature(input) },
-            Rel::Common(common) => {
-                let place = Arc::as_ptr(common);
-                if let Some(known) = self.known.get(&place) {
-                    return known.clone();
-                }
-                let found = self.nature(common.rel());
-                self.known.insert(place, found.clone());
-                found
-            }
+            Rel::Common(common) => self.nature(common.rel()),
             Rel::Project { input, columns } => {
                 let Nature { changes, keys } = self.nature(input);
                 let place = |column: &usize| columns.iter().position(|(e, _)| is_injective(e, *column));
@@ -170,10 +171,7 @@ impl ChangesWalk {
                 let (on_left, on_right) = (self.nature(left), self.nature(right));
                 let changes = match strategy {
                     JoinStrategy::Lookup => on_left.changes,
-                    JoinStrategy::Regular { .. } => {
-                        let pads = !matches!(kind, JoinKind::Inner | JoinKind::Semi);
-                        pads || on_left.changes || on_right.changes
-                    }
+                    JoinStrategy::Regular { .. } => takes_back(*kind) || on_left.changes || on_right.changes,
                     JoinStrategy::Window { .. } | JoinStrategy::Interval { .. } | JoinStrategy::Versioned { .. } => {
                         false
                     }
@@ -228,6 +226,11 @@ impl ChangesWalk {
             }
         }
     }
+}
+
+/// Whether a join of all rows takes rows back whose partners come later.
+fn takes_back(kind: JoinKind) -> bool {
+    !matches!(kind, JoinKind::Inner | JoinKind::Semi)
 }
 
 /// What tells the rows of a join apart. `width` is the number of columns on the left.
@@ -377,9 +380,7 @@ pub fn maker(rel: &Rel) -> Option<Maker> {
             // What is ranked in the order of arrival is not a query's own ranking.
             Rel::Rank { order, is_by_time: true, .. } if order.is_empty() => return Some(Maker::Table),
             Rel::Rank { .. } => return Some(Maker::Rank),
-            Rel::Join { kind, strategy: JoinStrategy::Regular { .. }, .. }
-                if !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
-            {
+            Rel::Join { kind, strategy: JoinStrategy::Regular { .. }, .. } if takes_back(*kind) => {
                 return Some(Maker::Join(*kind));
             }
             Rel::Common(common) if seen.insert(Arc::as_ptr(common)) => left.push(common.rel()),

@@ -3,7 +3,7 @@
 use crate::components::{SlotAggregates, output_fields};
 use crate::expr::Expr;
 use crate::logical::{JoinKind, RankFunction};
-use crate::operators::rank::{Rank, direction};
+use crate::operators::rank::{Rank, order_text};
 use crate::operators::top::Ties;
 use crate::window::Slicing;
 use millstream_types::{DataType, Field, Schema};
@@ -80,13 +80,12 @@ impl Leading {
 
     /// What EXPLAIN says.
     pub(crate) fn text(&self, inputs: &Schema) -> String {
-        let name = |s: &SortColumn| inputs.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
-        let order: Vec<String> = self.order.iter().map(name).collect();
+        let order = order_text(&self.order, inputs);
         let windows = match self.windows {
             LeadingWindows::OfTime => String::new(),
             LeadingWindows::Slices { slicing, .. } => format!(" in {} ms", slicing.size_ms),
         };
-        format!("the first {}{windows} by [{}]", self.most, order.join(", "))
+        format!("the first {}{windows} by [{order}]", self.most)
     }
 }
 

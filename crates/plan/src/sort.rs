@@ -3,7 +3,7 @@
 //! It has no programs of its own: the pipelines that end in it bring what rows are ordered by as columns.
 
 use crate::keyed::SortColumn;
-use crate::operators::rank::direction;
+use crate::operators::rank::order_text;
 use millstream_types::Schema;
 
 /// A sort. Of equal rows that comes first which stands first in the input.
@@ -28,13 +28,11 @@ impl Sort {
 
 /// What EXPLAIN calls it.
 pub(crate) fn sort_text(sort: &Sort) -> String {
-    let name = |s: &SortColumn| sort.schema.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
-    let order: Vec<String> = sort.order.iter().map(name).collect();
     let rows = match rows_text(sort.offset, sort.count) {
         none if none.is_empty() => none,
         rows => format!(", rows{rows}"),
     };
-    format!("by [{}]{rows}", order.join(", "))
+    format!("by [{}]{rows}", order_text(&sort.order, &sort.schema))
 }
 
 /// The rows that LIMIT and OFFSET leave, as EXPLAIN shows them behind what they are of.

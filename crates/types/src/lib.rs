@@ -25,5 +25,5 @@ pub use inferred::{Inferred, InferredTime};
 pub use memory::{MemorySize, memory_text};
 pub use options::Options;
 pub use record::{RecordField, RecordLayout, RecordPlace};
-pub use row_kind::{RowKind, TakesChanges};
+pub use row_kind::{CHANGE_COLUMN, RowKind, TakesChanges};
 pub use value::Value;

@@ -12,6 +12,10 @@ pub enum TakesChanges {
     Anything,
 }
 
+/// The metadata column of a source whose rows are changes: TINYINT, 1 if the row is there from now on, -1 if it is gone. The last row of a key
+/// counts.
+pub const CHANGE_COLUMN: &str = "$change";
+
 /// What a row of a changing result does, by Flink's names and numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i8)]

@@ -1,11 +1,12 @@
 //! Apache Flink: YSB and Nexmark, in a Java process that replays the same rows from memory or reads the same files.
 
 use super::nexmark::data::{Events, Format, over_files};
-use super::nexmark::{QUERIES, UPDATING, prepared, side_input};
+use super::nexmark::{QUERIES, Query, UPDATING, prepared, side_input};
 use super::ysb_stream;
 use crate::suite::{Across, Benchmark, Case, Failure, Peer, Runs, Suite, System, discard, first_checked, session};
 use serde_json::json;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
@@ -34,8 +35,11 @@ const OPENED: [&str; 4] = ["java.util", "java.lang", "java.nio", "java.time"];
 fn run(suite: &mut Suite) -> Result<(), Failure> {
     let flink = Rc::new(RefCell::new(start(suite.threads())?));
     ysb(suite, &flink)?;
-    nexmark(suite, &flink)?;
-    updating(suite, &flink)
+    let (events, threads) = (suite.rows(EVENTS), suite.threads());
+    let generated = suite.generate("the events", || Events::generate(events, threads))?;
+    let files = suite.generate("files", || generated.files(&suite.options.directory, Format::Json))?;
+    nexmark(suite, &flink, &generated, &files)?;
+    updating(suite, &flink, &generated, &files)
 }
 
 /// The process, ready for queries.
@@ -82,15 +86,22 @@ fn ysb(suite: &mut Suite, flink: &Rc<RefCell<Peer>>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn nexmark(suite: &mut Suite, flink: &Rc<RefCell<Peer>>) -> Result<(), Failure> {
+/// The tables of a query in Flink, which replays their rows.
+fn replayed(generated: &Events, files: &[PathBuf; 3], query: &Query) -> Vec<String> {
+    let tables = generated.tables.iter().zip(files).filter(|(table, _)| query.tables.contains(&table.name));
+    tables.map(|(table, file)| table.flink(file, query.flink_rounds)).collect()
+}
+
+fn nexmark(
+    suite: &mut Suite,
+    flink: &Rc<RefCell<Peer>>,
+    generated: &Events,
+    files: &[PathBuf; 3],
+) -> Result<(), Failure> {
     let threads = suite.threads();
-    let events = suite.rows(EVENTS);
-    let generated = suite.generate("the events", || Events::generate(events, threads))?;
-    let files = suite.generate("files", || generated.files(&suite.options.directory, Format::Json))?;
     for query in QUERIES {
         let rounds = query.flink_rounds;
-        let tables = generated.tables.iter().zip(&files).filter(|(table, _)| query.tables.contains(&table.name));
-        let mut setup: Vec<String> = tables.map(|(table, file)| table.flink(file, rounds)).collect();
+        let mut setup = replayed(generated, files, query);
         setup.push(side_input());
         let mut session = prepared(threads)?;
         generated.register(&mut session, rounds)?;
@@ -100,7 +111,7 @@ fn nexmark(suite: &mut Suite, flink: &Rc<RefCell<Peer>>) -> Result<(), Failure> 
         suite.measure(Across::Different, vec![case])?;
     }
     for query in QUERIES {
-        let mut setup = over_files(&files, Format::Json);
+        let mut setup = over_files(files, Format::Json);
         let mut session = prepared(threads)?;
         setup.iter().try_for_each(|sql| session.run(sql))?;
         setup.push(side_input());
@@ -120,15 +131,16 @@ const MINI_BATCHES: [(&str, &str); 4] = [
     ("table.optimizer.distinct-agg.split.enabled", "true"),
 ];
 
-fn updating(suite: &mut Suite, flink: &Rc<RefCell<Peer>>) -> Result<(), Failure> {
+fn updating(
+    suite: &mut Suite,
+    flink: &Rc<RefCell<Peer>>,
+    generated: &Events,
+    files: &[PathBuf; 3],
+) -> Result<(), Failure> {
     let threads = suite.threads();
-    let events = suite.rows(EVENTS);
-    let generated = suite.generate("the events", || Events::generate(events, threads))?;
-    let files = suite.generate("files", || generated.files(&suite.options.directory, Format::Json))?;
     for query in UPDATING {
         let rounds = query.flink_rounds;
-        let tables = generated.tables.iter().zip(&files).filter(|(table, _)| query.tables.contains(&table.name));
-        let setup: Vec<String> = tables.map(|(table, file)| table.flink(file, rounds)).collect();
+        let setup = replayed(generated, files, query);
         let mut session = prepared(threads)?;
         session
             .run("SET 'execution.runtime-mode' = 'streaming'; SET 'sql-client.execution.result-mode' = 'changelog'")?;

@@ -13,8 +13,8 @@ use arrow_array::types::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
-use millstream::connectors::{Encoded, Encoder, Sink};
-use millstream::{Diagnostic, Outcome, ResultTarget, RunMonitor, Schema, Session, kinds_of};
+use millstream::connectors::{Encoded, Encoder, Sink, encoding_sink, with_kinds};
+use millstream::{Diagnostic, Outcome, ResultTarget, RunMonitor, Schema, Session};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -122,63 +122,40 @@ impl Adder {
 
 impl ResultTarget for Adder {
     fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
-        Ok(Box::new(self.clone()))
+        Ok(encoding_sink(Arc::new(Adding { adder: self.clone(), changes: false })))
     }
 
     fn open_changing(&mut self, _: &Schema, _: Option<&[usize]>) -> Result<Box<dyn Sink>, Diagnostic> {
-        Ok(Box::new(Changes(self.clone())))
+        Ok(encoding_sink(Arc::new(Adding { adder: self.clone(), changes: true })))
     }
 }
 
-/// Hashes of rows.
-fn hashes_of(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Diagnostic> {
-    let mut hashes = vec![0u64; rows];
-    for column in columns {
-        fold(column, &mut hashes)?;
-    }
-    Ok(hashes)
+/// Adds rows up. Those that are taken back are taken off, so that the rows that are left count.
+struct Adding {
+    adder: Adder,
+    /// Whether the last column says what each row does.
+    changes: bool,
 }
 
-/// Adds the rows that come and takes those off that go, so that the rows that are left count.
-#[derive(Debug)]
-struct Changes(Adder);
-
-impl Encoder for Changes {
+impl Encoder for Adding {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        let changes = columns.split_last().and_then(|(kinds, columns)| Some((kinds_of(kinds)?, columns)));
-        let (kinds, columns) = changes.ok_or_else(|| Diagnostic::bug("changes have no kinds"))?;
-        for (kind, hash) in kinds.iter().zip(hashes_of(columns, rows)?) {
-            let (row, hash) = if kind.adds() { (1, hash) } else { (1u64.wrapping_neg(), hash.wrapping_neg()) };
-            self.0.0.sum.fetch_add(hash, Relaxed);
-            self.0.0.rows.fetch_add(row, Relaxed);
+        let (columns, kinds) = match self.changes {
+            true => with_kinds(columns).map(|(columns, kinds)| (columns, Some(kinds)))?,
+            false => (columns, None),
+        };
+        let mut hashes = vec![0u64; rows];
+        for column in columns {
+            fold(column, &mut hashes)?;
         }
-        Ok(Encoded::Bytes { data: Vec::new(), rows })
-    }
-}
-
-impl Sink for Changes {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(Changes(self.0.clone()))
-    }
-
-    fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-}
-
-impl Encoder for Adder {
-    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        let hashes = hashes_of(columns, rows)?;
-        self.0.sum.fetch_add(hashes.iter().fold(0, |sum, hash| sum.wrapping_add(*hash)), Relaxed);
-        self.0.rows.fetch_add(rows as u64, Relaxed);
+        let mut added = rows as u64;
+        let gone = kinds.iter().flatten().zip(&mut hashes).filter(|(kind, _)| !kind.adds());
+        for (_, hash) in gone {
+            *hash = hash.wrapping_neg();
+            added = added.wrapping_sub(2);
+        }
+        let Totals { rows: all, sum } = &*self.adder.0;
+        sum.fetch_add(hashes.iter().fold(0, |sum, hash| sum.wrapping_add(*hash)), Relaxed);
+        all.fetch_add(added, Relaxed);
         Ok(Encoded::Bytes { data: Vec::new(), rows })
     }
 }
@@ -232,22 +209,4 @@ fn booleans(column: &ArrayRef, hashes: &mut [u64]) -> bool {
     let Some(array) = column.as_boolean_opt() else { return false };
     hashes.iter_mut().zip(array).for_each(|(hash, value)| *hash = mix(*hash, value.map_or(NULL, i64::from)));
     true
-}
-
-impl Sink for Adder {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(self.clone())
-    }
-
-    fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        Ok(())
-    }
 }

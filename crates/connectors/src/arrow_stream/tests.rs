@@ -55,14 +55,7 @@ fn request(path: &str, nullable: bool) -> SourceRequest {
         nullable: nullable || i != 3,
     };
     let columns = schema().fields.iter().enumerate().map(column).collect();
-    SourceRequest {
-        table: "t".into(),
-        options: options(path),
-        schema: schema(),
-        columns,
-        buffer_rows: 0,
-        primary_key: vec![],
-    }
+    SourceRequest { table: "t".into(), options: options(path), schema: schema(), columns, ..SourceRequest::default() }
 }
 
 fn read_request(request: &SourceRequest) -> Result<Vec<Decoded>, Diagnostic> {

@@ -58,7 +58,7 @@ fn read(json: &str, bytes: &[u8]) -> Result<Vec<ArrayRef>, String> {
     };
     let columns = vec![column(0), column(1)];
     let (schema, options) = (Schema::new(fields), Options::new());
-    let request = SourceRequest { table: "t".into(), options, schema, columns, buffer_rows: 0, primary_key: vec![] };
+    let request = SourceRequest { table: "t".into(), options, schema, columns, ..SourceRequest::default() };
     let wanted = decode::WantedFields::of(&request).unwrap();
     let reader = Arc::new(decode::AvroRecordReader::new(schema::AvroSchema::parse(json)?, &wanted)?);
     let decoded = wanted.decode(&messages(&[Some(bytes)]), |_| Ok((reader.clone(), 0))).unwrap();

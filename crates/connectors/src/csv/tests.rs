@@ -37,8 +37,7 @@ fn request(schema: &Schema, extra: &[(&str, &str)]) -> SourceRequest {
         options: options(extra),
         schema: schema.clone(),
         columns,
-        buffer_rows: 0,
-        primary_key: vec![],
+        ..SourceRequest::default()
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A message is `{"before": …, "after": {row}, "op": "c", …}`, or has that below `payload` when it carries a schema. The
 //! operations `c` (a row was inserted) and `r` (a row was there when the stream began) are rows. Those of `u` (an update) and `d` (a
-//! deletion) replace and take back the row of their key, so a table needs a PRIMARY KEY for them; without one they are bad messages. What was
-//! there is read for its key alone: databases often say no more of it. An update is two rows only if its key is another. A sink writes `c`, `u` with both rows, and `d`.
+//! deletion) replace and take back the row of their key, so a table needs a PRIMARY KEY for them; without one they are bad messages.
+//! What was there is read for its key alone: databases often say no more of it. An update is two rows only if its key is another. A
+//! sink writes `c`, `u` with both rows, and `d`.
 
 use crate::changes::{Change, without_nulls};
 use crate::format::{Format, MessageFormat};
@@ -25,9 +26,10 @@ mod tests;
 /// The format's entry in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
     name: "debezium-json",
-    summary: "Changes of a database as Debezium writes them in JSON. A table with a `PRIMARY KEY` has the rows that are there: inserted (`op` is `c` or `r`), \
-        updated (`u`), and not deleted (`d`). One without reads insertions; updates and deletions are bad messages there. A sink takes results that change: it writes insertions (`c`), \
-        updates with the row as it was and as it is (`u`), and deletions (`d`). Only for connectors of messages.",
+    summary: "Changes of a database as Debezium writes them in JSON. A table with a `PRIMARY KEY` has the rows that are there: \
+        inserted (`op` is `c` or `r`), updated (`u`), and not deleted (`d`). One without reads insertions; updates and deletions \
+        are bad messages there. A sink takes results that change: it writes insertions (`c`), updates with the row as it was and \
+        as it is (`u`), and deletions (`d`). Only for connectors of messages.",
     options: OPTIONS,
     messages: Some(MessageFormat {
         decoder: |request| Ok(Box::new(DebeziumDecoder::open(request)?)),

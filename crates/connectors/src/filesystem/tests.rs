@@ -38,8 +38,7 @@ fn source_request(path: &str, format: &str, extra: &[(&str, &str)]) -> SourceReq
         options: options(path, format, extra),
         schema: schema(),
         columns,
-        buffer_rows: 0,
-        primary_key: vec![],
+        ..SourceRequest::default()
     }
 }
 

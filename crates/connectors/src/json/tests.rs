@@ -47,8 +47,7 @@ fn decoder(schema: &Schema, columns: Vec<ColumnRequest>, extra: &[(&str, &str)])
         options: options(extra),
         schema: schema.clone(),
         columns,
-        buffer_rows: 0,
-        primary_key: vec![],
+        ..SourceRequest::default()
     };
     JsonDecoder::new(&request, "json").unwrap()
 }

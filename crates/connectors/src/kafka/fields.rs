@@ -34,18 +34,17 @@ pub(super) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> 
 
 /// Which changes a topic can be given: what the format of its values can say.
 pub(super) fn takes_changes(options: &Options) -> TakesChanges {
-    match formats(options).as_deref() {
-        Ok([value, ..]) if value.format.messages.as_ref().is_some_and(|messages| messages.changes.is_some()) => {
-            TakesChanges::Anything
-        }
-        _ => TakesChanges::Nothing,
-    }
+    let says = value_format(options).is_some_and(|format| format.changes.is_some());
+    if says { TakesChanges::Anything } else { TakesChanges::Nothing }
 }
 
 /// Whether the messages of a topic are changes: what the format of its values says.
 pub(super) fn gives_changes(options: &Options) -> bool {
-    let value = formats(options).ok().and_then(|formats| formats.into_iter().next());
-    value.is_some_and(|value| value.format.messages.as_ref().is_some_and(|format| format.change_decoder.is_some()))
+    value_format(options).is_some_and(|format| format.change_decoder.is_some())
+}
+
+fn value_format(options: &Options) -> Option<&'static MessageFormat> {
+    formats(options).ok()?.first()?.format.messages.as_ref()
 }
 
 /// Makes the primary key of a table the keys of its messages.

@@ -6,6 +6,7 @@ use super::producer::Producer;
 use super::properties::client_config;
 use super::record::{RecordEncoder, records};
 use super::transactions::TransactionalSink;
+use crate::changes::not_at_least_once;
 use crate::option_table::option_fault;
 use crate::{Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::{Diagnostic, Options, code};
@@ -39,13 +40,13 @@ fn open_topic(request: &SinkRequest, is_upserted: bool) -> Result<Box<dyn Sink>,
     let encoder: Arc<dyn Encoder> = Arc::new(RecordEncoder::open(request, is_upserted)?);
     let producer = Producer::open(&config)?;
     route.count = producer.partitions(&route.topic, options)?;
-    if request.changes.is_some() {
+    let changes = request.changes.is_some();
+    if changes {
         route.check_keeps_order(options)?;
     }
     if guarantee == "exactly-once" {
         return Ok(Box::new(TransactionalSink::open(options, config, route, encoder)?));
     }
-    let changes = request.changes.is_some();
     Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none", changes }))
 }
 
@@ -149,15 +150,9 @@ impl Sink for PlainSink {
         self.route.send(piece, &self.producer)
     }
 
-    /// What a recovered query does again after a checkpoint is cut into other beats: a row that came and went between the two would stay.
     fn begin(&mut self, _: &SinkJob, _: Option<&RestoredSink>) -> Result<(), Diagnostic> {
-        if !self.changes {
-            return Ok(());
-        }
-        let message =
-            "rows that are taken back cannot be written at least once: after a recovery some would stay that are gone";
         let advice = "set 'sink.delivery-guarantee' = 'exactly-once', or run without a state directory";
-        Err(option_fault(code::INVALID_OPTION, GUARANTEE.key, message, advice))
+        if self.changes { Err(not_at_least_once(advice)) } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {

@@ -1,12 +1,13 @@
 //! What can be tested without a broker; the rest is in `crates/engine/tests/kafka`.
 
+use super::decode::KafkaDecoder;
 use super::offsets::{TopicExtent, is_bounded};
 use super::properties::client_config;
 use super::record::{RecordEncoder, records};
 use crate::messages::testing::options;
-use crate::{ChangedBy, Encoder, SinkRequest, check_table_options};
+use crate::{ChangedBy, ColumnRequest, Encoder, RequestOrigin, SinkRequest, SourceRequest, check_table_options};
 use arrow_array::{ArrayRef, Int8Array, Int64Array, StringViewArray};
-use millstream_types::{DataType, Diagnostic, Field, RowKind, Schema, code};
+use millstream_types::{CHANGE_COLUMN, DataType, Diagnostic, Field, RowKind, Schema, code};
 use std::sync::Arc;
 
 fn config(pairs: &[(&str, &str)]) -> Result<rdkafka::ClientConfig, Diagnostic> {
@@ -157,4 +158,26 @@ fn changes_are_messages_by_key_or_by_format() {
         message("c", r#"{"before":{"k":"c","n":4},"after":null,"op":"d"}"#),
     ];
     assert_eq!(messages("debezium-json", false), log);
+}
+
+#[test]
+fn only_changes_say_what_became_of_a_row() {
+    for (format, primary_key, data_type) in [
+        ("json", vec![0], DataType::TinyInt),
+        ("debezium-json", vec![], DataType::TinyInt),
+        ("debezium-json", vec![0], DataType::Int),
+    ] {
+        let origin = RequestOrigin::Metadata(CHANGE_COLUMN.into());
+        let column = ColumnRequest { name: "c".into(), origin, data_type, nullable: true };
+        let request = SourceRequest {
+            options: options(&[("format", format)]),
+            schema: Schema::new(vec![Field::new("k", DataType::BigInt, false)]),
+            columns: vec![column],
+            primary_key,
+            ..SourceRequest::default()
+        };
+        let error = KafkaDecoder::open(&request, false).err().unwrap();
+        assert_eq!(error.code, code::INVALID_TABLE, "{format}: {error}");
+        assert!(error.message.contains("no metadata '$change'"), "{error}");
+    }
 }

@@ -229,7 +229,7 @@ mod tests {
         };
         let options = [("events.num", "1000")].map(|(k, v)| (k.to_string(), v.to_string())).into_iter().collect();
         let columns = columns.iter().map(request).collect();
-        SourceRequest { table: "t".into(), options, schema, columns, buffer_rows: 300, primary_key: vec![] }
+        SourceRequest { table: "t".into(), options, schema, columns, buffer_rows: 300, ..SourceRequest::default() }
     }
 
     fn decode_all(request: &SourceRequest) -> Vec<Decoded> {

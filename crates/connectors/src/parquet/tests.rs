@@ -59,8 +59,14 @@ fn read(path: &std::path::Path, columns: Vec<ColumnRequest>) -> Result<Vec<Decod
     let path = path.to_string_lossy();
     let options = [("connector", "filesystem"), ("format", "parquet"), ("path", &path)];
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    let request =
-        SourceRequest { table: "t".into(), options, schema: schema(), columns, buffer_rows: 1, primary_key: vec![] };
+    let request = SourceRequest {
+        table: "t".into(),
+        options,
+        schema: schema(),
+        columns,
+        buffer_rows: 1,
+        ..SourceRequest::default()
+    };
     let mut source = open_source(&request)?;
     let decoder = source.decoder();
     let mut all = Vec::new();

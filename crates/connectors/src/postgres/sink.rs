@@ -6,9 +6,9 @@ use super::encode::CopyEncoder;
 use super::options::GUARANTEE;
 use super::spans::Spans;
 use super::table::Table;
-use crate::option_table::option_fault;
+use crate::changes::not_at_least_once;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
-use millstream_types::{Diagnostic, code};
+use millstream_types::Diagnostic;
 use std::sync::{Arc, Mutex};
 
 /// Opens the sink: the database must be there, and have a table that fits.
@@ -83,11 +83,8 @@ impl Sink for JdbcSink {
 
     fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         if self.changes && self.delivery == Delivery::AtLeastOnce {
-            // What a recovered query does again after a checkpoint is cut into other beats: a row that came and went between the two
-            // would stay.
-            let message = "rows that are taken back cannot be written at least once: after a recovery some would stay that are gone";
             let advice = "leave 'sink.delivery-guarantee' out: under checkpoints rows are written exactly once";
-            return Err(option_fault(code::INVALID_OPTION, "sink.delivery-guarantee", message, advice));
+            return Err(not_at_least_once(advice));
         }
         if self.delivery == Delivery::ExactlyOnce {
             self.spans = Some(Spans::begin(self.database.clone(), job, restored)?);

@@ -25,7 +25,7 @@ fn request(schema: &Schema, options: &[(&str, &str)], origin: fn(usize) -> Reque
     };
     let columns = schema.fields.iter().enumerate().map(column).collect();
     let options: Options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    SourceRequest { table: "t".into(), options, schema: schema.clone(), columns, buffer_rows: 0, primary_key: vec![] }
+    SourceRequest { table: "t".into(), options, schema: schema.clone(), columns, ..SourceRequest::default() }
 }
 
 fn chunk(data: &[u8]) -> TextChunk {

@@ -38,7 +38,7 @@ fn source_of(schema: Schema, options: Options) -> Result<Box<dyn Source>, Diagno
         nullable: f.nullable,
     };
     let columns = schema.fields.iter().enumerate().map(column).collect();
-    open_source(&SourceRequest { table: "t".into(), options, schema, columns, buffer_rows: 0, primary_key: vec![] })
+    open_source(&SourceRequest { table: "t".into(), options, schema, columns, ..SourceRequest::default() })
 }
 
 /// A port that nobody uses now.

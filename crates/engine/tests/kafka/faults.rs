@@ -148,14 +148,8 @@ fn resumed(kafka: &Kafka, topic: &str, at: Option<u64>) -> Result<usize, Diagnos
         data_type: DataType::BigInt,
         nullable: true,
     };
-    let request = SourceRequest {
-        table: "t".into(),
-        options,
-        schema,
-        columns: vec![column],
-        buffer_rows: 0,
-        primary_key: vec![],
-    };
+    let request =
+        SourceRequest { table: "t".into(), options, schema, columns: vec![column], ..SourceRequest::default() };
     let mut source = open_source(&request)?;
     assert!(source.is_replayable() && source.is_bounded());
     let (decoder, mut splits) = (source.decoder(), source.splits()?);

@@ -7,8 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink};
-use millstream::{Collected, Diagnostic, ResultTarget, RowKind, RunMonitor, Schema, Session, kinds_of};
+use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink, with_kinds};
+use millstream::{Collected, Diagnostic, ResultTarget, RowKind, RunMonitor, Schema, Session};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -143,9 +143,9 @@ impl Sink for FoldingSink {
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
         let Encoded::Columns { columns, rows } = piece else { panic!("columns are not encoded") };
-        let (kinds, shown) = match self.changes {
-            true => columns.split_last().map(|(kinds, shown)| (kinds_of(kinds).unwrap(), shown)).unwrap(),
-            false => (vec![RowKind::Insert; rows], &columns[..]),
+        let (shown, kinds) = match self.changes {
+            true => with_kinds(&columns).unwrap(),
+            false => (&columns[..], vec![RowKind::Insert; rows]),
         };
         assert_eq!(shown.len(), self.schema.fields.len());
         let mut folded = self.folded.lock().unwrap();

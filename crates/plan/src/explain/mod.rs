@@ -38,12 +38,11 @@ pub fn logical(insert: &Insert) -> String {
 
 /// How the changes of a query come to a table: with a key a row replaces that of its key, and is not written as it was.
 fn arriving_changes(table: &Table, query: &Rel) -> String {
-    let (schema, key) = (table.written(), table.written_key());
-    let names: Vec<&str> = key.iter().map(|&column| schema.fields[column].name.as_str()).collect();
-    match (changing(query), names.as_slice()) {
-        (None, _) => String::new(),
-        (Some(_), []) => "  changes: retract".into(),
-        (Some(_), names) => format!("  changes: upsert ({})", names.join(", ")),
+    let key = table.written_key();
+    match changing(query) {
+        None => String::new(),
+        Some(_) if key.is_empty() => "  changes: retract".into(),
+        Some(_) => format!("  changes: upsert ({})", names(&table.written(), &key)),
     }
 }
 

@@ -11,15 +11,11 @@ pub struct Changes {
     /// Whether the keys of the operator tell rows apart at any moment. If not, a row is replaced by taking it back and adding
     /// another.
     pub is_keyed: bool,
-    /// Whether anybody wants the rows that are replaced.
-    pub shows_replaced: bool,
 }
 
 impl Keyed for Changes {
     fn text(&self, _: &Schema) -> String {
-        let replaced = if self.is_keyed && !self.shows_replaced { ", without the rows that are replaced" } else { "" };
-        let by = if self.is_keyed { "key" } else { "row" };
-        format!("net changes by {by}{replaced}")
+        format!("net changes by {}", if self.is_keyed { "key" } else { "row" })
     }
 
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {

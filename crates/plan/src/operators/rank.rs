@@ -21,9 +21,8 @@ pub struct Rank {
 
 impl Keyed for Rank {
     fn text(&self, inputs: &Schema) -> String {
-        let name = |s: &SortColumn| inputs.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
-        let order: Vec<String> = self.order.iter().map(name).collect();
-        format!("{} {} by [{}]", function_text(self.function), range_text(self.range), order.join(", "))
+        let order = order_text(&self.order, inputs);
+        format!("{} {} by [{order}]", function_text(self.function), range_text(self.range))
     }
 
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
@@ -48,6 +47,12 @@ impl Keyed for Rank {
     fn reach_ms(&self) -> Option<i64> {
         Some(0)
     }
+}
+
+/// What rows of these columns are ordered by.
+pub(crate) fn order_text(order: &[SortColumn], columns: &Schema) -> String {
+    let name = |s: &SortColumn| columns.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
+    order.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// The function in SQL. Checkpoints have it, too.

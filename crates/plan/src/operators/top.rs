@@ -2,7 +2,7 @@
 
 use crate::keyed::{Keyed, SortColumn, weight_field};
 use crate::logical::RankFunction;
-use crate::operators::rank::{direction, function_text, range_text};
+use crate::operators::rank::{function_text, order_text, range_text};
 use millstream_types::{DataType, Field, Schema, counted};
 
 /// Ranks of the rows of a partition (the key). At the end of a beat the rows whose rank has changed are put out: as it was, with weight
@@ -46,10 +46,8 @@ impl Ties {
 
 impl Keyed for Top {
     fn text(&self, inputs: &Schema) -> String {
-        let name = |s: &SortColumn| inputs.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
-        let order: Vec<String> = self.order.iter().map(name).collect();
         let (function, range) = (function_text(self.function), range_text(self.range));
-        format!("{function} {range} of all rows by [{}], ties {}", order.join(", "), self.ties.text())
+        format!("{function} {range} of all rows by [{}], ties {}", order_text(&self.order, inputs), self.ties.text())
     }
 
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {

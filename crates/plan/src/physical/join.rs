@@ -29,9 +29,8 @@ impl Planner {
         let mut of_right = Payload::new(columns_of(&right_schema), keys.iter().map(|(_, r)| r), right_time);
         let changes = matches!(strategy, JoinStrategy::Regular { .. }) && changing(rel).is_some();
         for (payload, input, schema) in [(&mut of_left, left, &left_schema), (&mut of_right, right, &right_schema)] {
-            if changes && payload.columns().is_empty() {
-                // Nobody reads a column: rows are still counted.
-                payload.add(&Expr::boolean(true));
+            if changes {
+                payload.never_empty();
             }
             if changing(input).is_some() {
                 payload.add_weight(schema.fields.len());

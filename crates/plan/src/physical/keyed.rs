@@ -108,10 +108,7 @@ impl Planner {
         if changing(input).is_some() {
             payload.add_weight(schema.fields.len());
         }
-        if payload.columns().is_empty() {
-            // Nobody reads a column: rows are still counted.
-            payload.add(&Expr::boolean(true));
-        }
+        payload.never_empty();
         let (width, shows_rank) = (payload.columns().len(), *shows_rank);
         columns.push(match shows_rank {
             true => Expr::column(width, DataType::BigInt, false),
@@ -150,10 +147,7 @@ impl Planner {
             // Rows of a regular join have no places that are the same in every run, but they have values.
             order.extend(ascending(&schema));
         }
-        if payload.columns().is_empty() {
-            // Nobody reads a column: rows are still counted.
-            payload.add(&Expr::boolean(true));
-        }
+        payload.never_empty();
         let (branches, sort) = (self.branches(input)?, self.sorts.len());
         self.sorts.push(Sort { schema: payload.schema(), order, offset: *offset, count: *count });
         for mut branch in branches {

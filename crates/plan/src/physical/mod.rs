@@ -153,7 +153,7 @@ impl Planner {
         };
         let keys = &keys[..keys.len().min(millstream_abi::EntryLayout::MAX_KEYS)];
         let payload = Payload::of_row(columns.clone(), keys, schema.fields.len());
-        let kind = KeyedKind::Changes(Changes { is_keyed: changes.key.is_some(), shows_replaced: true });
+        let kind = KeyedKind::Changes(Changes { is_keyed: changes.key.is_some() });
         let mut shown = columns;
         shown.push(Expr::column(schema.fields.len(), DataType::TinyInt, false));
         self.keyed(query, kind, Timeline::Own, &payload, payload.key_fields(), shown)

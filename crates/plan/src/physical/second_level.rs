@@ -101,10 +101,7 @@ impl Planner {
         }
         let changes = payload.weight.zip(rows).map(|(weight, rows)| GroupChanges { weight, rows });
         let aggregates = payload.slots(components);
-        if payload.columns().is_empty() {
-            // Nobody reads a column: rows are still counted.
-            payload.add(&Expr::boolean(true));
-        }
+        payload.never_empty();
         let key_fields: Vec<Field> = keys.iter().map(|(e, name)| e.field(name)).collect();
         let mut columns = columns_from(0, &key_fields);
         columns.extend(results);

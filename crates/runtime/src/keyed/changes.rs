@@ -56,8 +56,8 @@ impl Changes {
         Ok(Changes { plan: changes, schema, keys, others, weight, batches: Vec::new(), bytes: 0 })
     }
 
-    /// What the rows come to: runs of one key are adjacent in `order`. Most are of one row, or of one and what replaces it: only others
-    /// are made comparable as a whole.
+    /// What the rows come to: those of one key are adjacent in `order`. Most are one row, or one and what replaces it, which are compared in
+    /// their place: only others are made comparable as a whole.
     fn net(
         &self,
         mut order: Vec<u32>,
@@ -66,46 +66,46 @@ impl Changes {
         weights: &[i8],
     ) -> Result<Net, Diagnostic> {
         let key = |row: &u32| keys.row(*row as usize);
+        let weight = |row: u32| i64::from(weights[row as usize]);
         let equality = Equality::of(others);
-        let mut comparable = None;
-        let mut net = Net::default();
+        let (mut comparable, mut net) = (None, Net::default());
+        // What is left of the rows of a key: each, and how often it comes or goes.
+        let mut left: Vec<(u32, i64)> = Vec::new();
         for of_key in order.chunk_by_mut(|a, b| key(a) == key(b)) {
+            left.clear();
             match (&*of_key, &equality) {
-                ([row], _) => {
-                    let weight = i64::from(weights[*row as usize]);
-                    net.push(*row, if weight < 0 { RowKind::Delete } else { RowKind::Insert }, weight.abs());
-                    continue;
-                }
-                (&[a, b], Some(equality)) if self.plan.is_keyed && weights[a as usize] + weights[b as usize] == 0 => {
+                (&[row], _) => left.push((row, weight(row))),
+                (&[a, b], Some(equality)) if weight(a) + weight(b) == 0 => {
                     if !equality.is_equal(a as usize, b as usize) {
-                        let (old, new) = if weights[a as usize] < 0 { (a, b) } else { (b, a) };
-                        net.push(old, RowKind::UpdateBefore, i64::from(self.plan.shows_replaced));
-                        net.push(new, RowKind::UpdateAfter, 1);
+                        left.extend([(a, weight(a)), (b, weight(b))]);
                     }
-                    continue;
                 }
-                _ => {}
+                _ => {
+                    let rows: &Comparable = match &mut comparable {
+                        Some(rows) => rows,
+                        none => {
+                            let [rows] = Comparable::of([others])?;
+                            none.insert(rows)
+                        }
+                    };
+                    let value = |row: &u32| rows.row(*row as usize);
+                    of_key.sort_unstable_by(|a, b| value(a).cmp(value(b)));
+                    let runs = of_key.chunk_by(|a, b| value(a) == value(b));
+                    let sums = runs.map(|run| (run[0], run.iter().map(|&row| weight(row)).sum::<i64>()));
+                    left.extend(sums.filter(|(_, sum)| *sum != 0));
+                }
             }
-            if comparable.is_none() {
-                let [rows] = Comparable::of([others])?;
-                comparable = Some(rows);
-            }
-            let value = |row: &u32| comparable.as_ref().and_then(|rows| rows.row(*row as usize));
-            of_key.sort_unstable_by(|a, b| value(a).cmp(&value(b)));
-            let runs = of_key.chunk_by(|a, b| value(a) == value(b));
-            let sums = runs.map(|run| (run[0], run.iter().map(|&row| i64::from(weights[row as usize])).sum::<i64>()));
-            let left: Vec<(u32, i64)> = sums.filter(|(_, sum)| *sum != 0).collect();
             match left[..] {
                 [(one, a), (other, b)] if self.plan.is_keyed && a + b == 0 && a.abs() == 1 => {
                     let (old, new) = if a < 0 { (one, other) } else { (other, one) };
-                    net.push(old, RowKind::UpdateBefore, i64::from(self.plan.shows_replaced));
+                    net.push(old, RowKind::UpdateBefore, 1);
                     net.push(new, RowKind::UpdateAfter, 1);
                 }
                 _ => {
-                    left.iter()
-                        .filter(|(_, sum)| *sum < 0)
-                        .for_each(|&(row, sum)| net.push(row, RowKind::Delete, -sum));
-                    left.iter().filter(|(_, sum)| *sum > 0).for_each(|&(row, sum)| net.push(row, RowKind::Insert, sum));
+                    let gone = left.iter().filter(|(_, sum)| *sum < 0);
+                    gone.for_each(|&(row, sum)| net.push(row, RowKind::Delete, -sum));
+                    let come = left.iter().filter(|(_, sum)| *sum > 0);
+                    come.for_each(|&(row, sum)| net.push(row, RowKind::Insert, sum));
                 }
             }
         }
@@ -133,8 +133,7 @@ impl State for Changes {
         };
         let [keys] = Comparable::of([&of(&self.keys)])?;
         let mut order: Vec<u32> = (0..batch.rows() as u32).collect();
-        let place = |&row: &u32| keys.row(row as usize);
-        order.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        order.sort_unstable_by(|&a, &b| keys.row(a as usize).cmp(keys.row(b as usize)));
         let net = self.net(order, &keys, &of(&self.others), of_column(&batch.columns[self.weight])?)?;
         work.stats.beats.count(&net.kinds);
         let (rows, places) = (net.rows.len(), UInt32Array::from(net.rows));

@@ -15,7 +15,7 @@ use super::batch::Batch;
 use super::chains::{Chains, NONE};
 use super::contents::Contents;
 use super::encoding::check_count;
-use super::groups::Groups;
+use super::groups::{Groups, pays_to_forget};
 use super::pairs::residual_of;
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
@@ -29,9 +29,6 @@ use millstream_plan::pipeline::{self, KeyedOperator};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{Diagnostic, Schema};
 use std::sync::Arc;
-
-/// Groups without rows are forgotten when there are this many, and as many as others.
-const MANY_EMPTY: usize = 1 << 10;
 
 /// See the module.
 pub(crate) struct ChangingJoin {
@@ -188,10 +185,11 @@ impl JoinSide {
             deltas.iter().for_each(|delta| self.touch(delta.row, 0));
             return Ok(deltas);
         };
-        let bytes = changing.contents.bytes_of(&batch.columns)?;
+        let bytes = changing.contents.rows_of(&batch.columns)?;
         let weights = of_column(&batch.columns[changing.weight])?;
-        let mut order: Vec<(u64, u32)> = (0..batch.rows()).map(|row| (hash_bytes(bytes.of(row)), row as u32)).collect();
-        let key = |&(hash, row): &(u64, u32)| (hash, bytes.of(row as usize));
+        let mut order: Vec<(u64, u32)> =
+            (0..batch.rows()).map(|row| (hash_bytes(bytes.row(row)), row as u32)).collect();
+        let key = |&(hash, row): &(u64, u32)| (hash, bytes.row(row as usize));
         order.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         let runs = order.chunk_by(|a, b| key(a) == key(b));
         let net = |run: &[(u64, u32)]| run.iter().map(|&(_, row)| i64::from(weights[row as usize])).sum::<i64>();
@@ -436,7 +434,7 @@ impl ChangingJoin {
         groups.iter().flatten().filter(|&&group| group != NONE).for_each(|&group| is_used[group as usize] = true);
         let used: Vec<u64> = (0..is_used.len() as u64).filter(|&group| is_used[group as usize]).collect();
         let empty = is_used.len() - used.len();
-        if empty >= MANY_EMPTY && empty >= used.len() {
+        if pays_to_forget(empty, is_used.len()) {
             self.groups.keep(&used, work)?;
             let mut renumbered = vec![NONE; is_used.len()];
             used.iter().zip(0..).for_each(|(&group, number)| renumbered[group as usize] = number);

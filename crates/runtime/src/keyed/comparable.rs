@@ -1,9 +1,10 @@
 //! Rows as bytes that are equal, and sort, as their values do; and rows that are compared where they are.
 
+use crate::columns::unselectable;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
-use arrow_row::{Row, RowConverter, Rows, SortField};
+use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::DataType as Arrow;
 use millstream_types::Diagnostic;
 
@@ -13,22 +14,22 @@ pub(super) struct Comparable(Option<Rows>);
 impl Comparable {
     /// The rows of each of these sets of columns, which have the same types.
     pub(super) fn of<const N: usize>(sets: [&[ArrayRef]; N]) -> Result<[Comparable; N], Diagnostic> {
-        let incomparable = |error| Diagnostic::bug(format!("rows cannot be compared: {error}"));
         let types = sets[0].iter().map(|column| SortField::new(column.data_type().clone()));
-        let converter = RowConverter::new(types.collect()).map_err(incomparable)?;
-        let mut rows = Vec::with_capacity(N);
-        for columns in sets {
-            rows.push(Comparable(match columns.is_empty() {
-                true => None,
-                false => Some(converter.convert_columns(columns).map_err(incomparable)?),
-            }));
-        }
+        let converter = RowConverter::new(types.collect()).map_err(unselectable)?;
+        let rows =
+            sets.into_iter().map(|columns| Comparable::made(&converter, columns)).collect::<Result<Vec<_>, _>>()?;
         rows.try_into().map_err(|_| Diagnostic::bug("as many sets of rows as of columns"))
     }
 
+    /// The rows of columns of the types that a converter is for.
+    pub(super) fn made(converter: &RowConverter, columns: &[ArrayRef]) -> Result<Comparable, Diagnostic> {
+        let rows = || converter.convert_columns(columns).map_err(unselectable);
+        Ok(Comparable(if columns.is_empty() { None } else { Some(rows()?) }))
+    }
+
     /// A row.
-    pub(super) fn row(&self, row: usize) -> Option<Row<'_>> {
-        self.0.as_ref().map(|rows| rows.row(row))
+    pub(super) fn row(&self, row: usize) -> &[u8] {
+        self.0.as_ref().map_or(&[], |rows| rows.row(row).data())
     }
 }
 

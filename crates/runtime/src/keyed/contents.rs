@@ -1,18 +1,16 @@
 //! Rows of a store by what they are, so that one that is taken back is found again.
 
-use super::store::RowStore;
+use super::comparable::Comparable;
+use super::store::{NO_ROW, RowStore};
 use crate::columns::unselectable;
 use arrow_array::ArrayRef;
-use arrow_row::{RowConverter, Rows, SortField};
+use arrow_row::{RowConverter, SortField};
 use millstream_abi::hash_bytes;
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::{Diagnostic, Schema};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-
-/// No other row has the hash.
-const NONE: u32 = u32::MAX;
 
 /// See the module.
 pub(super) struct Contents {
@@ -21,19 +19,9 @@ pub(super) struct Contents {
     converter: RowConverter,
     /// Of each row of the store.
     hashes: Vec<u64>,
-    /// The newest row of each hash, and of each row the one before with the same.
+    /// The newest row of each hash, and of each row the one before with the same, or [`NO_ROW`].
     newest: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
     older: Vec<u32>,
-}
-
-/// The rows of a batch as bytes, equal where all values are.
-pub(super) struct RowBytes(Option<Rows>);
-
-impl RowBytes {
-    /// A row.
-    pub(super) fn of(&self, row: usize) -> &[u8] {
-        self.0.as_ref().map_or(&[], |rows| rows.row(row).data())
-    }
 }
 
 /// Takes a hash as it is.
@@ -65,24 +53,23 @@ impl Contents {
     }
 
     /// The rows of a batch.
-    pub(super) fn bytes_of(&self, columns: &[ArrayRef]) -> Result<RowBytes, Diagnostic> {
+    pub(super) fn rows_of(&self, columns: &[ArrayRef]) -> Result<Comparable, Diagnostic> {
         let own: Vec<ArrayRef> = self.columns.iter().map(|&column| Arc::clone(&columns[column])).collect();
-        let rows = || self.converter.convert_columns(&own).map_err(unselectable);
-        Ok(RowBytes(if own.is_empty() { None } else { Some(rows()?) }))
+        Comparable::made(&self.converter, &own)
     }
 
     /// The next row of the store has this hash.
     pub(super) fn add(&mut self, hash: u64) {
         let row = self.hashes.len() as u32;
         self.hashes.push(hash);
-        self.older.push(self.newest.insert(hash, row).unwrap_or(NONE));
+        self.older.push(self.newest.insert(hash, row).unwrap_or(NO_ROW));
     }
 
     /// The numbers in the store of some rows of a batch, each with its hash.
     pub(super) fn find(
         &self,
         store: &RowStore,
-        batch: &RowBytes,
+        batch: &Comparable,
         rows: &[(u32, u64)],
     ) -> Result<Vec<Option<u32>>, Diagnostic> {
         let mut found = vec![None; rows.len()];
@@ -90,12 +77,12 @@ impl Contents {
         let mut candidates: Vec<(usize, u32)> = rows.iter().enumerate().filter_map(candidate).collect();
         while !candidates.is_empty() {
             let numbers: Vec<u32> = candidates.iter().map(|(_, number)| *number).collect();
-            let stored = self.bytes_of(&store.gather(&numbers)?)?;
+            let stored = self.rows_of(&store.gather(&numbers)?)?;
             let mut left = Vec::new();
             for (i, (place, number)) in candidates.into_iter().enumerate() {
-                if stored.of(i) == batch.of(rows[place].0 as usize) {
+                if stored.row(i) == batch.row(rows[place].0 as usize) {
                     found[place] = Some(number);
-                } else if self.older[number as usize] != NONE {
+                } else if self.older[number as usize] != NO_ROW {
                     left.push((place, self.older[number as usize]));
                 }
             }

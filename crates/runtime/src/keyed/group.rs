@@ -6,7 +6,7 @@
 use super::batch::Batch;
 use super::comparable::Comparable;
 use super::encoding::{check_count, restore_columns, restore_flags, save_columns, save_flags};
-use super::groups::Groups;
+use super::groups::{Groups, pays_to_forget};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::weights::{ADDED, TAKEN_BACK, of_column, weights};
@@ -22,8 +22,6 @@ use millstream_types::{DataType, Diagnostic};
 
 /// No slot: the group has no rows.
 const NO_SLOT: i64 = -1;
-/// Groups without rows are forgotten when there are this many, and as many as others.
-const MANY_EMPTY: usize = 1 << 10;
 
 /// See the module.
 pub(crate) struct GroupAggregate {
@@ -76,12 +74,9 @@ impl GroupAggregate {
 
     /// The group of each row.
     fn assign(&mut self, batch: &Batch, work: &mut Work<'_>) -> Result<Vec<u64>, Diagnostic> {
-        let groups = match self.is_global {
-            true => vec![0; batch.rows()],
-            false => self.groups.assign(0, &batch.columns, batch.rows(), work)?,
-        };
+        let groups = self.groups.assign_or_one(&batch.columns, batch.rows(), work)?;
         let known = self.all.len();
-        self.all.resize(if self.is_global { 1 } else { self.groups.table.len() }, OfGroup::NONE);
+        self.all.resize(self.groups.len_or_one(), OfGroup::NONE);
         self.empty += self.all.len() - known;
         Ok(groups)
     }
@@ -144,7 +139,7 @@ impl GroupAggregate {
 
     /// Forgets groups that have had no rows for long, when there are many.
     fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        if self.is_global || self.empty < MANY_EMPTY || self.empty < self.all.len() / 2 {
+        if self.is_global || !pays_to_forget(self.empty, self.all.len()) {
             return Ok(());
         }
         let kept: Vec<u64> = (0..self.all.len() as u64).filter(|&g| self.all[g as usize].slot != NO_SLOT).collect();

@@ -15,6 +15,14 @@ use std::sync::Arc;
 /// Most groups that there is room for before they come: rows may have few.
 const ROOM: usize = 4 << 10;
 
+/// Groups without rows are forgotten when there are this many, and as many as others.
+const MANY_EMPTY: usize = 1 << 10;
+
+/// Whether that many groups without rows, of all, are worth forgetting.
+pub(super) fn pays_to_forget(empty: usize, all: usize) -> bool {
+    empty >= MANY_EMPTY && empty >= all / 2
+}
+
 /// See the module.
 pub(crate) struct Groups {
     pub(super) table: GroupTable,
@@ -57,6 +65,21 @@ impl Groups {
             return Ok(Vec::new());
         }
         groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
+    }
+
+    /// The same for rows of the one input of an operator; without keys they are all of one group, which is in no table.
+    pub(crate) fn assign_or_one(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: usize,
+        work: &mut Work<'_>,
+    ) -> Result<Vec<u64>, Diagnostic> {
+        if self.types.is_empty() { Ok(vec![0; rows]) } else { self.assign(0, columns, rows, work) }
+    }
+
+    /// Number of groups; without keys there is one.
+    pub(crate) fn len_or_one(&self) -> usize {
+        if self.types.is_empty() { 1 } else { self.table.len() }
     }
 
     /// The same for rows of an input in parts: of shared ones only the keys are selected.

@@ -1,10 +1,11 @@
 //! Rows as bytes that sort as the rows do in an order, and behind them bytes that decide between rows of equal order.
 
+use super::comparable::Comparable;
 use crate::columns::unselectable;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array};
-use arrow_row::{RowConverter, Rows, SortField};
+use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType as Arrow, SortOptions};
 use millstream_plan::pipeline::{SortColumn, Ties};
 use millstream_state::Ordinal;
@@ -23,10 +24,10 @@ pub(super) struct SortBytes {
 
 /// The bytes of the rows of a batch. Those of ties are made when they are asked for.
 pub(super) struct BatchBytes<'a> {
-    /// `None`: all rows are of equal order.
-    order: Option<Rows>,
+    /// Without columns all rows are of equal order.
+    order: Comparable,
     ties: Ties,
-    values: Option<Rows>,
+    values: Option<Comparable>,
     ordinals: &'a [Ordinal],
 }
 
@@ -59,15 +60,12 @@ impl SortBytes {
     /// Those of the rows of a batch, which have these places where places decide.
     pub(super) fn of<'a>(&self, columns: &[ArrayRef], ordinals: &'a [Ordinal]) -> Result<BatchBytes<'a>, Diagnostic> {
         let ordered: Vec<ArrayRef> = self.order.iter().map(|sort| comparable(&columns[sort.column])).collect();
-        let order = match ordered.is_empty() {
-            true => None,
-            false => Some(self.of_order.convert_columns(&ordered).map_err(unselectable)?),
-        };
+        let order = Comparable::made(&self.of_order, &ordered)?;
         let values = match &self.values {
             None => None,
             Some((places, converter)) => {
                 let columns: Vec<ArrayRef> = places.iter().map(|&place| Arc::clone(&columns[place])).collect();
-                Some(converter.convert_columns(&columns).map_err(unselectable)?)
+                Some(Comparable::made(converter, &columns)?)
             }
         };
         Ok(BatchBytes { order, ties: self.ties, values, ordinals })
@@ -77,13 +75,13 @@ impl SortBytes {
 impl BatchBytes<'_> {
     /// What a row is ordered by.
     pub(super) fn order(&self, row: usize) -> &[u8] {
-        self.order.as_ref().map_or(&[], |rows| rows.row(row).data())
+        self.order.row(row)
     }
 
     /// Appends what decides between it and others of equal order.
     pub(super) fn tie(&self, row: usize, into: &mut Vec<u8>) {
         if let Some(values) = &self.values {
-            return into.extend_from_slice(values.row(row).data());
+            return into.extend_from_slice(values.row(row));
         }
         let Some(ordinal) = self.ordinals.get(row) else { return };
         let first = into.len();

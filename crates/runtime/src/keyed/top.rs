@@ -9,7 +9,7 @@
 
 use super::batch::Batch;
 use super::encoding::{check_count, restore_flags, save_flags};
-use super::groups::Groups;
+use super::groups::{Groups, pays_to_forget};
 use super::sort_bytes::{KeptBytes, SortBytes};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
@@ -25,8 +25,6 @@ use std::sync::Arc;
 
 /// A group that shows more rows than this has the rows of a beat merged into it at once: each by itself would move too many.
 const MANY_RANKS: u64 = 4 << 10;
-/// Groups without rows are forgotten when there are this many, and as many as others.
-const MANY_EMPTY: usize = 1 << 10;
 /// No rows of the group have come in this beat.
 const UNTOUCHED: u32 = u32::MAX;
 
@@ -97,11 +95,8 @@ impl Top {
 
     /// The group of each row.
     fn assign(&mut self, batch: &Batch, work: &mut Work<'_>) -> Result<Vec<u64>, Diagnostic> {
-        let groups = match self.is_global {
-            true => vec![0; batch.rows()],
-            false => self.groups.assign(0, &batch.columns, batch.rows(), work)?,
-        };
-        self.all.resize_with(if self.is_global { 1 } else { self.groups.table.len() }, || TopGroup::NONE);
+        let groups = self.groups.assign_or_one(&batch.columns, batch.rows(), work)?;
+        self.all.resize_with(self.groups.len_or_one(), || TopGroup::NONE);
         Ok(groups)
     }
 
@@ -268,7 +263,7 @@ impl Top {
         self.all.iter_mut().flat_map(|of| &mut of.rows).for_each(|row| *row = renumbered[*row as usize]);
         self.doubling.done(alive.len());
         let empty = self.all.iter().filter(|of| of.rows.is_empty()).count();
-        if !self.is_global && empty >= MANY_EMPTY && empty >= self.all.len() / 2 {
+        if !self.is_global && pays_to_forget(empty, self.all.len()) {
             let left: Vec<u64> =
                 (0..self.all.len() as u64).filter(|&group| !self.all[group as usize].rows.is_empty()).collect();
             self.groups.keep(&left, work)?;

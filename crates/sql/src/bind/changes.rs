@@ -14,9 +14,7 @@ pub(super) fn check_operators(rel: &Rel, extent: Extent, place: Span) -> Result<
     let or = |at: Span| if at == Span::default() { place } else { at };
     check(rel).map_err(|refused| match refused {
         Refused::Changes { operator, at } => {
-            let of = text(rel);
-            let message = format!("{operator} takes rows that are only added, and the result of {of} changes");
-            error(code::NEEDS_UPDATES, or(at), message).advise(ways_out(rel, extent))
+            error(code::NEEDS_UPDATES, or(at), appended_only(operator, rel)).advise(ways_out(rel, extent))
         }
         Refused::Unstable { call, at } => {
             let of = text(rel);
@@ -92,9 +90,13 @@ pub(super) fn no_times(rel: &Rel, extent: Extent, otherwise: Diagnostic) -> Diag
     if changing(rel).is_none() {
         return otherwise;
     }
-    let message = format!("a window takes rows that are only added, and the result of {} changes", text(rel));
-    let error = Diagnostic::new(code::NEEDS_UPDATES, message).advise(ways_out(rel, extent));
+    let error = Diagnostic::new(code::NEEDS_UPDATES, appended_only("a window", rel)).advise(ways_out(rel, extent));
     Diagnostic { place: otherwise.place, ..error }
+}
+
+/// What is wrong with an input that changes.
+fn appended_only(operator: &str, input: &Rel) -> String {
+    format!("{operator} takes rows that are only added, and the result of {} changes", text(input))
 }
 
 /// What makes a result change, as it stands in SQL.
@@ -106,7 +108,9 @@ fn text(rel: &Rel) -> &'static str {
 fn key_to_select(rel: &Rel) -> &'static str {
     match maker(rel) {
         Some(Maker::Rank) => "select the columns of PARTITION BY and the number, which tell rows apart",
-        Some(Maker::Join(_)) => "select the keys of both sides (of a source, its PRIMARY KEY), which tell rows apart",
+        Some(Maker::Join(_)) => {
+            "select the keys of both sides (of a source, its PRIMARY KEY; with a WATERMARK its rows are versions), which tell rows apart"
+        }
         Some(Maker::Table) => "select the PRIMARY KEY of the table that is read, which tells rows apart",
         Some(Maker::Groups | Maker::Distinct) => "select all columns of GROUP BY, which tell rows apart",
         _ => "select a column that is the same for as long as a row is there",

@@ -1,5 +1,8 @@
 //! What is known of the end of an input: what needs all rows is refused where there is none.
 
+use millstream_plan::expr::Expr;
+use millstream_plan::window::end_of_input;
+
 /// Whether all rows of a relation can be looked at together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -14,6 +17,11 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
+    /// The time at which all rows are there, if nobody sees a result before.
+    pub fn end(self) -> Option<Expr> {
+        matches!(self, Extent::Whole | Extent::Shown).then(end_of_input)
+    }
+
     /// How a relation comes to be one window.
     pub fn advice(self) -> &'static str {
         match self {

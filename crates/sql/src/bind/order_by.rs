@@ -10,7 +10,7 @@ use super::extent::Extent;
 use super::over::first_rows;
 use super::place::{error, span_of, type_name, unsupported};
 use super::relation::Relation;
-use super::scope::{Attribute, Column, Scope};
+use super::scope::{Column, Scope};
 use millstream_plan::changes::changing;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Rel, SortKey};
@@ -224,7 +224,7 @@ pub(super) fn in_order(
         keys.clear();
     }
     let (offset, count) = slice.map_or((0, None), |slice| (slice.offset, slice.count));
-    let is_whole = matches!(extent, Extent::Whole | Extent::Shown);
+    let is_whole = extent.end().is_some();
     let changes = !is_whole && changing(&rel).is_some();
     if let Some(count) = count
         && (changes || !keys.is_empty() || standing != Standing::Top)
@@ -232,12 +232,12 @@ pub(super) fn in_order(
     {
         if count == 0 {
             let rel = Rel::Filter { input: Box::new(rel), predicate: Expr::boolean(false) };
-            return Ok(only(Relation { rel, columns }, visible));
+            return Ok(Relation { rel, columns }.first_columns(visible));
         }
         // The first rows of an order are others with every beat, and so are any of a result that changes.
         let mut first = first_rows(Relation { rel, columns }, keys, offset, count);
-        first.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
-        return Ok(only(first, visible));
+        first.forget_times();
+        return Ok(first.first_columns(visible));
     }
     let input = Box::new(rel.take());
     rel = match (slice, standing) {
@@ -258,17 +258,7 @@ pub(super) fn in_order(
         }
         (Some(_), _) => Rel::Sort { input, keys, offset, count },
     };
-    Ok(only(Relation { rel, columns }, visible))
-}
-
-/// The first columns of a relation.
-fn only(relation: Relation, visible: usize) -> Relation {
-    if relation.columns.len() == visible {
-        return relation;
-    }
-    let scope = Scope::of(relation.columns.clone());
-    let outputs = (0..visible).map(|i| (scope.column(i, Span::default()), relation.columns[i].clone())).collect();
-    relation.project(outputs)
+    Ok(Relation { rel, columns }.first_columns(visible))
 }
 
 fn endless_order(input: &Rel, extent: Extent, order: &[ast::OrderByExpr]) -> Diagnostic {

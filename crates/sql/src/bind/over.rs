@@ -94,7 +94,7 @@ fn apply_stage(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(R
             relation = rank(relation, operator);
             if time.is_none() {
                 // Rows come again when their rank changes, behind all times.
-                relation.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
+                relation.forget_times();
             }
             let rowtimes = relation.columns.iter_mut().filter(|column| column.attribute == Attribute::Rowtime);
             rowtimes.for_each(|column| column.attribute = Attribute::None);
@@ -137,7 +137,7 @@ fn apply_stage(calls: &[OverCall], input: Relation, extent: Extent) -> Result<(R
             Operator::Sorted(_) => relation,
         };
         // Rows come at the end of the input, behind all of their times.
-        relation.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
+        relation.forget_times();
     }
     Ok((relation, columns))
 }
@@ -186,20 +186,35 @@ fn rank(input: Relation, operator: &Operator) -> Relation {
     Relation::with_added(rel, columns)
 }
 
+/// The rows in order when all are there, with their numbers behind them.
+pub(super) fn numbered(input: Relation, partition: Vec<Expr>, order: Vec<SortKey>) -> Relation {
+    let function = RankFunction::RowNumber;
+    rank(input, &Operator::Rank { time: Some(end_of_input()), partition, order, function, is_by_time: false })
+}
+
 /// The first rows in an order, of all rows so far.
 pub(super) fn first_rows(input: Relation, order: Vec<SortKey>, offset: u64, count: u64) -> Relation {
+    let range = (offset.saturating_add(1), offset.saturating_add(count));
+    within(input, None, vec![], order, range, false)
+}
+
+/// The row of each partition that came last.
+pub(super) fn last_rows(input: Relation, partition: Vec<Expr>, extent: Extent) -> Relation {
+    within(input, extent.end(), partition, vec![], (1, 1), true)
+}
+
+/// The rows whose number is within a range; nobody reads the number.
+fn within(
+    input: Relation,
+    time: Option<Expr>,
+    partition: Vec<Expr>,
+    order: Vec<SortKey>,
+    range: (u64, u64),
+    is_by_time: bool,
+) -> Relation {
     let Relation { rel, columns } = input;
-    let rel = Rel::Rank {
-        input: Box::new(rel),
-        time: None,
-        timeline: Timeline::Own,
-        partition: vec![],
-        order,
-        function: RankFunction::RowNumber,
-        range: (offset.saturating_add(1), offset.saturating_add(count)),
-        is_by_time: false,
-        shows_rank: false,
-    };
+    let (input, timeline, function) = (Box::new(rel), Timeline::Own, RankFunction::RowNumber);
+    let rel = Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank: false };
     Relation::with_added(rel, columns)
 }
 
@@ -287,9 +302,7 @@ fn operator_of(call: &OverCall, scope: &Scope, extent: Extent) -> Result<Operato
         if is_by_time && function == RankFunction::RowNumber && !call.order[0].descending {
             return running(call, scope, partition, Frame::Rows(None));
         }
-        // Nobody sees a rank before the end of what is shown then.
-        let time = matches!(extent, Extent::Whole | Extent::Shown).then(end_of_input);
-        return Ok(Operator::Rank { time, partition, order: order(), function, is_by_time });
+        return Ok(Operator::Rank { time: extent.end(), partition, order: order(), function, is_by_time });
     };
     if let WindowAssigner::Count { .. } = windows.assigner {
         let advice = "rank rows of time windows, or aggregate the count window";

@@ -4,13 +4,12 @@
 //! partition, and they leave it in that order, so frames of ROWS are those of rows as they arrive. LEAD is LAG in the opposite order, for which the
 //! rows are numbered again, by the first number downwards: so rows of equal order stay opposite, too.
 
+use super::over::numbered;
 use super::over_list::{OverCall, OverFunction};
 use super::place::error;
 use super::relation::Relation;
-use super::scope::Attribute;
 use millstream_plan::expr::Expr;
-use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
-use millstream_plan::window::{Timeline, end_of_input};
+use millstream_plan::logical::{Frame, Rel, SortKey};
 use millstream_types::{DataType, Diagnostic, code};
 
 /// The order that a call needs, without places, and what it computes in it.
@@ -73,18 +72,9 @@ pub(super) fn apply(
             relation = numbered(relation, first.partition.clone(), downwards);
             relation = pass(relation, &members, true, calls, columns);
         }
-        relation.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
+        relation.forget_times();
     }
     relation
-}
-
-/// The rows in order, with their numbers behind them.
-fn numbered(relation: Relation, partition: Vec<Expr>, order: Vec<SortKey>) -> Relation {
-    let (input, time, timeline) = (Box::new(relation.rel), Some(end_of_input()), Timeline::Own);
-    let (function, range) = (RankFunction::RowNumber, (1, u64::MAX));
-    let (is_by_time, shows_rank) = (false, true);
-    let rel = Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank };
-    Relation::with_added(rel, relation.columns)
 }
 
 /// What is computed of numbered rows in one direction; the number is the last column.

@@ -37,6 +37,21 @@ impl Relation {
         self.project(outputs)
     }
 
+    /// A projection of `self` to its first columns.
+    pub fn first_columns(self, count: usize) -> Relation {
+        if self.columns.len() == count {
+            return self;
+        }
+        let scope = Scope::of(self.columns.clone());
+        let outputs = (0..count).map(|i| (scope.column(i, Span::default()), self.columns[i].clone())).collect();
+        self.project(outputs)
+    }
+
+    /// Rows come behind all times, or come again: no column is one any more.
+    pub fn forget_times(&mut self) {
+        self.columns.iter_mut().for_each(|column| column.attribute = Attribute::None);
+    }
+
     /// An operator over a relation of these columns, with the columns that it adds behind them.
     pub fn with_added(rel: Rel, mut columns: Vec<Column>) -> Relation {
         let added = rel.schema().fields.split_off(columns.len());

@@ -36,7 +36,7 @@ fn request(schema: Schema) -> SourceRequest {
         nullable: field.nullable,
     };
     let columns = schema.fields.iter().enumerate().map(column).collect();
-    SourceRequest { table: "t".into(), options: options(&[]), schema, columns, buffer_rows: 0, primary_key: vec![] }
+    SourceRequest { table: "t".into(), options: options(&[]), schema, columns, ..SourceRequest::default() }
 }
 
 /// A file of a sink with the rows 0, 1, 2….

@@ -136,7 +136,8 @@ fn both(
     let options = [("connector", "filesystem"), ("format", "parquet"), ("path", &path)];
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let columns = columns.to_vec();
-    let request = SourceRequest { table: "t".into(), options, schema, columns, buffer_rows: 1, primary_key: vec![] };
+    let request =
+        SourceRequest { table: "t".into(), options, schema, columns, buffer_rows: 1, ..SourceRequest::default() };
     let mut filter = Keep { columns: filter.to_vec(), keep, asked: 0 };
     let chunks = || {
         let mut source = open_source(&request).unwrap();

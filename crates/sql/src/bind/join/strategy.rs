@@ -173,13 +173,13 @@ fn regular(left: Relation, right: Relation, kind: JoinKind, pairing: Pairing, tt
     let changes = changing(&left.rel).is_some() || changing(&right.rel).is_some();
     let strategy = JoinStrategy::Regular { ttl_ms: ttl_ms.filter(|_| !changes) };
     let mut joined = joined(left, right, kind, strategy, pairing);
-    joined.columns.iter_mut().for_each(|c| c.attribute = Attribute::None);
+    joined.forget_times();
     joined
 }
 
 /// The right side as a table: rows of the left keep their time.
 pub(super) fn lookup(left: Relation, mut right: Relation, kind: JoinKind, pairing: Pairing) -> Relation {
-    right.columns.iter_mut().for_each(|c| c.attribute = Attribute::None);
+    right.forget_times();
     joined(left, right, kind, JoinStrategy::Lookup, pairing)
 }
 

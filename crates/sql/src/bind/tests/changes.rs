@@ -138,3 +138,19 @@ CREATE TABLE files (i INT, n BIGINT) WITH ('connector' = 'filesystem');";
     let plan = session.plan("INSERT INTO files SELECT k, n FROM unkeyed_log");
     assert!(!plan.contains("changes:"), "{plan}");
 }
+
+#[test]
+fn versions_of_a_key_are_several_rows() {
+    let tables = |watermark: &str| {
+        format!(
+            "{TABLES}
+CREATE TABLE orders (id INT, k INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'datagen');
+CREATE TABLE prices (k INT, price INT, ts TIMESTAMP(3), {watermark} PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'datagen');
+CREATE TABLE priced (id INT, price INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'jdbc');"
+        )
+    };
+    let insert = "INSERT INTO priced SELECT o.id, p.price FROM orders AS o LEFT JOIN prices AS p ON o.k = p.k";
+    assert!(Session::new(&tables("")).bind(insert).is_ok());
+    let error = Session::new(&tables("WATERMARK FOR ts AS ts,")).bind(insert).unwrap_err().to_string();
+    assert!(error.contains("MS2017") && error.contains("nothing tells its rows apart"), "{error}");
+}
