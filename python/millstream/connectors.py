@@ -24,16 +24,19 @@ __all__ = [
     "Avro",
     "AvroConfluent",
     "Blackhole",
+    "CanalJson",
     "Connector",
     "Csv",
     "Datagen",
     "DatagenField",
+    "DebeziumAvroConfluent",
     "DebeziumJson",
     "Filesystem",
     "Format",
     "Jdbc",
     "Json",
     "Kafka",
+    "MaxwellJson",
     "MessageFormat",
     "Nexmark",
     "Parquet",
@@ -240,10 +243,10 @@ class AvroConfluent(Format):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DebeziumJson(Format):
-    """Changes of a database as Debezium writes them in JSON. A table with a ``PRIMARY KEY`` has the rows that are there: inserted
-    (``op`` is ``c`` or ``r``), updated (``u``), and not deleted (``d``). One without reads insertions; updates and deletions are bad
-    messages there. A sink takes results that change: it writes insertions (``c``), updates with the row as it was and as it is (``u``),
-    and deletions (``d``). Only for connectors of messages.
+    """Changes of a database as Debezium writes them in JSON, one in a message or line. A table with a ``PRIMARY KEY`` has the rows that
+    are there: inserted (``op`` is ``c`` or ``r``), updated (``u``), and not deleted (``d``). One without reads insertions; updates and
+    deletions are bad messages there. A sink takes results that change: it writes insertions (``c``), updates with the row as it was and
+    as it is (``u``), and deletions (``d``).
 
     :param schema_include: Whether messages carry their schema, and the change in ``payload`` (``debezium-json.schema-include``, default
         ``false``)
@@ -276,12 +279,84 @@ class DebeziumJson(Format):
     encode_ignore_null_fields: bool | None = field(default=None, metadata=option("debezium-json.encode.ignore-null-fields", to.flag))
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DebeziumAvroConfluent(Format):
+    """Changes of a database as Debezium writes them in Avro, behind the number of their schema in a Confluent schema registry. Rows and
+    changes are as with ``debezium-json``. A sink registers the schema of its changes. Only for connectors of messages.
+
+    :param url: Address of the schema registry, such as ``http://localhost:8081`` (``debezium-avro-confluent.url``)
+    :param subject: The subject that a sink registers its schema for (``debezium-avro-confluent.subject``, default ``<topic>-value``)
+    :param basic_auth_credentials_source: Only ``USER_INFO`` (``debezium-avro-confluent.basic-auth.credentials-source``, default
+        ``USER_INFO``)
+    :param basic_auth_user_info: ``user:password`` for the registry (``debezium-avro-confluent.basic-auth.user-info``)
+    :param bearer_auth_token: Token for the registry (``debezium-avro-confluent.bearer-auth.token``)
+    :param ignore_parse_errors: Skip bad messages (they are counted) instead of ending the query
+        (``debezium-avro-confluent.ignore-parse-errors``, default ``false``)
+    :param timestamp_mapping_legacy: As ``avro.timestamp_mapping.legacy`` (``debezium-avro-confluent.timestamp_mapping.legacy``, default
+        ``true``)
+    """
+
+    _name: ClassVar[str] = "debezium-avro-confluent"
+
+    url: str = field(metadata=option("debezium-avro-confluent.url", to.text))
+    subject: str | None = field(default=None, metadata=option("debezium-avro-confluent.subject", to.text))
+    basic_auth_credentials_source: Literal["USER_INFO"] | None = field(
+        default=None, metadata=option("debezium-avro-confluent.basic-auth.credentials-source", to.text, secret=True)
+    )
+    basic_auth_user_info: str | None = field(
+        default=None, metadata=option("debezium-avro-confluent.basic-auth.user-info", to.text, secret=True)
+    )
+    bearer_auth_token: str | None = field(default=None, metadata=option("debezium-avro-confluent.bearer-auth.token", to.text, secret=True))
+    ignore_parse_errors: bool | None = field(default=None, metadata=option("debezium-avro-confluent.ignore-parse-errors", to.flag))
+    timestamp_mapping_legacy: bool | None = field(
+        default=None, metadata=option("debezium-avro-confluent.timestamp_mapping.legacy", to.flag)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CanalJson(Format):
+    """Changes of a MySQL database as Canal writes them in JSON: the rows of one statement in a message or line. A table with a ``PRIMARY
+    KEY`` has the rows that are there; one without reads insertions, and updates and deletions are bad messages. Definitions of tables
+    are passed over. Only for sources.
+
+    :param ignore_parse_errors: Skip bad messages (they are counted), and make values of the wrong type NULL, instead of ending the query
+        (``canal-json.ignore-parse-errors``, default ``false``)
+    :param timestamp_format_standard: As ``json.timestamp-format.standard`` (``canal-json.timestamp-format.standard``, default ``SQL``)
+    """
+
+    _name: ClassVar[str] = "canal-json"
+
+    ignore_parse_errors: bool | None = field(default=None, metadata=option("canal-json.ignore-parse-errors", to.flag))
+    timestamp_format_standard: Literal["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"] | None = field(
+        default=None, metadata=option("canal-json.timestamp-format.standard", to.text)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaxwellJson(Format):
+    """Changes of a MySQL database as Maxwell writes them in JSON, one in a message or line. A table with a ``PRIMARY KEY`` has the rows
+    that are there; one without reads insertions, and updates and deletions are bad messages. Definitions of tables are passed over. Only
+    for sources.
+
+    :param ignore_parse_errors: Skip bad messages (they are counted), and make values of the wrong type NULL, instead of ending the query
+        (``maxwell-json.ignore-parse-errors``, default ``false``)
+    :param timestamp_format_standard: As ``json.timestamp-format.standard`` (``maxwell-json.timestamp-format.standard``, default ``SQL``)
+    """
+
+    _name: ClassVar[str] = "maxwell-json"
+
+    ignore_parse_errors: bool | None = field(default=None, metadata=option("maxwell-json.ignore-parse-errors", to.flag))
+    timestamp_format_standard: Literal["SQL", "ISO-8601", "epoch-seconds", "epoch-millis", "epoch-micros", "epoch-nanos"] | None = field(
+        default=None, metadata=option("maxwell-json.timestamp-format.standard", to.text)
+    )
+
+
 #: Formats of files and connections.
-StreamFormat = Json | Csv | Row | Arrow | Parquet | Avro
+StreamFormat = Json | Csv | Row | Arrow | Parquet | Avro | DebeziumJson | CanalJson | MaxwellJson
 
 
 #: Formats of messages.
-MessageFormat = Json | Csv | Raw | Avro | AvroConfluent | DebeziumJson
+MessageFormat = Json | Csv | Raw | Avro | AvroConfluent | DebeziumJson | DebeziumAvroConfluent | CanalJson | MaxwellJson
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -360,7 +435,8 @@ class Kafka(Connector):
     :param properties: Properties of Kafka's clients, in librdkafka's names; those of Java are translated or refused with advice
         (``properties.*``)
     :param connect_timeout: How long brokers are tried to be reached when a query starts (``connect.timeout``, default ``30 s``)
-    :param format: Format of the values: ``json``, ``csv``, ``avro``, ``avro-confluent``, ``raw`` or ``debezium-json`` (``format``)
+    :param format: Format of the values: ``json``, ``csv``, ``avro``, ``avro-confluent``, ``raw``, or of changes ``debezium-json``,
+        ``debezium-avro-confluent``, ``canal-json`` or ``maxwell-json`` (``format``)
     :param key_format: Format of the keys; its options have the prefix ``key.`` (``key.format``)
     :param key_fields: Columns that make the key: ``a;b`` (``key.fields``)
     :param key_fields_prefix: What the names of these columns begin with in the table, but not in the key (``key.fields-prefix``)

@@ -23,16 +23,19 @@ from millstream.connectors import (
     Avro,
     AvroConfluent,
     Blackhole,
+    CanalJson,
     Connector,
     Csv,
     Datagen,
     DatagenField,
+    DebeziumAvroConfluent,
     DebeziumJson,
     Filesystem,
     Format,
     Jdbc,
     Json,
     Kafka,
+    MaxwellJson,
     Nexmark,
     Parquet,
     Print,
@@ -58,8 +61,9 @@ REQUIRED: dict[type, dict[str, Any]] = {
     Socket: {"port": 9999, "format": Json()},
     Jdbc: {"url": "jdbc:postgresql://localhost/shop", "table_name": "orders"},
     AvroConfluent: {"url": "http://localhost:8081"},
+    DebeziumAvroConfluent: {"url": "http://localhost:8081"},
 }
-FORMATS = [Json, Csv, Row, Arrow, Parquet, Raw, Avro, AvroConfluent, DebeziumJson]
+FORMATS = [Json, Csv, Row, Arrow, Parquet, Raw, Avro, AvroConfluent, DebeziumJson, DebeziumAvroConfluent, CanalJson, MaxwellJson]
 CONNECTORS = [Filesystem, Kafka, UpsertKafka, Socket, Jdbc, Nexmark, Datagen, Print, Blackhole]
 
 #: A value of each type, and its text.

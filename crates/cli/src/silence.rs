@@ -99,7 +99,7 @@ impl Silence {
         // Rows wait for a watermark where there are windows, joins or the like.
         (!stats.aggregations.is_empty() || !stats.operators.is_empty()).then(|| {
             format!(
-                "nothing has come out for 10 s: windows and joins wait for '{}' of {}, which sends no rows ({at}); \
+                "nothing has come out for 10 s: windows, joins and beats of event time wait for '{}' of {}, which sends no rows ({at}); \
                  'scan.watermark.idle-timeout' = '10 s' in its WITH (…) has them continue without it",
                 split.name, source.name
             )

@@ -10,7 +10,7 @@ use crate::option_table::OptionInfo;
 use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{Chunk, Decoded, Encoder, SinkRequest, SourceRequest};
-use millstream_types::{Diagnostic, Inferred};
+use millstream_types::{Diagnostic, Inferred, TakesChanges};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -113,6 +113,17 @@ impl Format {
 }
 
 impl Format {
+    /// Whether its records say which rows come and which are gone.
+    pub(crate) fn gives_changes(&self) -> bool {
+        self.messages.as_ref().is_some_and(|messages| messages.change_decoder.is_some())
+    }
+
+    /// Which changes its records can say.
+    pub(crate) fn takes_changes(&self) -> TakesChanges {
+        let says = self.messages.as_ref().is_some_and(|messages| messages.changes.is_some());
+        if says { TakesChanges::Anything } else { TakesChanges::Nothing }
+    }
+
     /// How its files are read and written, since they are no streams.
     pub(crate) fn files(&self) -> Result<&FileFormat, Diagnostic> {
         self.files.as_ref().ok_or_else(|| Diagnostic::bug(format!("the format '{}' is not for files", self.name)))

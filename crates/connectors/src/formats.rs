@@ -8,7 +8,7 @@ use crate::text_chunk::TextChunk;
 use crate::{Chunk, Position};
 #[cfg(feature = "columnar")]
 use crate::{arrow_stream, parquet};
-use crate::{avro, csv, debezium, json, raw, row};
+use crate::{avro, csv, envelope, json, raw, row};
 use millstream_types::{Diagnostic, Options, code};
 
 /// Every format.
@@ -24,7 +24,11 @@ pub(crate) const FORMATS: &[Format] = &[
     avro::FORMAT,
     #[cfg(feature = "kafka")]
     avro::confluent::FORMAT,
-    debezium::FORMAT,
+    envelope::debezium::FORMAT,
+    #[cfg(feature = "kafka")]
+    envelope::avro::FORMAT,
+    envelope::canal::FORMAT,
+    envelope::maxwell::FORMAT,
 ];
 
 /// Formats that this program was built without.
@@ -35,6 +39,8 @@ const LEFT_OUT: &[&str] = &[
     "parquet",
     #[cfg(not(feature = "kafka"))]
     "avro-confluent",
+    #[cfg(not(feature = "kafka"))]
+    "debezium-avro-confluent",
 ];
 
 impl Format {

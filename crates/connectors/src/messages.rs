@@ -156,9 +156,15 @@ impl DecodedMessages {
         let faults: Vec<Option<Diagnostic>> = (0..self.rows.len()).map(|row| fault(&self.columns, row)).collect();
         let is_good: Vec<bool> = faults.iter().map(Option::is_none).collect();
         let failures = self.rows.iter().zip(faults).filter_map(|(message, fault)| Some((*message as usize, fault?)));
+        let failures: Vec<(usize, Diagnostic)> = failures.collect();
+        self.fail(failures);
+        self.retain(|row, _| is_good[row])
+    }
+
+    /// Notes what is wrong with further messages.
+    pub(crate) fn fail(&mut self, failures: Vec<(usize, Diagnostic)>) {
         self.failures.extend(failures);
         self.failures.sort_by_key(|(message, _)| *message);
-        self.retain(|row, _| is_good[row])
     }
 
     /// Leaves out all rows but those that are kept, by their numbers and those of their messages.

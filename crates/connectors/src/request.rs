@@ -1,6 +1,6 @@
 //! What a query wants of the tables that it reads and writes.
 
-use millstream_types::{DataType, Options, Schema};
+use millstream_types::{CHANGE_COLUMN, DataType, Options, Schema};
 
 /// A column that a query wants from a source.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,14 @@ pub struct SinkRequest {
     /// a [`RowKind`](millstream_types::RowKind) as TINYINT. In a beat a key changes once at most, and a row is followed by what
     /// replaces it.
     pub changes: Option<ChangedBy>,
+}
+
+impl SourceRequest {
+    /// Whether a column says what each row does, if the rows of the table are changes of it by its primary key.
+    pub(crate) fn says_changes(&self, column: &ColumnRequest) -> bool {
+        let is_named = matches!(&column.origin, RequestOrigin::Metadata(key) if key == CHANGE_COLUMN);
+        is_named && column.data_type == DataType::TinyInt && !self.primary_key.is_empty()
+    }
 }
 
 /// What tells the rows of a changing result apart.

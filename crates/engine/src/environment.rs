@@ -247,7 +247,8 @@ impl Environment {
             return Err(Diagnostic::bug("a relation is no query"));
         };
         let target = vec![sql::Ident::new(target)];
-        let statement = InsertStatement { target, overwrites, columns: vec![], query: query.clone() };
+        let (columns, on_conflict) = (vec![], None);
+        let statement = InsertStatement { target, overwrites, columns, query: query.clone(), on_conflict };
         let (scope, settings) = (&relation.environment.catalog, &self.settings.values.bind);
         let insert = sql::bind_insert_of(&self.catalog, scope, settings, &statement)?;
         let mut both = self.clone();
@@ -354,6 +355,7 @@ impl Environment {
         let mut config = run.clone();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
         (config.settings.query_start_ms, config.pin) = (now, self.config.pin);
+        config.beats.clock = self.settings.values.bind.beat;
         config.settings.run = NEXT_RUN.fetch_add(1, Ordering::Relaxed);
         // An object store is not a place to spill to.
         let local = state.as_ref().filter(|address| !address.contains("://"));

@@ -2,6 +2,7 @@
 
 use crate::planned::PreparedRun;
 use millstream_codegen::lower::entry_layout;
+use millstream_plan::beat::BeatClock;
 use millstream_plan::explain;
 use millstream_plan::logical::Insert;
 use millstream_plan::pipeline::Aggregation;
@@ -41,6 +42,9 @@ pub(crate) fn explain(inserts: &[Insert], run: &PreparedRun, codegen: bool) -> R
 
 /// When a beat ends.
 fn beats_text(beats: &BeatConfig) -> String {
+    if let BeatClock::EventTime(ms) = beats.clock {
+        return format!("a beat is {ms} ms of event time, by the watermark of each split");
+    }
     let rows = match beats.rows {
         0 => String::new(),
         rows => format!(", or after {}", counted(rows as usize, "row")),

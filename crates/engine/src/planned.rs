@@ -16,9 +16,10 @@ use millstream_codegen::programs::Programs;
 use millstream_connectors::{
     self as connectors, ChangedBy, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest,
 };
+use millstream_plan::beat::BeatClock;
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::physical::Rules;
-use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, SourceColumn, SourcePlan};
+use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, SourceColumn, SourcePlan, WatermarkRule};
 use millstream_plan::shape::PlanShape;
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
@@ -35,6 +36,7 @@ pub struct PreparedRun {
     /// What it does.
     inserts: Vec<Insert>,
     in_place: When,
+    ttl_ms: Option<u64>,
     pub(crate) plan: QueryPlan,
     pub(crate) programs: Programs<Arc<Lowered>>,
     pub(crate) config: RunConfig,
@@ -61,10 +63,10 @@ fn planned(
     inserts: &[Insert],
     config: &RunConfig,
     memory: &MemoryTables,
-    in_place: When,
+    (in_place, ttl_ms): (When, Option<u64>),
     rules: Rules,
 ) -> Result<(QueryPlan, Programs<Arc<Lowered>>), Diagnostic> {
-    let mut plan = physical::plan(inserts, config.settings.time_zone, rules)?;
+    let mut plan = physical::plan(inserts, config.settings.time_zone, config.beats.clock, ttl_ms, rules)?;
     for aggregation in &mut plan.aggregations {
         let components = (aggregation.components.as_slice(), aggregation.shorter.as_ref());
         aggregation.combination = combination(&config.adaptivity, components, aggregation.combination);
@@ -94,13 +96,16 @@ impl PreparedRun {
             .into_iter()
             .map(|i| Insert { target: i.target, query: fold::fold_rel(i.query, &mut evaluate) })
             .collect();
-        let (plan, programs) = planned(&inserts, &config, &memory, settings.in_place, Rules::default())?;
+        let ttl_ms = settings.bind.state_ttl_ms();
+        let (plan, programs) = planned(&inserts, &config, &memory, (settings.in_place, ttl_ms), Rules::default())?;
+        check_beats(&plan, config.beats.clock)?;
         let (tier, files) = (settings.tier, Arc::default());
         let monitor = Arc::new(RunMonitor::of_run(config.settings.run));
         let (name, checkpoints) = (settings.job_name.clone(), settings.checkpoints);
         Ok(PreparedRun {
             inserts,
             in_place: settings.in_place,
+            ttl_ms,
             plan,
             programs,
             config,
@@ -122,7 +127,7 @@ impl PreparedRun {
         if fits(&self.shape()) {
             return;
         }
-        let by = |rules| planned(&self.inserts, &self.config, &self.memory, self.in_place, rules).ok();
+        let by = |rules| planned(&self.inserts, &self.config, &self.memory, (self.in_place, self.ttl_ms), rules).ok();
         if let Some(earlier) = Rules::EARLIER.into_iter().filter_map(by).find(|(plan, _)| fits(&PlanShape::of(plan))) {
             (self.plan, self.programs) = earlier;
         }
@@ -283,6 +288,39 @@ impl PreparedRun {
         millstream_runtime::run(input, &config, &stats, monitor.cancel())?;
         Ok(Some(stats))
     }
+}
+
+/// Whether there are beats such as were asked for.
+fn check_beats(plan: &QueryPlan, clock: BeatClock) -> Result<(), Diagnostic> {
+    if !plan.has_beats() {
+        return Ok(());
+    }
+    let last = plan.sources.iter().map(|source| source.phase).max();
+    // What is looked up is read to its end before.
+    let tables =
+        plan.sources.iter().filter(|source| Some(source.phase) == last).filter_map(|source| match &source.scan {
+            ScanKind::Table(table) => Some((table, source)),
+            ScanKind::Values(_) => None,
+        });
+    for (table, source) in tables {
+        let has_event_time =
+            source.watermark.as_ref().is_some_and(|watermark| !matches!(watermark.rule, WatermarkRule::ProcessingTime));
+        let (message, advice) = match clock {
+            BeatClock::EventTime(_) if !has_event_time => (
+                format!("beats of event time need the WATERMARK of every table, and `{}` has none", table.name),
+                "declare one (WATERMARK FOR ts AS ts - INTERVAL '5' SECOND), or let beats end as rows come: SET 'pipeline.beat' = 'arrival'",
+            ),
+            BeatClock::End if !memory::is_bounded(&table.options) => (
+                format!("a result that is written at the end of the input needs one, and `{}` has none", table.name),
+                "let beats end as rows come (SET 'pipeline.beat' = 'arrival'), or give the table an end, such as 'scan.bounded.mode'",
+            ),
+            _ => continue,
+        };
+        return Err(Diagnostic::new(code::INVALID_OPTION, message)
+            .at(Place::Option("pipeline.beat".into()))
+            .advise(advice));
+    }
+    Ok(())
 }
 
 /// A checkpoint would have to wait for the end of all inputs.

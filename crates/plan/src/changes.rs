@@ -139,7 +139,7 @@ impl ChangesWalk {
                 if let WindowAssigner::Count { .. } = window.assigner {
                     return Nature::default();
                 }
-                if window.assigner != WindowAssigner::Unbounded {
+                if !matches!(window.assigner, WindowAssigner::Unbounded { .. }) {
                     // Where they are not of the window alone: `window_start` is the first column behind keys and aggregates.
                     let start = window.time.iter().map(|_| keys.len() + aggregates.len());
                     return Nature { changes: false, keys: vec![of_groups.into_iter().chain(start).collect()] };
@@ -148,7 +148,7 @@ impl ChangesWalk {
                 let is_distinct = aggregates.is_empty() && !keys.is_empty();
                 Nature { changes: !is_distinct || self.nature(input).changes, keys: vec![of_groups] }
             }
-            Rel::Rank { input, time, partition, function, range, .. } => {
+            Rel::Rank { input, time, partition, function, range, is_alone, .. } => {
                 let Nature { mut keys, .. } = self.nature(input);
                 let column = |expr: &Expr| match expr.kind {
                     ExprKind::Column(column) => Some(column),
@@ -156,7 +156,7 @@ impl ChangesWalk {
                 };
                 let partition: Option<Vec<usize>> = partition.iter().map(column).collect();
                 if let (RankFunction::RowNumber, Some(mut partition), None) = (function, partition, time) {
-                    if range.0 < range.1 {
+                    if range.0 < range.1 && !is_alone {
                         partition.push(input.schema().fields.len());
                     }
                     keys.insert(0, partition);
@@ -197,7 +197,7 @@ impl ChangesWalk {
             _ if !changes.contains(&true) => return Ok(()),
             Rel::Scan { .. } | Rel::Values { .. } | Rel::Common(_) => return Ok(()),
             Rel::Filter { .. } | Rel::Project { .. } | Rel::Union { .. } | Rel::Unnest { .. } => None,
-            Rel::Aggregate { window, .. } if window.assigner == WindowAssigner::Unbounded => None,
+            Rel::Aggregate { window, .. } if matches!(window.assigner, WindowAssigner::Unbounded { .. }) => None,
             Rel::Aggregate { .. } => Some("an aggregation of windows"),
             Rel::Windowed { .. } => Some("a window table function"),
             Rel::Rank { time: None, .. } | Rel::Join { strategy: JoinStrategy::Regular { .. }, .. } => None,

@@ -188,6 +188,16 @@ pub(crate) fn window_bounds() -> Vec<Field> {
     ["window_start", "window_end"].map(|name| Field::new(name, DataType::Timestamp(3), false)).to_vec()
 }
 
+/// What EXPLAIN says of a time to live.
+pub(crate) fn ttl_text(ttl_ms: Option<u64>) -> String {
+    ttl_ms.map_or_else(String::new, |ms| format!(" (kept for {ms} ms)"))
+}
+
+/// The constant of a state whose entries are forgotten.
+pub(crate) fn ttl_constant(name: &'static str, ttl_ms: Option<u64>) -> Option<(&'static str, String)> {
+    ttl_ms.map(|ms| (name, ms.to_string()))
+}
+
 /// The column that says of a row whether it comes (1) or is taken back (-1).
 pub(crate) fn weight_field() -> Field {
     Field::new("weight", DataType::TinyInt, false)

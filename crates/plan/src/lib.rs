@@ -7,6 +7,7 @@
 //! Invariants: no I/O, no LLVM, no SQL text (only [`expr::Span`]s into it), no executable code.
 
 pub mod aggregate;
+pub mod beat;
 pub mod changes;
 pub mod common;
 mod components;

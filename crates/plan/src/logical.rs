@@ -183,6 +183,8 @@ pub enum Rel {
         is_by_time: bool,
         /// Whether anybody reads the rank; if not, that of a rank without a window may be any number.
         shows_rank: bool,
+        /// Whether a second row of a partition is an error: of a rank without a window, of the ranks up to 2.
+        is_alone: bool,
     },
     /// Aggregates of each row and those before it. Output columns: those of the input, then the aggregates.
     Over {
@@ -333,8 +335,8 @@ pub enum JoinStrategy {
     },
     /// All rows of both inputs (INNER only), or those that came within the time to live.
     Regular {
-        /// `table.exec.state.ttl` in milliseconds of processing time; `None`: forever.
-        ttl_ms: Option<u64>,
+        /// How many milliseconds of processing time a row of each side is kept; `None`: forever.
+        ttl_ms: [Option<u64>; 2],
     },
     /// Every row of the left with the right input, which is bounded and read before the left one. INNER, LEFT, SEMI and
     /// ANTI.

@@ -228,7 +228,11 @@ pub enum WindowAssigner {
     /// Every row says to which window it belongs, by columns that an operator below has made (windows over windows).
     Attached,
     /// All rows so far, of input that has no end or is not waited for: results change with every beat.
-    Unbounded,
+    Unbounded {
+        /// A hint for how many milliseconds of processing time a group is kept that no row comes for; 0: for good. `None`: as it is set for
+        /// all.
+        ttl_ms: Option<u64>,
+    },
     /// The whole bounded input as one window that fires at its end (`'execution.runtime-mode' = 'batch'`).
     Whole,
 }
@@ -242,7 +246,7 @@ impl WindowAssigner {
             WindowAssigner::Session { .. }
             | WindowAssigner::Count { .. }
             | WindowAssigner::Attached
-            | WindowAssigner::Unbounded
+            | WindowAssigner::Unbounded { .. }
             | WindowAssigner::Whole => None,
         }
     }
@@ -264,14 +268,14 @@ impl WindowAssigner {
             WindowAssigner::Count { size, slide } if size == slide => format!("COUNT_TUMBLE({size} rows)"),
             WindowAssigner::Count { size, slide } => format!("COUNT_HOP({size} rows every {slide} rows)"),
             WindowAssigner::Attached => format!("of each row (until {time})"),
-            WindowAssigner::Unbounded => "all rows so far".into(),
+            WindowAssigner::Unbounded { .. } => "all rows so far".into(),
             WindowAssigner::Whole => "whole input".into(),
         }
     }
 
     /// Whether results have a window: all but the whole input do.
     pub fn has_window(self) -> bool {
-        !matches!(self, WindowAssigner::Unbounded | WindowAssigner::Whole)
+        !matches!(self, WindowAssigner::Unbounded { .. } | WindowAssigner::Whole)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Physical planning: what is read, what is inlined, what is shared.
 
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
+use millstream_plan::beat::BeatClock;
 use millstream_plan::common::Common;
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::logical::{
@@ -95,7 +96,8 @@ fn counts() -> Rel {
 fn plan(queries: &[Rel]) -> QueryPlan {
     let inserts: Vec<Insert> =
         queries.iter().map(|query| Insert { target: Target::Result, query: query.clone() }).collect();
-    physical::plan(&inserts, Zone::UTC, physical::Rules::default()).expect("the query can be planned")
+    physical::plan(&inserts, Zone::UTC, BeatClock::Arrival, None, physical::Rules::default())
+        .expect("the query can be planned")
 }
 
 #[test]
@@ -248,7 +250,9 @@ fn limits_below_the_top_are_refused() {
     let inner = Rel::Limit { input: Box::new(scan()), offset: 0, count: Some(1) };
     let insert = Insert { target: Target::Result, query: Rel::Filter { input: Box::new(inner), predicate: is_bid() } };
     assert_eq!(
-        physical::plan(&[insert], Zone::UTC, physical::Rules::default()).expect_err("LIMIT in a subquery").code,
+        physical::plan(&[insert], Zone::UTC, BeatClock::Arrival, None, physical::Rules::default())
+            .expect_err("LIMIT in a subquery")
+            .code,
         code::UNSUPPORTED
     );
 }
@@ -365,7 +369,7 @@ fn joins_bring_along_only_what_is_used() {
         input: Box::new(join),
         columns: vec![(Expr::column(0, DataType::Int, false), "n".into())],
     };
-    let regular = plan(&[select(join(JoinStrategy::Regular { ttl_ms: None }, JoinKind::Inner))]);
+    let regular = plan(&[select(join(JoinStrategy::Regular { ttl_ms: [None; 2] }, JoinKind::Inner))]);
     let inputs = &regular.operators[0].inputs;
     assert_eq!((inputs[0].schema.fields.len(), inputs[1].schema.fields.len()), (2, 1));
     assert_eq!(regular.sources.len(), 1, "the table is read once for both sides");
@@ -384,7 +388,10 @@ fn windows_over_instants_are_of_local_time() {
     let time = window.time.clone().map(|t| t.cast_to(DataType::TimestampLtz(3)));
     let query = Rel::Aggregate { input, window: Window { time, ..window.clone() }, keys, aggregates };
     let inserts = [Insert { target: Target::Result, query }];
-    let planned = |zone| physical::plan(&inserts, zone, physical::Rules::default()).expect("the query can be planned");
+    let planned = |zone| {
+        physical::plan(&inserts, zone, BeatClock::Arrival, None, physical::Rules::default())
+            .expect("the query can be planned")
+    };
     let berlin = Zone::parse("Europe/Berlin").expect("there is such a zone");
     let (of_utc, of_berlin) = (planned(Zone::UTC), planned(berlin));
     assert_eq!(of_utc.aggregations[0].timeline, Timeline::Own);

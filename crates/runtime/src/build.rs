@@ -38,6 +38,7 @@ use crate::window::strategy::merge_strategy;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
 use millstream_connectors::Sink;
+use millstream_plan::beat::BeatClock;
 use millstream_plan::pipeline::{
     FlatMap, Operator, Pipeline as PlannedPipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark,
     WatermarkRule,
@@ -98,10 +99,11 @@ pub(crate) fn build(
         Feed::Station(_) => None,
     };
     let groups = streams.iter().map(group).collect();
+    let holds_back = plan.has_beats() && matches!(config.beats.clock, BeatClock::EventTime(_));
     let has_state = !(plan.aggregations.is_empty() && plan.operators.is_empty() && plan.sorts.is_empty());
     let host = Arc::new(Host {
         spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
-        flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
+        flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), holds_back, budget),
         buffer_size: BufferSize::new(&config),
         follows_clock: runtimes.iter().any(|s| s.follows_clock),
         stats: Arc::clone(stats),
@@ -284,13 +286,16 @@ impl<'a> Streams<'a> {
             Some(watermark) => Some(EventTime::new(watermark, &plan.columns, code)?),
             None => None,
         };
+        // What is looked up is read to its end before the first beat ends.
+        let is_in_beats = self.plan.has_beats() && self.plan.sources.iter().all(|other| other.phase <= plan.phase);
+        let is_event_time = matches!(config.beats.clock, BeatClock::EventTime(_));
         let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
         let (splits, readers) = match input.rows {
             SourceRows::Constant { columns, rows } => {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
                 let name = "values".to_string();
-                (vec![RestoredSplit { reader: None, name, number: 0, begin, position: None, rows: 0, input: None }], 0)
+                (vec![RestoredSplit::of(name, 0, begin)], 0)
             }
             SourceRows::Connector(mut source) => {
                 let readers = source.splits()?;
@@ -301,7 +306,9 @@ impl<'a> Streams<'a> {
                     None => readers.into_iter().zip(0..).map(RestoredSplit::fresh).collect(),
                 };
                 let count = splits.len();
-                (splits, if source.waits() { count } else { count.min(config.readers.max(1)) })
+                // A beat of event time ends where all splits have come to its end.
+                let reads_all = source.waits() || (is_in_beats && is_event_time);
+                (splits, if reads_all { count } else { count.min(config.readers.max(1)) })
             }
         };
         stats.sources[index].open(splits.iter().map(|split| split.name.to_string()));
@@ -309,11 +316,14 @@ impl<'a> Streams<'a> {
         let mut unread = VecDeque::new();
         let mut runtimes = Vec::with_capacity(splits.len());
         for (place, split) in splits.into_iter().enumerate() {
-            let RestoredSplit { reader, name, number, begin, position, rows, input } = split;
-            // What is looked up is read to its end before the first beat ends.
-            let is_in_beats = self.plan.has_beats() && self.plan.sources.iter().all(|other| other.phase <= plan.phase);
-            let held_behind = if is_in_beats { config.beats.rows_of_split } else { 0 };
-            let sequencer = Sequencer::new(clock(), rows, position).with_beats_of(held_behind);
+            let RestoredSplit { reader, name, number, begin, position, rows, behind, input } = split;
+            let sequencer = Sequencer::new(clock(), rows, position).with_rows_again(behind);
+            let sequencer = match (is_in_beats, is_event_time) {
+                // Constant rows are of the first beat.
+                (true, true) if constant.is_none() => sequencer.with_beats_of_time(),
+                (true, false) => sequencer.with_beats_of(config.beats.rows_of_split),
+                _ => sequencer,
+            };
             let feed = Feed::Split(SplitId { source: index, split: place });
             let stream = self.stream(PipelineInput::Source(index), number, feed, sequencer);
             let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());

@@ -5,6 +5,7 @@ use crate::schedule::worker_set::WorkerSet;
 use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
+use millstream_plan::beat::BeatClock;
 use millstream_state::available_memory;
 use millstream_storage::{Compression, user_directory};
 use millstream_types::MemorySize;
@@ -140,6 +141,8 @@ impl Default for SpillConfig {
 /// How long beats are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BeatConfig {
+    /// What ends them; what follows is of the clock of arrival.
+    pub clock: BeatClock,
     /// Whether rows wait for others at all.
     pub waits: bool,
     /// If so, how long the first row of a beat waits for its end at most, unless that of the one before is on its way; `None`: not at all.
@@ -152,7 +155,13 @@ pub struct BeatConfig {
 
 impl Default for BeatConfig {
     fn default() -> BeatConfig {
-        BeatConfig { waits: true, latency: Some(Duration::from_millis(50)), rows: 0, rows_of_split: 0 }
+        BeatConfig {
+            clock: BeatClock::Arrival,
+            waits: true,
+            latency: Some(Duration::from_millis(50)),
+            rows: 0,
+            rows_of_split: 0,
+        }
     }
 }
 

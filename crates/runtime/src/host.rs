@@ -19,6 +19,9 @@ use crate::stream::Stream;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
+/// Most rows of a buffer where beats are of event time.
+const ROWS_IN_BEATS: usize = 8 << 10;
+
 /// See the module.
 pub(crate) struct Host {
     pub(crate) config: RunConfig,
@@ -38,6 +41,16 @@ impl Host {
     /// Collects bad rows as the run's policy says.
     pub(crate) fn row_errors(&self) -> RowErrors<'_> {
         RowErrors::new(self.config.error_policy, &self.stats)
+    }
+
+    /// Most rows of a buffer of a source: a beat of event time may end in any, and what is behind its end is looked through again.
+    pub(crate) fn most_rows_in_beats(&self) -> usize {
+        if self.beats.as_ref().is_some_and(Beats::is_event_time) { ROWS_IN_BEATS } else { usize::MAX }
+    }
+
+    /// Whether a beat ends before a generation.
+    pub(crate) fn ends_beat(&self, generation: Generation) -> bool {
+        self.beats.as_ref().is_some_and(|beats| beats.ends_before(generation))
     }
 
     /// The checkpoint that ends before a generation, if there is one.

@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::ids::{StationId, StreamId};
 use crate::pipeline::{Arrived, Pipeline};
 use crate::pipeline_stages::Origin;
+use crate::schedule::beats::BeatEnd;
 use crate::schedule::cut_timing::Cuts;
 use crate::schedule::flow::Others;
 use crate::schedule::parking::Parking;
@@ -24,6 +25,7 @@ use crate::schedule::scheduler::Scheduler;
 use crate::schedule::timers::Timers;
 use crate::source::SourceRuntime;
 use crate::source::phases::Phases;
+use crate::source::split::Split;
 use crate::station::{Consequences, ProcessTask, Station, Task};
 use crate::stream::{Feed, Stream};
 use millstream_plan::pipeline::QueryPlan;
@@ -41,6 +43,9 @@ use std::time::{Duration, Instant};
 
 /// How long the end of a query waits for readers that are inside their connector.
 const READER_GRACE: Duration = Duration::from_millis(500);
+
+/// How long a query that is stopped with a checkpoint waits for the end of its beat of event time.
+const BEAT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What rows flow through: sources, streams, pipelines, stations.
 pub(crate) struct Graph {
@@ -76,6 +81,8 @@ struct Life {
     /// All sinks are done, or there is a failure.
     over: AtomicBool,
     failure: Mutex<Option<Diagnostic>>,
+    /// When the last checkpoint was asked for.
+    last_asked: Mutex<Option<Instant>>,
     readers: Mutex<usize>,
     reader_left: Condvar,
 }
@@ -269,6 +276,55 @@ impl Query {
                 consequences.deliver(stream, 0, unit);
             }
             next.push_back(consequences);
+        }
+    }
+
+    /// Whether the beat of event time is at its end is to be looked at.
+    pub(crate) fn look_at_beat(&self) {
+        if let Some(beats) = self.host.beats.as_ref().filter(|beats| beats.is_event_time()) {
+            self.due_at(beats.end_at_once());
+        }
+    }
+
+    /// Whether a checkpoint may be taken as far as beats are concerned: between two of event time, unless the query was asked to end a
+    /// while ago, and the beat does not end.
+    pub(crate) fn may_checkpoint(&self, is_last: bool, now: Instant) -> bool {
+        let Some(beats) = self.host.beats.as_ref().filter(|beats| beats.is_event_time()) else {
+            return true;
+        };
+        if is_last && now.duration_since(*self.life.last_asked.lock().get_or_insert(now)) > BEAT_PATIENCE {
+            return true;
+        }
+        let can_resume = || self.splits().all(|(_, stream)| stream.can_resume());
+        beats.has_begun() && self.lowest_at_beat_end().is_some() && can_resume()
+    }
+
+    /// All splits, with their streams.
+    fn splits(&self) -> impl Iterator<Item = (&Split, &Stream)> {
+        let splits = self.graph.sources.iter().flat_map(|source| &source.splits);
+        splits.map(|split| (split, self.stream(split.stream)))
+    }
+
+    /// The lowest watermark of a split, if all that are not silent stand at the end of the beat of event time, and some have not ended.
+    pub(crate) fn lowest_at_beat_end(&self) -> Option<i64> {
+        let mut lowest = None;
+        for (_, stream) in self.splits().filter(|(split, _)| !split.is_idle()) {
+            match stream.beat_end() {
+                BeatEnd::Awaited => return None,
+                BeatEnd::Reached(watermark) => lowest = Some(lowest.map_or(watermark, |low: i64| low.min(watermark))),
+                BeatEnd::None => {}
+            }
+        }
+        lowest
+    }
+
+    /// Has the splits go on up to the end of the beat of event time that their lowest watermark falls into, if all stand at that of the one
+    /// before.
+    pub(crate) fn take_next_beat(&self) {
+        let (Some(beats), Some(lowest)) = (&self.host.beats, self.lowest_at_beat_end()) else { return };
+        let end = beats.take(lowest);
+        for (_, stream) in self.splits() {
+            self.act(stream.take_beat(end));
         }
     }
 

@@ -11,6 +11,7 @@ use crate::durable::writer::{finish_job, write_checkpoints};
 use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
 use crate::query::{Query, caught, panicked};
+use crate::schedule::beats::Beats;
 use crate::schedule::threads::never_interrupt;
 use crate::schedule::timers::{after, earlier};
 use crate::schedule::topology::Topology;
@@ -139,7 +140,11 @@ fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
 
 /// Ends the beat if it is time; when to look again. Who finishes the cut that is on its way wakes the supervisor.
 fn end_beat_if_due(query: &Query, now: Instant) -> Option<Instant> {
-    let due = query.host().beats.as_ref()?.due()?;
+    let beats = query.host().beats.as_ref()?;
+    if beats.is_event_time() {
+        return end_beat_of_time(query, beats, now);
+    }
+    let due = beats.due()?;
     if due > now {
         return Some(due);
     }
@@ -148,6 +153,21 @@ fn end_beat_if_due(query: &Query, now: Instant) -> Option<Instant> {
         false if query.cuts().is_on_its_way() => None,
         false => after(now, 1),
     }
+}
+
+/// Ends the beat of event time if all splits stand at its end; when to look again. Who comes there wakes the supervisor.
+fn end_beat_of_time(query: &Query, beats: &Beats, now: Instant) -> Option<Instant> {
+    if query.cuts().is_on_its_way() || !query.are_phases_open() || !beats.look() {
+        return None;
+    }
+    query.lowest_at_beat_end()?;
+    if !beats.has_begun() {
+        query.take_next_beat();
+    } else if !make_cut(query, Purpose::Beat) {
+        beats.end_at_once();
+        return if query.cuts().is_on_its_way() { None } else { after(now, 1) };
+    }
+    None
 }
 
 /// Lets the watermarks of sources without event time follow the clock, if it has reached one that someone waits for;
@@ -177,7 +197,8 @@ fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Dia
         return Ok(None);
     };
     let asked = (query.cancel().checkpoints(), query.cancel().state() == CancelState::Stop);
-    let cut = || query.are_phases_open() && make_cut(query, Purpose::Checkpoint);
+    let may_cut = || query.are_phases_open() && query.may_checkpoint(asked.1, now);
+    let cut = || may_cut() && make_cut(query, Purpose::Checkpoint);
     let (next, has_begun) = checkpointing.begin_if_due(now, asked, cut)?;
     if has_begun {
         query.host().stats.checkpoints.counts.lock().begun += 1;

@@ -272,7 +272,7 @@ fn a_state_that_does_not_fit_is_an_error() {
     let sides = [distinct(0..400_000, 1, 500), distinct(400_000..800_000, 1, 500)];
     let sources = sides.map(|steps| connector(MemorySource { splits: vec![steps], bounded: true }));
     let mut plan = interval_join();
-    plan.operators[0].kind = KeyedKind::RegularJoin(RegularJoin { ttl_ms: None, residual: None });
+    plan.operators[0].kind = KeyedKind::RegularJoin(RegularJoin { ttl_ms: [None; 2], residual: None });
     plan.operators[0]
         .inputs
         .iter_mut()

@@ -331,7 +331,7 @@ fn regular_joins_pair_all_rows() {
         let inputs = [rows(seed as u64 + 3, 2, 60, 1, 0), rows(seed as u64 + 30, 2, 50, 1, 0)];
         let (left, right) = (in_merged_order(&inputs[0], None).0, in_merged_order(&inputs[1], None).0);
         let expected = joined(&left, &right, JoinKind::Inner, |l, r| residual.is_none() || l.number < r.number);
-        for ttl_ms in [None, Some(3_600_000)] {
+        for ttl_ms in [[None, None], [Some(3_600_000), Some(7_200_000)]] {
             let operator = KeyedOperator {
                 timeline: Timeline::Own,
                 kind: KeyedKind::RegularJoin(RegularJoin { ttl_ms, residual: residual.clone() }),
@@ -351,7 +351,7 @@ fn regular_joins_pair_all_rows() {
 fn joins_without_rows_end() {
     let join = KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::RegularJoin(RegularJoin { ttl_ms: None, residual: None }),
+        kind: KeyedKind::RegularJoin(RegularJoin { ttl_ms: [None; 2], residual: None }),
         inputs: vec![keyed_input(None), keyed_input(None)],
         keys: name_key(),
         output: joined_output(JoinKind::Inner),

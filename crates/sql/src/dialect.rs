@@ -75,6 +75,11 @@ impl Dialect for FlinkDialect {
         true
     }
 
+    /// `STATE_TTL` is one.
+    fn supports_comment_optimizer_hint(&self) -> bool {
+        true
+    }
+
     fn supports_filter_during_aggregation(&self) -> bool {
         true
     }

@@ -40,12 +40,11 @@ pub(crate) fn tokenize(text: &str, parameters: &Parameters) -> Result<Vec<TokenW
         }
         diagnostic
     })?;
-    let is_hint = |t: &&TokenWithSpan| matches!(&t.token, Token::Whitespace(Whitespace::MultiLineComment(text)) if text.starts_with('+'));
-    if let Some(at) = tokens.iter().position(|t| is_hint(&t)) {
-        let message = "a hint (/*+ … */) is not supported yet";
+    if let Some(at) = (0..tokens.len()).find(|&at| hint_of(&tokens[at]).is_some() && !is_ttl(&tokens, at)) {
+        let message = "a hint (/*+ … */) other than STATE_TTL behind SELECT is not supported";
         return Err(error_at(code::UNSUPPORTED, tokens[at].span, message).advise(hint_cure(&tokens[..at], &tokens[at])));
     }
-    tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
+    tokens.retain(|t| hint_of(t).is_some() || !matches!(t.token, Token::Whitespace(_) | Token::EOF));
     for token in &tokens {
         let (message, advice) = match &token.token {
             Token::DoubleQuotedString(text) => (
@@ -73,6 +72,25 @@ pub(crate) fn tokenize(text: &str, parameters: &Parameters) -> Result<Vec<TokenW
     }
     parameters.replace(tokens)
 }
+
+/// The text of a hint.
+fn hint_of(token: &TokenWithSpan) -> Option<&str> {
+    match &token.token {
+        Token::Whitespace(Whitespace::MultiLineComment(text)) => text.strip_prefix('+'),
+        _ => None,
+    }
+}
+
+/// Whether the hint at a place is one that is understood there.
+fn is_ttl(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let is_named = hint_of(&tokens[at]).is_some_and(|hint| {
+        hint.trim_start().get(..STATE_TTL.len()).is_some_and(|name| name.eq_ignore_ascii_case(STATE_TTL))
+    });
+    let before = tokens[..at].iter().rev().find(|token| !matches!(token.token, Token::Whitespace(_)));
+    is_named && before.is_some_and(|token| is_word(token, "SELECT"))
+}
+
+const STATE_TTL: &str = "STATE_TTL";
 
 /// What to write instead of a hint, which stands behind the tokens `before`.
 fn hint_cure(before: &[TokenWithSpan], hint: &TokenWithSpan) -> String {

@@ -1,5 +1,6 @@
 //! What of a session's settings decides about what a query means.
 
+use millstream_plan::beat::BeatClock;
 use std::time::Duration;
 
 /// `execution.runtime-mode`
@@ -33,13 +34,15 @@ pub struct BindSettings {
     pub runtime_mode: RuntimeMode,
     /// What a SELECT shows whose result changes.
     pub result_mode: ResultMode,
-    /// How long a regular join keeps a row, in processing time; `None`: forever.
+    /// What ends beats.
+    pub beat: BeatClock,
+    /// How long what is kept of all rows is, in processing time since it was written; `None`: forever.
     pub state_ttl: Option<Duration>,
 }
 
 impl BindSettings {
     /// `state_ttl` in milliseconds.
-    pub(crate) fn state_ttl_ms(&self) -> Option<u64> {
+    pub fn state_ttl_ms(&self) -> Option<u64> {
         // Rounds up: less than a millisecond counts as one, not as the 0 that is "forever" in SET.
         let ms = |ttl: Duration| u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         self.state_ttl.map(ms)

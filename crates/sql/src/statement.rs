@@ -146,6 +146,19 @@ pub struct InsertStatement {
     pub columns: Vec<Ident>,
     /// The query.
     pub query: Arc<Query>,
+    /// `ON CONFLICT DO …`
+    pub on_conflict: Option<OnConflict>,
+}
+
+/// What becomes of rows that have the same primary key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// They end the query.
+    Error,
+    /// The first stays.
+    Nothing,
+    /// The last one counts.
+    Deduplicate,
 }
 
 /// What `EXPLAIN` shows.
@@ -233,7 +246,13 @@ pub fn parse_script_with(sql: &str, parameters: &Parameters) -> Result<Vec<Parse
 fn insert_of(statement: &Statement) -> Option<InsertStatement> {
     let Statement::CreateTable(definition) = statement else { return None };
     let query = definition.query.clone()?;
-    Some(InsertStatement { target: definition.name.clone(), overwrites: false, columns: vec![], query })
+    Some(InsertStatement {
+        target: definition.name.clone(),
+        overwrites: false,
+        columns: vec![],
+        query,
+        on_conflict: None,
+    })
 }
 
 /// Parses exactly one statement, with or without its semicolon.
@@ -340,7 +359,24 @@ fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
     if !query_starts(parser, 0) {
         return Ok(parser.expected_ref("SELECT or VALUES", parser.peek_token_ref())?);
     }
-    Ok(InsertStatement { target, overwrites, columns, query: parser.parse_query()?.into() })
+    let query = parser.parse_query()?.into();
+    Ok(InsertStatement { target, overwrites, columns, query, on_conflict: parse_on_conflict(parser)? })
+}
+
+/// `ON CONFLICT DO ERROR`, `DO NOTHING` or `DO DEDUPLICATE`, if it is there.
+fn parse_on_conflict(parser: &mut Parser) -> Result<Option<OnConflict>, Failure> {
+    if !(peek_word(parser, 0, "ON") && peek_word(parser, 1, "CONFLICT")) {
+        return Ok(None);
+    }
+    expect_word(parser, "ON")?;
+    expect_word(parser, "CONFLICT")?;
+    expect_word(parser, "DO")?;
+    let actions =
+        [("ERROR", OnConflict::Error), ("NOTHING", OnConflict::Nothing), ("DEDUPLICATE", OnConflict::Deduplicate)];
+    match actions.into_iter().find(|(word, _)| take_word(parser, word)) {
+        Some((_, action)) => Ok(Some(action)),
+        None => Ok(parser.expected_ref("ERROR, NOTHING or DEDUPLICATE", parser.peek_token_ref())?),
+    }
 }
 
 /// `STATEMENT SET BEGIN insert; … END` or, after `BEGIN`, `STATEMENT SET; insert; … END`.

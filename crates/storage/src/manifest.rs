@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":9,"checkpoint":42,…}
+//! {"format":10,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
 
 /// The oldest version that is read as well: jobs have no names in its manifests. Kept checkpoints of all versions that are read are in
 /// `tests/checkpoints`.
@@ -107,12 +107,21 @@ pub struct SplitState {
     pub line: u64,
     /// Rows so far.
     pub rows: u64,
+    /// So many of them are behind where reading resumes: they come again, and are dropped.
+    #[serde(default)]
+    pub behind: u64,
     /// Watermark, in milliseconds.
     pub watermark: i64,
     /// Whether it has been read to its end.
     pub ended: bool,
     /// What the connector says of what it has read, so that it notices if that is not the same any more.
     pub input: Option<Value>,
+}
+
+impl SplitState {
+    fn is_possible(&self) -> bool {
+        self.number < MOST_SPLITS && self.behind <= self.rows
+    }
 }
 
 /// What a windowed aggregation keeps.
@@ -252,7 +261,7 @@ impl Manifest {
         counts.into_iter().all(|count| count < MOST_COUNTED)
             && sizes.into_iter().all(|size| size < MOST_STORED)
             && self.inputs().all(|input| input < MOST_INPUTS)
-            && self.sources.iter().flat_map(|source| &source.splits).all(|split| split.number < MOST_SPLITS)
+            && self.sources.iter().flat_map(|source| &source.splits).all(SplitState::is_possible)
     }
 
     /// The numbers of all inputs of pipelines.

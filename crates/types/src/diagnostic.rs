@@ -87,6 +87,7 @@ codes! {
     SUSPENDED = 3017, "the query was stopped with a checkpoint", "Run the same command again: it resumes where it stopped.";
     NOT_RUNNING = 3018, "no running job can be reached", "Check --state-dir: it is the one that the job was started with.";
     STUCK = 3019, "a job does not end", "A function of the program does not return; end the process if it must.";
+    DUPLICATE_KEY = 3020, "two rows of a result have the same primary key", "Write INSERT … ON CONFLICT DO NOTHING or DO DEDUPLICATE, or have a key that tells rows apart.";
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
     WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";

@@ -61,7 +61,7 @@ fn kept_checkpoints_of_earlier_builds_are_resumed() {
         let errors = text(&output.stderr);
         assert!(output.status.success() && errors.contains("resuming from checkpoint"), "{}: {errors}", job.display());
         let mut rows = lines(&folder.path().join("rows"));
-        rows.extend(lines(&folder.path().join("steps")));
+        rows.extend(["steps", "best", "items"].iter().flat_map(|name| lines(&folder.path().join(name))));
         rows.sort_unstable();
         let expected = fs::read_to_string(job.join("expected")).unwrap();
         let mut expected: Vec<&str> = expected.lines().collect();

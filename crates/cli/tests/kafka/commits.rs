@@ -15,6 +15,7 @@ const ROWS: u64 = 6000;
 const SCRIPT: &str = "
 SET 'execution.checkpointing.interval' = '20 ms';
 SET 'execution.runtime-mode' = 'streaming';
+SET 'pipeline.beat' = '2 s';
 CREATE TABLE source (id BIGINT, ts AS CAST(TO_TIMESTAMP_LTZ(id * 10, 3) AS TIMESTAMP(3)), WATERMARK FOR ts AS ts) WITH (
     'connector' = 'datagen', 'rows-per-second' = '40000',
     'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '5999');
@@ -49,6 +50,28 @@ fn command(folder: &Path, port: u16) -> Command {
     let mut command = millstream(folder);
     command.args(["run", "job.sql", "--quiet", "--workers", "2", "--state-dir", "state"]);
     command
+}
+
+/// What the log says, and how often: counts before and behind each beat of two seconds, in which 200 rows come.
+fn changes_of_beats() -> BTreeMap<(String, String), u64> {
+    let (mut counts, mut changes) = (BTreeMap::<u64, u64>::new(), BTreeMap::new());
+    // The watermark before a row is the time of the row before, and the first row has none.
+    let beat_of = |id: u64| id.saturating_sub(1) * 10 / 2000;
+    for beat in 0..=beat_of(ROWS - 1) {
+        let before = counts.clone();
+        (0..ROWS).filter(|&id| beat_of(id) == beat).for_each(|id| *counts.entry(id % 50).or_default() += 1);
+        for (k, &n) in &counts {
+            let shown = |n: Option<u64>| match n.filter(|n| n % 7 != 3) {
+                Some(n) => format!("{{\"k\":{k},\"n\":{n}}}"),
+                None => "null".to_string(),
+            };
+            let change = (shown(before.get(k).copied()), shown(Some(n)));
+            if change.0 != change.1 {
+                *changes.entry(change).or_insert(0) += 1;
+            }
+        }
+    }
+    changes
 }
 
 #[test]
@@ -94,6 +117,16 @@ fn a_job_that_is_killed_at_each_of_its_commits_loses_and_repeats_nothing() {
         let there: BTreeMap<String, u64> =
             last.into_values().flatten().map(|value| (String::from_utf8(value).unwrap(), 1)).collect();
         there == rows
+    });
+    // Beats of event time make the same changes in every run, whatever kills it.
+    let changes = changes_of_beats();
+    kafka.shows("log", |texts| {
+        let mut written = BTreeMap::new();
+        for text in texts {
+            let change: serde_json::Value = serde_json::from_str(text).unwrap();
+            *written.entry((change["before"].to_string(), change["after"].to_string())).or_insert(0) += 1;
+        }
+        written == changes
     });
     kafka.shows("log", |texts| {
         let mut left: BTreeMap<String, u64> = BTreeMap::new();

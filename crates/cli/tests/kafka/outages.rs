@@ -68,8 +68,9 @@ fn the_partition_that_holds_event_time_back_is_named() {
            GROUP BY window_start, window_end";
     let job = Watching::start(&mut command(folder.path(), &script));
     let (lively, silent) = (format!("{topic}-0"), format!("{topic}-1"));
-    let told =
-        format!("windows and joins wait for '{silent}' of source 0: table t, which sends no rows (no watermark yet)");
+    let told = format!(
+        "windows, joins and beats of event time wait for '{silent}' of source 0: table t, which sends no rows (no watermark yet)"
+    );
     job.tells(&[&told]);
     let [lively, silent] = [lively, silent].map(|split| of_split("split_silent_seconds", "nowhere", &split));
     job.shows(&[&lively, &silent], |samples| samples[0] < 5.0 && samples[1] > 10.0);

@@ -25,7 +25,7 @@ impl Lowering<'_> {
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, _) => {
                 return Err(Diagnostic::bug("sessions and count windows are not made of slices"));
             }
-            (WindowAssigner::Unbounded, _) => {
+            (WindowAssigner::Unbounded { .. }, _) => {
                 return Err(Diagnostic::bug("groups of all rows are not made of slices"));
             }
             (_, None) => return Err(Diagnostic::bug("rows of a windowed aggregation have no time")),

@@ -52,7 +52,8 @@ fn infer(input: &FormatInput<'_>) -> Result<Inferred, Diagnostic> {
     Ok(Inferred::of_columns(columns))
 }
 
-fn decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic> {
+/// A decoder of records.
+pub(crate) fn decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic> {
     CREDENTIALS.only(&request.options)?;
     let registry = Registry::open(&request.options)?;
     Ok(Box::new(ConfluentDecoder { wanted: WantedFields::of(request)?, registry, readers: Mutex::default() }))
@@ -101,7 +102,8 @@ impl MessageDecoder for ConfluentDecoder {
     }
 }
 
-fn encoder(request: &SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
+/// An encoder of records, whose schema it registers.
+pub(crate) fn encoder(request: &SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
     let options = &request.options;
     CREDENTIALS.only(options)?;
     let (mut encoder, schema) = AvroEncoder::new(&request.schema, LEGACY_TIMESTAMPS.boolean(options)?)?;

@@ -3,6 +3,7 @@
 use crate::option_table::{nearest, option_fault};
 use crate::text_chunk::{FileInfo, whole};
 use millstream_types::{Diagnostic, Place, code};
+use std::cmp::Ordering;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ pub(super) fn local_path(path: &str) -> Result<&str, Diagnostic> {
     }
 }
 
-/// All files that `path` means: a file, every file below a directory, or what a glob matches; sorted by name.
+/// All files that `path` means: a file, every file below a directory, or what a glob matches; sorted by name, numbers in names by what they are worth.
 pub(super) fn discover(path: &str) -> Result<Vec<InputFile>, Diagnostic> {
     if is_standard_input(path) {
         let info = FileInfo { path: STDIN.into(), name: STDIN.into(), ..FileInfo::default() };
@@ -61,9 +62,36 @@ pub(super) fn discover(path: &str) -> Result<Vec<InputFile>, Diagnostic> {
         }
         Err(e) => return Err(read_error(local, &e)),
     }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.sort_by(|a, b| {
+        let names = [a, b].map(|file| file.path.as_ref().map(|path| path.to_string_lossy()).unwrap_or_default());
+        by_numbers(&names[0], &names[1]).then_with(|| a.path.cmp(&b.path))
+    });
     files.dedup_by(|a, b| a.path == b.path);
     Ok(files)
+}
+
+/// The order of names in which numbers count by their values: `part-9` is before `part-10`, which was written behind it.
+fn by_numbers(a: &str, b: &str) -> Ordering {
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    while let (Some(x), Some(y)) = (a.first(), b.first()) {
+        if !(is_digit(x) && is_digit(y)) {
+            match x.cmp(y) {
+                Ordering::Equal => (a, b) = (&a[1..], &b[1..]),
+                other => return other,
+            }
+            continue;
+        }
+        let number = |text: &[u8]| text.iter().take_while(|byte| is_digit(byte)).count();
+        let ((x, rest_of_a), (y, rest_of_b)) = (a.split_at(number(a)), b.split_at(number(b)));
+        let worth = |digits: &'_ [u8]| digits.iter().position(|digit| *digit != b'0').unwrap_or(digits.len());
+        let (x, y) = (&x[worth(x)..], &y[worth(y)..]);
+        match x.len().cmp(&y.len()).then_with(|| x.cmp(y)) {
+            Ordering::Equal => (a, b) = (rest_of_a, rest_of_b),
+            other => return other,
+        }
+    }
+    a.len().cmp(&b.len())
 }
 
 fn add_glob(pattern: &str, files: &mut Vec<InputFile>) -> Result<(), Diagnostic> {
@@ -178,4 +206,30 @@ pub(crate) fn input_changed(resource: &str, has: u64, read: u64, unit: &str) -> 
     Diagnostic::new(code::INPUT_CHANGED, message)
         .at(whole(resource))
         .advise("put the file back as it was; new data belong into new files or at the end of this one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_count_by_their_values() {
+        let sorted = [
+            "a",
+            "a-1",
+            "a-02",
+            "a-2b",
+            "a-9",
+            "a-10",
+            "a-010b",
+            "a-99999999999999999999",
+            "a-100000000000000000000",
+            "b",
+        ];
+        for (at, a) in sorted.iter().enumerate() {
+            for (other, b) in sorted.iter().enumerate() {
+                assert_eq!(by_numbers(a, b), at.cmp(&other), "{a} {b}");
+            }
+        }
+    }
 }

@@ -2,11 +2,11 @@
 
 use crate::text_chunk::FileInfo;
 use crate::values::ColumnBuilder;
-use crate::{ColumnRequest, Decoded, RequestOrigin, fit};
+use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest, fit};
 use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray, UInt32Array, new_null_array};
 use arrow_buffer::Buffer;
 use millstream_types::text::TimestampStyle;
-use millstream_types::{DataType, Diagnostic, code};
+use millstream_types::{CHANGE_COLUMN, DataType, Diagnostic, code};
 use std::sync::Arc;
 
 /// The keys, for messages and documentation.
@@ -14,10 +14,14 @@ pub(super) const KEYS: &[&str] = &["file.path", "file.name", "file.size", "file.
 /// What a key of a value in the name of a directory begins with; the name follows.
 const PARTITION: &str = "file.partition.";
 
-/// Fails if a requested metadata column does not exist or has a type that it cannot be cast to.
-pub(crate) fn check(columns: &[ColumnRequest]) -> Result<(), Diagnostic> {
-    for column in columns {
+/// Fails if a requested metadata column does not exist or has a type that it cannot be cast to; `gives_changes` says that records say what
+/// becomes of their rows.
+pub(crate) fn check(request: &SourceRequest, gives_changes: bool) -> Result<(), Diagnostic> {
+    for column in &request.columns {
         let RequestOrigin::Metadata(key) = &column.origin else { continue };
+        if gives_changes && request.says_changes(column) {
+            continue;
+        }
         if key.starts_with(PARTITION) {
             partition("", &column.data_type, 0)?;
             continue;
@@ -43,6 +47,8 @@ pub(crate) fn insert(columns: &[ColumnRequest], file: &FileInfo, mut decoded: De
     for column in columns {
         let array = match &column.origin {
             RequestOrigin::Path(_) | RequestOrigin::Record(_) => from_records.next(),
+            // What a row does is said by its record.
+            RequestOrigin::Metadata(key) if key == CHANGE_COLUMN => from_records.next(),
             RequestOrigin::Metadata(key) => match value(key, file, &column.data_type, decoded.rows) {
                 Ok(array) => Some(array),
                 Err(error) => return Decoded { skipped: decoded.skipped, ..Decoded::failed(error) },

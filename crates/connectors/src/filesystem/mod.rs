@@ -21,7 +21,7 @@ use crate::declaration::{Connector, TakesFormats};
 use crate::format::Format;
 use crate::option_table::option_list;
 use crate::{Sink, SinkRequest, Source, SourceRequest};
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, TakesChanges};
 
 pub(crate) use discover::{input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
@@ -43,6 +43,8 @@ pub(crate) const CONNECTOR: Connector = Connector {
     formats: TakesFormats::OfStreams,
     source: Some(open_source),
     sink: Some(open_sink),
+    changes: |options| Format::of(options).map_or(TakesChanges::Nothing, Format::takes_changes),
+    gives_changes: |options| Format::of(options).is_ok_and(Format::gives_changes),
     split_front: Some(Format::split_front),
     is_bounded: |_| true,
     infer: Some(infer::infer),
@@ -65,7 +67,7 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let format = Format::of(&request.options)?;
     let files = discover::discover(path)?;
     Ok(match (format.stream)(request)? {
-        Some(records) => Box::new(source::open(request, records, files)?),
+        Some(records) => Box::new(source::open(request, (records, format.gives_changes()), files)?),
         None => {
             let files = files.into_iter().map(|file| (file.path, file.info)).collect();
             Box::new((format.files()?.open)(request, files)?)

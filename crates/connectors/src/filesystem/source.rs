@@ -12,10 +12,10 @@ use std::sync::Arc;
 /// Files of records.
 pub(super) fn open(
     request: &SourceRequest,
-    format: StreamFormat,
+    (format, gives_changes): (StreamFormat, bool),
     files: Vec<InputFile>,
 ) -> Result<ReadySource, Diagnostic> {
-    metadata::check(&request.columns)?;
+    metadata::check(request, gives_changes)?;
     // All files are there to stay: none is a pipe.
     let is_replayable = files.iter().all(|file| !file.stream);
     let reader = |file: InputFile| {

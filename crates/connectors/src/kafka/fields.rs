@@ -34,17 +34,16 @@ pub(super) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> 
 
 /// Which changes a topic can be given: what the format of its values can say.
 pub(super) fn takes_changes(options: &Options) -> TakesChanges {
-    let says = value_format(options).is_some_and(|format| format.changes.is_some());
-    if says { TakesChanges::Anything } else { TakesChanges::Nothing }
+    value_format(options).map_or(TakesChanges::Nothing, Format::takes_changes)
 }
 
 /// Whether the messages of a topic are changes: what the format of its values says.
 pub(super) fn gives_changes(options: &Options) -> bool {
-    value_format(options).is_some_and(|format| format.change_decoder.is_some())
+    value_format(options).is_some_and(Format::gives_changes)
 }
 
-fn value_format(options: &Options) -> Option<&'static MessageFormat> {
-    formats(options).ok()?.first()?.format.messages.as_ref()
+fn value_format(options: &Options) -> Option<&'static Format> {
+    formats(options).ok()?.first().map(|part| part.format)
 }
 
 /// Makes the primary key of a table the keys of its messages.

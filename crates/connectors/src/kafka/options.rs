@@ -11,7 +11,7 @@ option_list! {
     GROUP = "properties.group.id": Text, "", "Consumer group in which offsets are committed and looked up.";
     PROPERTIES = "properties.*": Map, "", "Properties of Kafka's clients, in librdkafka's names; those of Java are translated or refused with advice.";
     CONNECT_TIMEOUT = "connect.timeout": Duration, "30 s", "How long brokers are tried to be reached when a query starts.";
-    "format": Required(&Format("")), "", "Format of the values: `json`, `csv`, `avro`, `avro-confluent`, `raw` or `debezium-json`.";
+    "format": Required(&Format("")), "", "Format of the values: `json`, `csv`, `avro`, `avro-confluent`, `raw`, or of changes `debezium-json`, `debezium-avro-confluent`, `canal-json` or `maxwell-json`.";
     "value.format": Alias, "", "The same; its options have the prefix `value.` then, such as `value.json.ignore-parse-errors`.";
     KEY_FORMAT = "key.format": Format("key."), "", "Format of the keys; its options have the prefix `key.`.";
     "key.fields": List(";"), "", "Columns that make the key: `a;b`.";

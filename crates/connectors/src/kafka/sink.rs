@@ -8,7 +8,7 @@ use super::record::{RecordEncoder, records};
 use super::transactions::TransactionalSink;
 use crate::changes::not_at_least_once;
 use crate::option_table::option_fault;
-use crate::{Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
+use crate::{ChangedBy, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::{Diagnostic, Options, code};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,8 +41,8 @@ fn open_topic(request: &SinkRequest, is_upserted: bool) -> Result<Box<dyn Sink>,
     let producer = Producer::open(&config)?;
     route.count = producer.partitions(&route.topic, options)?;
     let changes = request.changes.is_some();
-    if changes {
-        route.check_keeps_order(options)?;
+    if let Some(changed) = &request.changes {
+        route.check_keeps_order(request, changed)?;
     }
     if guarantee == "exactly-once" {
         return Ok(Box::new(TransactionalSink::open(options, config, route, encoder)?));
@@ -82,8 +82,13 @@ impl Route {
     }
 
     /// The changes of a row must be read in their order, so they have to be in one partition.
-    fn check_keeps_order(&self, options: &Options) -> Result<(), Diagnostic> {
-        let has_key = options.get("key.fields").is_some_and(|fields| !fields.trim().is_empty());
+    fn check_keeps_order(&self, request: &SinkRequest, changed: &ChangedBy) -> Result<(), Diagnostic> {
+        let (options, fields) = (&request.options, &request.schema.fields);
+        let of_key: Vec<&str> = options.get("key.fields").unwrap_or_default().split(';').map(str::trim).collect();
+        let has_key = of_key.iter().any(|name| !name.is_empty());
+        // An update of a column that does not tell rows apart would be in another partition than what it replaces.
+        let tells = |name: &str, key: &[usize]| name.is_empty() || key.iter().any(|&at| fields[at].name == name);
+        let moving = changed.key.as_deref().and_then(|key| of_key.iter().find(|name| !tells(name, key)).zip(Some(key)));
         match self.partitioner {
             Partitioner::RoundRobin(_) => Err(options
                 .invalid(PARTITIONER.key, "'default' or 'fixed' for a result that changes")
@@ -100,6 +105,21 @@ impl Route {
                     "give the columns that tell rows apart: 'key.format' = 'json', 'key.fields' = 'k'",
                 ))
             }
+            Partitioner::Client if self.count > 1 => match moving {
+                None => Ok(()),
+                Some((column, key)) => {
+                    let names: Vec<&str> = key.iter().map(|&at| fields[at].name.as_str()).collect();
+                    let advice = match names[..] {
+                        [] => "the result is one row: write to a topic of one partition".to_string(),
+                        _ => format!("name columns that tell rows apart: 'key.fields' = '{}'", names.join(";")),
+                    };
+                    let message = format!(
+                        "'key.fields' has `{column}`, which an update of a row may change: its changes would be in several of the {} partitions",
+                        self.count
+                    );
+                    Err(option_fault(code::INVALID_OPTION, "key.fields", message, advice))
+                }
+            },
             _ => Ok(()),
         }
     }

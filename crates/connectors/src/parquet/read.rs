@@ -42,7 +42,7 @@ pub(crate) fn open(
     request: &SourceRequest,
     files: Vec<(Option<PathBuf>, FileInfo)>,
 ) -> Result<ReadySource, Diagnostic> {
-    check_metadata(&request.columns)?;
+    check_metadata(request, false)?;
     let rows = if request.buffer_rows == 0 { ROWS } else { request.buffer_rows.max(FEWEST_ROWS) };
     let plan = Arc::new(Plan { columns: Wanted::of(request)?, requests: request.columns.clone() });
     let reader = |(path, info): (Option<PathBuf>, FileInfo)| {

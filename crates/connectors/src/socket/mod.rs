@@ -13,6 +13,7 @@ mod tests;
 use crate::declaration::{Connector, TakesFormats};
 use crate::format::Format;
 use crate::option_table::option_list;
+use millstream_types::TakesChanges;
 
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -23,6 +24,8 @@ pub(crate) const CONNECTOR: Connector = Connector {
     formats: TakesFormats::OfStreams,
     source: Some(source::open),
     sink: Some(sink::open),
+    changes: |options| Format::of(options).map_or(TakesChanges::Nothing, Format::takes_changes),
+    gives_changes: |options| Format::of(options).is_ok_and(Format::gives_changes),
     split_front: Some(Format::split_front),
     ..Connector::NEITHER
 };

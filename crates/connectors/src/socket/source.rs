@@ -20,13 +20,15 @@ const MOST_CONNECTIONS: usize = 1024;
 
 /// Opens the source.
 pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    let options = &request.options;
+    let format = Format::of(options)?;
     for column in &request.columns {
-        if let RequestOrigin::Metadata(key) = &column.origin {
+        if let RequestOrigin::Metadata(key) = &column.origin
+            && !(format.gives_changes() && request.says_changes(column))
+        {
             return Err(Diagnostic::new(code::INVALID_TABLE, format!("the socket connector has no metadata '{key}'")));
         }
     }
-    let options = &request.options;
-    let format = Format::of(options)?;
     let records = (format.stream)(request)?.ok_or_else(|| no_stream(format))?;
     let connections: usize = CONNECTIONS.parse(options)?;
     if connections == 0 || connections > MOST_CONNECTIONS {

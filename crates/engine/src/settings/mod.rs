@@ -8,6 +8,7 @@ use crate::recovery::Checkpointed;
 use crate::restart::{RestartKind, RestartStrategy};
 use millstream_codegen::kernel::Tier;
 use millstream_codegen::program::FilterShape;
+use millstream_plan::beat::BeatClock;
 use millstream_plan::pipeline::Combination;
 use millstream_runtime::{ErrorPolicy, MergeStrategy, RunConfig, When};
 use millstream_sql::diagnostics::nearest;
@@ -82,8 +83,9 @@ settings! {
         "Whether a bounded input is one window, so that GROUP BY without a window is allowed: if all tables that it reads are bounded \
          (`automatic`), always (`batch`: every input counts as bounded), or never (`streaming`). (Flink's default is `streaming`.)";
     "table.exec.state.ttl" = "0 ms", duration(bind.state_ttl),
-        "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows forever. \
-         Windows and interval joins drop theirs as watermarks pass.";
+        "How long what is kept of all rows is kept, in processing time ('1 h', '2 d'): a row of a regular join, a group, the rows of a \
+         partition of a Top-N, each since it was written; 0 keeps all forever. What is forgotten begins again when rows come. \
+         `/*+ STATE_TTL('t' = '1 d') */` says another for a table. Windows and interval joins drop theirs as watermarks pass.";
     "sql-client.execution.result-mode" = "auto", one_of(bind.result_mode, &[
         ("auto", ResultMode::Automatic), ("table", ResultMode::Table), ("changelog", ResultMode::Changelog),
         ("tableau", ResultMode::Changelog),
@@ -99,6 +101,10 @@ settings! {
          (Flink's default is `0 ms`.)";
     "table.exec.mini-batch.size" = "0", integer(run.beats.rows, ANY),
         "After how many rows a beat ends at the latest; 0: however many. (Flink's default is `-1`.)";
+    "pipeline.beat" = "arrival", beat(bind.beat),
+        "What a beat of changing results is: what comes within 'table.exec.mini-batch.allow-latency' (arrival); so much event time, such as \
+         '1 s', by the watermark of each split: then the changes of each beat are the same in every run, and every table needs a WATERMARK; \
+         or the whole input (end), which must have an end: then each row is written once, and any sink takes it.";
     "pipeline.name" = "", name(job_name),
         "What the next INSERT or statement set is called: its job in the state directory and in metrics. A job with a name is found by it, \
          wherever its statement stands (see recovery.md). Two INSERTs of a script that have state need two names.";
@@ -262,6 +268,18 @@ fn duration(place: &mut Option<Duration>, text: &str) -> Read {
     let duration = duration.map_err(|_| "a duration such as '10 s', '90 min' or '1 h'")?;
     *place = Some(duration).filter(|duration| !duration.is_zero());
     Ok(text.to_owned())
+}
+
+/// What ends beats.
+fn beat(place: &mut BeatClock, text: &str) -> Read {
+    if one_of(place, text, &[("arrival", BeatClock::Arrival), ("end", BeatClock::End)]).is_err() {
+        let mut length = None;
+        duration(&mut length, text).map_err(|_| "arrival, end, or how much event time a beat is, such as '1 s'")?;
+        let length = length.and_then(|length| u64::try_from(length.as_millis()).ok()).filter(|&ms| ms > 0);
+        *place = BeatClock::EventTime(length.ok_or("at least '1 ms' of event time")?);
+        return Ok(text.to_owned());
+    }
+    Ok(text.to_ascii_lowercase())
 }
 
 /// A number within a range.

@@ -1,6 +1,7 @@
 //! Results that change, as messages that replace those of their key, and as Debezium's changes.
 
 use crate::broker::{Kafka, Record, rows, run, shared};
+use crate::registry::registry;
 use millstream::code;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -119,6 +120,15 @@ fn what_cannot_keep_the_order_of_changes_is_refused() {
     let error = write(&debezium(&kafka, &topic, &in_turn), CHANGING).unwrap_err();
     assert_eq!(error.code, code::INVALID_OPTION, "{error}");
     assert!(kafka.read(&topic).is_empty());
+    // A column that an update changes would send it elsewhere.
+    for (fields, wrong) in [("n", "n"), ("k;n", "n")] {
+        let keyed = format!(", 'key.format' = 'json', 'key.fields' = '{fields}'");
+        let error = write(&debezium(&kafka, &topic, &keyed), CHANGING).unwrap_err();
+        assert_eq!(error.code, code::INVALID_OPTION, "{error}");
+        assert!(error.message.contains(&format!("`{wrong}`")) && error.advice.unwrap().contains("'key.fields' = 'k'"));
+        write(&debezium(&kafka, &kafka.topic(1), &keyed), CHANGING).unwrap();
+    }
+    assert!(kafka.read(&topic).is_empty());
     // One partition keeps the order of all.
     write(&debezium(&kafka, &kafka.topic(1), ""), CHANGING).unwrap();
 }
@@ -235,6 +245,62 @@ fn what_is_wrong_with_a_change_is_said() {
 }
 
 #[test]
+fn a_database_is_followed_as_other_tools_write_it() {
+    let Some(kafka) = shared() else { return };
+    let maxwell = [
+        r#"{"database":"shop","table":"o","type":"bootstrap-start","ts":1,"data":{}}"#,
+        r#"{"database":"shop","table":"o","type":"bootstrap-insert","ts":1,"data":{"id":1,"item":"a","amount":10}}"#,
+        r#"{"database":"shop","table":"o","type":"insert","ts":1,"xid":7,"commit":true,"data":{"id":2,"item":"a","amount":20}}"#,
+        r#"{"database":"shop","table":"o","type":"insert","ts":1,"data":{"id":3,"item":"b","amount":30}}"#,
+        r#"{"database":"shop","table":"o","type":"update","ts":2,"data":{"id":1,"item":"b","amount":10},"old":{"item":"a"}}"#,
+        r#"{"database":"shop","table":"o","type":"update","ts":2,"data":{"id":4,"item":"a","amount":20},"old":{"id":2}}"#,
+        r#"{"database":"shop","type":"table-alter","table":"o","sql":"ALTER TABLE o …"}"#,
+        r#"{"database":"shop","table":"o","type":"delete","ts":3,"data":{"id":3,"item":"b","amount":30}}"#,
+    ];
+    // Canal has the rows of a statement in one message, and numbers as texts.
+    let canal = [
+        r#"{"type":"CREATE","isDdl":true,"data":null,"old":null,"sql":"CREATE TABLE o …","database":"shop","table":"o"}"#,
+        r#"{"type":"INSERT","isDdl":false,"data":[{"id":"1","item":"a","amount":"10"},{"id":"2","item":"a","amount":"20"},{"id":"3","item":"b","amount":"30"}],"old":null,"pkNames":["id"]}"#,
+        r#"{"type":"UPDATE","data":[{"id":"1","item":"b","amount":"10"},{"id":"4","item":"a","amount":"20"}],"old":[{"item":"a"},{"id":"2"}]}"#,
+        r#"{"type":"DELETE","data":[{"id":"3","item":"b","amount":"30"}],"old":null}"#,
+    ];
+    let columns = "id BIGINT NOT NULL, item STRING NOT NULL, amount BIGINT, PRIMARY KEY (id) NOT ENFORCED";
+    for (format, messages, unknown, truncated) in [
+        ("maxwell-json", &maxwell[..], r#"{"type":"merge","data":{"id":1}}"#, r#"{"type":"table-drop","table":"o"}"#),
+        ("canal-json", &canal[..], r#"{"type":"MERGE","data":[{"id":"1"}]}"#, r#"{"type":"TRUNCATE","data":null}"#),
+    ] {
+        let topic = kafka.topic(1);
+        kafka.send(&topic, 0, messages);
+        let options = format!("'format' = '{format}'");
+        let table = kafka.table("o", columns, &topic, &options);
+        assert_eq!(both_ways(&table, "SELECT * FROM o"), ["1,b,10", "4,a,20"], "{format}");
+        assert_eq!(both_ways(&table, "SELECT item, SUM(amount) FROM o GROUP BY item"), ["a,20", "b,10"], "{format}");
+        // Without a key only what is inserted is read.
+        let keyless = kafka.table("o", "id BIGINT, item STRING, amount BIGINT", &topic, &options);
+        let error = rows(&format!("{keyless} SELECT * FROM o")).unwrap_err();
+        assert!(error.to_string().contains("no PRIMARY KEY"), "{error}");
+        let skipping = kafka.table(
+            "o",
+            "id BIGINT, amount BIGINT",
+            &topic,
+            &format!("{options}, '{format}.ignore-parse-errors' = 'true'"),
+        );
+        let mut inserted = rows(&format!("{skipping} SELECT * FROM o")).unwrap();
+        inserted.sort();
+        assert_eq!(inserted, ["1,10", "2,20", "3,30"], "{format}");
+        let error = run(&format!("{table} INSERT INTO o VALUES (1, 'a', 1)")).unwrap_err();
+        assert!(error.code == code::NOT_A_SINK && error.message.contains(format), "{error}");
+        for (bad, part) in [(unknown, "no operation"), (truncated, "which rows are gone")] {
+            let topic = kafka.topic(1);
+            kafka.send(&topic, 0, &[messages[1], bad]);
+            let table = kafka.table("o", columns, &topic, &options);
+            let error = rows(&format!("{table} SELECT * FROM o")).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("@1"), "{format}: {error}");
+        }
+    }
+}
+
+#[test]
 fn changes_go_out_and_come_in_again() {
     let Some(kafka) = shared() else { return };
     let rows: Vec<String> = expected().iter().map(|(k, (n, s))| format!("{k},{n},{s}")).collect();
@@ -246,6 +312,15 @@ fn changes_go_out_and_come_in_again() {
     let topic = kafka.topic(3);
     write(&debezium(&kafka, &topic, KEYED), CHANGING).unwrap();
     let table = kafka.table("o", &keyed, &topic, &format!("'format' = 'debezium-json'{KEYED}"));
+    assert_eq!(both_ways(&table, "SELECT * FROM o"), sorted(rows.clone()));
+    let (address, schemas) = registry();
+    let topic = kafka.topic(3);
+    let avro = format!("'format' = 'debezium-avro-confluent', 'debezium-avro-confluent.url' = '{address}'{KEYED}");
+    write(&kafka.table("t", COLUMNS, &topic, &avro), CHANGING).unwrap();
+    let (subject, schema) = schemas.lock().unwrap()[0].clone();
+    assert_eq!(subject, format!("{topic}-value"));
+    assert!(["\"before\"", "\"after\"", "\"op\""].iter().all(|name| schema.contains(name)), "{schema}");
+    let table = kafka.table("o", &keyed, &topic, &avro);
     assert_eq!(both_ways(&table, "SELECT * FROM o"), sorted(rows.clone()));
     for (key, value, options) in [
         ("json", "json", ""),

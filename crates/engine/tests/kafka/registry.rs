@@ -8,10 +8,10 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-type Schemas = Arc<Mutex<Vec<(String, String)>>>;
+pub(crate) type Schemas = Arc<Mutex<Vec<(String, String)>>>;
 
 /// A registry; its address, and the subjects and schemas that it has, by number from 1.
-fn registry() -> (String, Schemas) {
+pub(crate) fn registry() -> (String, Schemas) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let schemas = Schemas::default();

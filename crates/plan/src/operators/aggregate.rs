@@ -127,7 +127,7 @@ fn window_constants(assigner: WindowAssigner) -> Vec<(&'static str, String)> {
             vec![("window", "COUNT".into()), ("size_rows", size.to_string()), ("slide_rows", slide.to_string())]
         }
         WindowAssigner::Attached => vec![("window", "of each row".into())],
-        WindowAssigner::Unbounded => vec![("window", "all rows so far".into())],
+        WindowAssigner::Unbounded { .. } => vec![("window", "all rows so far".into())],
         WindowAssigner::Whole => vec![("window", "whole input".into())],
     }
 }

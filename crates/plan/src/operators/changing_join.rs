@@ -1,8 +1,9 @@
 //! The changing join: a regular join whose rows may be taken back, because rows of an input are, or because a partner comes.
 
 use crate::expr::Expr;
-use crate::keyed::{Keyed, KeyedInput, join_constant, joined, weight_field};
+use crate::keyed::{Keyed, KeyedInput, join_constant, joined, ttl_constant, weight_field};
 use crate::logical::JoinKind;
+use crate::operators::regular_join::{growing_sides, ttls_text};
 use millstream_types::{Field, Schema};
 
 /// Rows of equal keys. At the end of a beat the pairs that have come are put out with weight 1, and those that are gone with weight -1; so
@@ -15,6 +16,8 @@ pub struct ChangingJoin {
     pub residual: Option<Expr>,
     /// Of each input that changes the position of its weight.
     pub weights: [Option<usize>; 2],
+    /// For how many milliseconds of processing time a row of each side is kept that is not written again; `None`: for good.
+    pub ttl_ms: [Option<u64>; 2],
 }
 
 impl Keyed for ChangingJoin {
@@ -25,12 +28,15 @@ impl Keyed for ChangingJoin {
             [] => String::new(),
             sides => format!(" of changes ({})", sides.join(", ")),
         };
-        format!("{} join of all rows{changes}", self.kind.text())
+        format!("{} join of all rows{changes}{}", self.kind.text(), ttls_text(self.ttl_ms))
     }
 
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
         let changes = self.weights.map(|weight| if weight.is_some() { "changes" } else { "rows" }).join(", ");
-        ("join of all rows", vec![join_constant(self.kind), ("inputs", changes)])
+        let mut constants = vec![join_constant(self.kind), ("inputs", changes)];
+        constants.extend(ttl_constant("left_ttl_ms", self.ttl_ms[0]));
+        constants.extend(ttl_constant("right_ttl_ms", self.ttl_ms[1]));
+        ("join of all rows", constants)
     }
 
     fn pairs(&self) -> Option<(JoinKind, Option<&Expr>)> {
@@ -42,7 +48,7 @@ impl Keyed for ChangingJoin {
     }
 
     fn keeps(&self, _: bool) -> Option<String> {
-        Some("every row of both sides, so its state grows with the input".into())
+        growing_sides(self.ttl_ms)
     }
 
     fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {

@@ -1,7 +1,7 @@
 //! Groups of all rows so far: what GROUP BY without a window is over endless input. Their results change with every beat.
 
 use crate::components::SlotAggregates;
-use crate::keyed::{Keyed, weight_field};
+use crate::keyed::{Keyed, ttl_constant, ttl_text, weight_field};
 use millstream_types::{Field, Schema};
 
 /// Groups that are never complete. Columns: keys, the aggregates' outputs, the weight. At the end of a beat each group whose outputs
@@ -12,6 +12,8 @@ pub struct Group {
     pub aggregates: SlotAggregates,
     /// Of an input that changes.
     pub changes: Option<GroupChanges>,
+    /// For how many milliseconds of processing time a group is kept that no row comes for; `None`: for good.
+    pub ttl_ms: Option<u64>,
 }
 
 /// How a group goes along with an input that changes.
@@ -25,15 +27,13 @@ pub struct GroupChanges {
 
 impl Keyed for Group {
     fn text(&self, _: &Schema) -> String {
-        match self.changes {
-            Some(_) => "groups of all rows that have not been taken back".into(),
-            None => "groups of all rows".into(),
-        }
+        let rows = if self.changes.is_some() { "all rows that have not been taken back" } else { "all rows" };
+        format!("groups of {rows}{}", ttl_text(self.ttl_ms))
     }
 
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
         let name = if self.changes.is_some() { "groups of changes" } else { "groups" };
-        (name, vec![])
+        (name, ttl_constant("ttl_ms", self.ttl_ms).into_iter().collect())
     }
 
     fn aggregates(&self) -> Option<&SlotAggregates> {
@@ -53,6 +53,9 @@ impl Keyed for Group {
     }
 
     fn keeps(&self, keys: bool) -> Option<String> {
+        if self.ttl_ms.is_some() {
+            return None;
+        }
         Some(if keys { "a group for each key, so its state grows with the keys" } else { "one group" }.into())
     }
 }

@@ -1,6 +1,6 @@
 //! Top-N and deduplication of all rows so far: what ranks first changes with every beat.
 
-use crate::keyed::{Keyed, SortColumn, weight_field};
+use crate::keyed::{Keyed, SortColumn, ttl_constant, ttl_text, weight_field};
 use crate::logical::RankFunction;
 use crate::operators::rank::{function_text, order_text, range_text};
 use millstream_types::{DataType, Field, Schema, counted};
@@ -21,6 +21,10 @@ pub struct Top {
     pub shows_rank: bool,
     /// Position of the weight in an input that changes.
     pub weight: Option<usize>,
+    /// Whether a second row of a partition is an error.
+    pub is_alone: bool,
+    /// For how many milliseconds of processing time the rows of a partition are kept when none is added; `None`: for good.
+    pub ttl_ms: Option<u64>,
 }
 
 /// Which of two rows of equal order comes first.
@@ -47,17 +51,23 @@ impl Ties {
 impl Keyed for Top {
     fn text(&self, inputs: &Schema) -> String {
         let (function, range) = (function_text(self.function), range_text(self.range));
-        format!("{function} {range} of all rows by [{}], ties {}", order_text(&self.order, inputs), self.ties.text())
+        let (order, ties, ttl) = (order_text(&self.order, inputs), self.ties.text(), ttl_text(self.ttl_ms));
+        if self.is_alone {
+            return format!("one row of each key{ttl}");
+        }
+        format!("{function} {range} of all rows by [{order}], ties {ties}{ttl}")
     }
 
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
         let (from, to) = self.range;
-        let constants = vec![
+        let mut constants = vec![
             ("from", from.to_string()),
             ("to", to.to_string()),
             ("function", function_text(self.function).to_string()),
             ("ties", self.ties.text().to_string()),
         ];
+        constants.extend(ttl_constant("ttl_ms", self.ttl_ms));
+        constants.extend(self.is_alone.then(|| ("alone", "true".to_string())));
         (if self.weight.is_some() { "ranking of changes" } else { "ranking of all rows" }, constants)
     }
 
@@ -75,6 +85,9 @@ impl Keyed for Top {
     }
 
     fn keeps(&self, keys: bool) -> Option<String> {
+        if self.ttl_ms.is_some() {
+            return None;
+        }
         Some(match (self.weight, self.range.1) {
             (Some(_), _) | (None, u64::MAX) => "every row, so its state grows with the input".into(),
             (None, most) => {

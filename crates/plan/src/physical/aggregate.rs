@@ -34,7 +34,10 @@ impl Planner {
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, Some(time)) => {
                 self.slot_aggregate(input, window.assigner, (time, window.timeline), keys, aggregates)
             }
-            (WindowAssigner::Unbounded, _) => self.group(input, keys, aggregates),
+            (WindowAssigner::Unbounded { ttl_ms }, _) => {
+                let ttl_ms = ttl_ms.map_or(self.ttl_ms, |ms| Some(ms).filter(|&ms| ms > 0));
+                self.group(input, keys, aggregates, ttl_ms)
+            }
             _ => match windows_of_keys(input, window, keys, aggregates) {
                 Some(Direct { input, assigner, time, timeline, keys, aggregates }) => {
                     self.slot_aggregate(input, assigner, (time, timeline), &keys, &aggregates)

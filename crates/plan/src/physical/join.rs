@@ -47,9 +47,9 @@ impl Planner {
                 KeyedKind::IntervalJoin(IntervalJoin { kind, lower_ms, upper_ms, residual })
             }
             JoinStrategy::Versioned { .. } => KeyedKind::VersionedJoin(VersionedJoin { kind, residual }),
-            JoinStrategy::Regular { .. } if in_beats => {
+            JoinStrategy::Regular { ttl_ms } if in_beats => {
                 let weights = [of_left.weight, of_right.weight];
-                KeyedKind::ChangingJoin(ChangingJoin { kind, residual, weights })
+                KeyedKind::ChangingJoin(ChangingJoin { kind, residual, weights, ttl_ms })
             }
             JoinStrategy::Regular { ttl_ms } => KeyedKind::RegularJoin(RegularJoin { ttl_ms, residual }),
             JoinStrategy::Lookup => return Err(Diagnostic::bug("a lookup join is not a keyed operator")),

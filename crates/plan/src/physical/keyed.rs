@@ -81,10 +81,12 @@ impl Planner {
 
     /// The branch of ranked rows.
     pub(super) fn rank(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
-        let Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank } = rel else {
+        let Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank, is_alone } =
+            rel
+        else {
             return Err(Diagnostic::bug("not a rank"));
         };
-        let (function, range) = (*function, *range);
+        let (function, range, is_alone) = (*function, *range, *is_alone);
         let schema = input.schema();
         let mut payload = Payload::new(columns_of(&schema), partition, time.as_ref());
         let order: Vec<SortColumn> = order.iter().map(|key| sort_column(&mut payload, key)).collect();
@@ -115,7 +117,16 @@ impl Planner {
             false => Expr::literal(Value::Int(0), DataType::BigInt),
         });
         let weight = Expr::column(width + usize::from(shows_rank), DataType::TinyInt, false);
-        let kind = KeyedKind::Top(Top { order, function, range, ties, shows_rank, weight: payload.weight });
+        let kind = KeyedKind::Top(Top {
+            order,
+            function,
+            range,
+            ties,
+            shows_rank,
+            weight: payload.weight,
+            ttl_ms: self.ttl_ms,
+            is_alone,
+        });
         let branch = self.keyed(input, kind, *timeline, &payload, payload.key_fields(), columns)?;
         Ok(Branch { weight: Some(weight), ..branch })
     }
@@ -176,7 +187,9 @@ fn is_unordered(rel: &Rel) -> bool {
     while let Some(rel) = left.pop() {
         match rel {
             Rel::Join { strategy: JoinStrategy::Regular { .. }, .. } => return true,
-            Rel::Aggregate { window, .. } if window.assigner == WindowAssigner::Unbounded => return true,
+            Rel::Aggregate { window, .. } if matches!(window.assigner, WindowAssigner::Unbounded { .. }) => {
+                return true;
+            }
             Rel::Aggregate { .. } | Rel::Sort { .. } => {}
             other => left.extend(other.inputs()),
         }

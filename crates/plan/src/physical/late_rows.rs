@@ -28,7 +28,7 @@ pub(super) fn of_slices(assigner: WindowAssigner, time: &Expr, timeline: Timelin
         WindowAssigner::Attached => return of_rows(time, timeline, 0),
         WindowAssigner::Session { .. }
         | WindowAssigner::Count { .. }
-        | WindowAssigner::Unbounded
+        | WindowAssigner::Unbounded { .. }
         | WindowAssigner::Whole => return None,
     };
     let start = ExprKind::WindowStart(Box::new(time.clone()), slicing);

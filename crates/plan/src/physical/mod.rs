@@ -37,6 +37,7 @@ mod rules;
 mod second_level;
 mod source;
 
+use crate::beat::BeatClock;
 use crate::changes::{Changing, changing};
 use crate::common::{Changed, Common};
 use crate::expr::{Expr, ExprKind};
@@ -58,9 +59,16 @@ use std::sync::Arc;
 const MAX_COPIES: usize = 20_000;
 
 /// Plans one run: every insert reads the sources that it shares with the others once. Windows over TIMESTAMP_LTZ are of local
-/// time in `zone`.
-pub fn plan(inserts: &[Insert], zone: Zone, rules: Rules) -> Result<QueryPlan, Diagnostic> {
-    let mut planner = Planner { rules, ..Planner::default() };
+/// time in `zone`; where results change, sources have the event time that `beat` may need.
+/// Groups and rankings of all rows are kept for `ttl_ms` of processing time.
+pub fn plan(
+    inserts: &[Insert],
+    zone: Zone,
+    beat: BeatClock,
+    ttl_ms: Option<u64>,
+    rules: Rules,
+) -> Result<QueryPlan, Diagnostic> {
+    let mut planner = Planner { beat, ttl_ms, rules, ..Planner::default() };
     for insert in inserts {
         planner.insert(insert, zone)?;
     }
@@ -87,6 +95,8 @@ struct Planned {
 
 #[derive(Default)]
 struct Planner {
+    beat: BeatClock,
+    ttl_ms: Option<u64>,
     rules: Rules,
     sources: Vec<SourceBuilder>,
     aggregations: Vec<Aggregation>,
@@ -338,6 +348,10 @@ impl Planner {
             {
                 self.sources[index].needs_time = true;
             }
+        }
+        let ends_beats = self.operators.iter().any(|operator| operator.kind.keyed().ends_beats());
+        if ends_beats && matches!(self.beat, BeatClock::EventTime(_)) {
+            self.sources.iter_mut().for_each(|source| source.needs_time = true);
         }
         let mut watermarks =
             self.sources.iter_mut().map(SourceBuilder::watermark).collect::<Result<Vec<_>, Diagnostic>>()?;

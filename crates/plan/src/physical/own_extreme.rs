@@ -211,6 +211,7 @@ fn ranked(rel: &Rel, rows: &Rel, extreme: &Rel, is_mirrored: bool) -> Option<Rel
         range: (1, 1),
         is_by_time: false,
         shows_rank: true,
+        is_alone: false,
     };
     for condition in conditions {
         result = Rel::Filter { input: Box::new(result), predicate: condition.substitute(&all) };

@@ -64,12 +64,13 @@ pub(super) fn is_same_filter(a: Option<&Expr>, b: Option<&Expr>) -> bool {
 }
 
 impl Planner {
-    /// Groups of all rows of `input` so far.
+    /// Groups of all rows of `input` so far, kept for `ttl_ms` of processing time without rows.
     pub(super) fn group(
         &mut self,
         input: &Rel,
         keys: &[(Expr, String)],
         aggregates: &[(AggregateCall, String)],
+        ttl_ms: Option<u64>,
     ) -> Result<Branch, Diagnostic> {
         let width = input.schema().fields.len();
         let is_distinct = aggregates.is_empty() && !keys.is_empty();
@@ -106,7 +107,7 @@ impl Planner {
         let mut columns = columns_from(0, &key_fields);
         columns.extend(results);
         let weight_of_group = Expr::column(keys.len() + aggregates.outputs.len(), DataType::TinyInt, false);
-        let kind = KeyedKind::Group(Group { aggregates, changes });
+        let kind = KeyedKind::Group(Group { aggregates, changes, ttl_ms });
         let operator = self.operator(kind, Timeline::Own, &[&payload], key_fields);
         if values.is_empty() {
             self.exchange(input, operator, 0, &payload, &[])?;
@@ -150,8 +151,10 @@ impl Planner {
             branch.columns.extend(values.iter().flat_map(nothing));
             end(self, branch, None);
         }
+        // Values are kept as long as their groups.
+        let ttl_ms = if let KeyedKind::Group(group) = &self.operators[operator].kind { group.ttl_ms } else { None };
         for (number, of) in values.iter().enumerate() {
-            let mut branch = self.distinct_values(input, keys, of)?;
+            let mut branch = self.distinct_values(input, keys, of, ttl_ms)?;
             let shown = branch.columns.clone();
             let weight = branch.weight.clone().unwrap_or_else(one);
             let zero = Expr::literal(Value::Int(0), DataType::BigInt);
@@ -182,7 +185,13 @@ impl Planner {
     }
 
     /// The branch of the distinct values of groups: keys, value, and for each filter whether a row has passed it (more than 0).
-    fn distinct_values(&mut self, input: &Rel, keys: &[(Expr, String)], of: &Values) -> Result<Branch, Diagnostic> {
+    fn distinct_values(
+        &mut self,
+        input: &Rel,
+        keys: &[(Expr, String)],
+        of: &Values,
+        ttl_ms: Option<u64>,
+    ) -> Result<Branch, Diagnostic> {
         let is_there = of.argument.clone().not_null();
         let filtered = match of.argument.nullable {
             true => Rel::Filter { input: Box::new(input.clone()), predicate: is_there },
@@ -216,7 +225,7 @@ impl Planner {
         let shown =
             columns_from(key_fields.len(), &vec![Field::new("passes", DataType::BigInt, false); of.filters.len()]);
         let weight = Expr::column(key_fields.len() + of.filters.len(), DataType::TinyInt, false);
-        let kind = KeyedKind::Group(Group { aggregates, changes });
+        let kind = KeyedKind::Group(Group { aggregates, changes, ttl_ms });
         let columns = output.into_iter().chain(shown).collect();
         let branch = self.keyed(&filtered, kind, Timeline::Own, &payload, key_fields, columns)?;
         Ok(Branch { weight: Some(weight), ..branch })

@@ -7,7 +7,8 @@
 //! chains of operators to the sinks. What a checkpoint consists of is handed over where the cut passes (see `part`).
 //! When the next cut may be made is in `schedule::cut_timing`.
 //!
-//! Where results change, a cut is the end of a beat (`schedule::beats`). Beats are short, and tables of windows are not cut for them:
+//! Where results change, a cut is the end of a beat (`schedule::beats`), but for one that is made for tables alone within a beat of
+//! event time. Beats are short, and tables of windows are not cut for them:
 //! [`TableGenerations`](super::generations::TableGenerations) counts the cuts that are.
 //!
 //! One cut at a time is on its way: the next one waits until it has passed every aggregation, keyed operator and sink.
@@ -15,6 +16,7 @@
 
 use super::checkpointing::Handed;
 use crate::query::Query;
+use crate::schedule::beats::Beats;
 use crate::source::split::Split;
 use crate::station::Awaited;
 use millstream_storage::{SourceState, SplitState};
@@ -36,7 +38,12 @@ pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
     let is_checkpoint = purpose == Purpose::Checkpoint;
     let Some((generation, cut)) = query.cuts().begin(is_checkpoint) else { return false };
     let beats = query.host().beats.as_ref();
-    if let Some(beats) = beats {
+    // Those of event time end where all splits are, or where the query is stopped.
+    let ended = beats.filter(|beats| !(beats.is_event_time() && purpose == Purpose::Tables));
+    if let (Some(beats), None) = (beats, ended) {
+        beats.leave_open(generation);
+    }
+    if let Some(beats) = ended {
         beats.begin(generation);
         let rows = |split: &Split| query.stream(split.stream).reached().rows;
         let prefix = query.sources().iter().map(|source| source.splits.iter().map(rows).collect());
@@ -66,7 +73,7 @@ pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
         for (place, split) in source.splits.iter().enumerate() {
             let stream = query.stream(split.stream);
             let (consequences, reached) = stream.cut(generation, is_checkpoint);
-            if beats.is_some() {
+            if ended.is_some() {
                 query.host().stats.beats.ends_behind(number, place, reached.rows);
             }
             // One that has just been found has a position in its first unit, or will be found again.
@@ -86,6 +93,9 @@ pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
                 query.fail(diagnostic);
             }
         }
+    }
+    if ended.is_some_and(Beats::is_event_time) {
+        query.take_next_beat();
     }
     // If it has passed everything already, nobody else is going to say so.
     drop(cut);

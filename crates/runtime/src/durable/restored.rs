@@ -34,6 +34,8 @@ pub(crate) struct RestoredSplit {
     pub(crate) position: Option<Position>,
     /// Rows before that.
     pub(crate) rows: u64,
+    /// Rows behind it that are dropped.
+    pub(crate) behind: u64,
     /// What a checkpoint says of what was read.
     pub(crate) input: Option<Value>,
 }
@@ -106,7 +108,7 @@ impl<'a> Restored<'a> {
         }
         let mut splits = Vec::with_capacity(found.len());
         for split in &state.splits {
-            let SplitState { name, number, at, line, rows, ended, input, .. } = split.clone();
+            let SplitState { name, number, at, line, rows, behind, ended, input, .. } = split.clone();
             let reader = found.remove(&name);
             if reader.is_none() && !ended && at.is_some() {
                 let message = format!("'{name}' of table {} is gone, but had not been read to its end", state.table);
@@ -125,7 +127,8 @@ impl<'a> Restored<'a> {
                 (false, Some(_)) => Begin::Resume(position),
                 (false, None) => Begin::Fresh,
             };
-            splits.push(RestoredSplit { reader, name, number, begin, position, rows, input });
+            let rows = rows - behind;
+            splits.push(RestoredSplit { reader, name, number, begin, position, rows, behind, input });
         }
         let next = state.splits.iter().map(|split| split.number + 1).max().unwrap_or(0);
         let new = order.into_iter().filter_map(|name| found.remove(&name)).zip(next..);
@@ -141,9 +144,14 @@ impl<'a> Restored<'a> {
 }
 
 impl RestoredSplit {
+    /// A split of which nothing has been read.
+    pub(crate) fn of(name: String, number: u32, begin: Begin) -> RestoredSplit {
+        RestoredSplit { reader: None, name, number, begin, position: None, rows: 0, behind: 0, input: None }
+    }
+
     /// A split that no checkpoint knows.
     pub(crate) fn fresh((reader, number): (Box<dyn SplitReader>, u32)) -> RestoredSplit {
         let name = reader.name().to_string();
-        RestoredSplit { reader: Some(reader), name, number, begin: Begin::Fresh, position: None, rows: 0, input: None }
+        RestoredSplit { reader: Some(reader), ..RestoredSplit::of(name, number, Begin::Fresh) }
     }
 }

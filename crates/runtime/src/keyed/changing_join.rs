@@ -11,6 +11,7 @@
 //! keeps count of its partners. All that happens in a beat is added up before it is put out, so nobody sees a row padded with NULLs whose
 //! partner has come in the same beat.
 
+use super::ages::Ages;
 use super::batch::Batch;
 use super::chains::{Chains, NONE};
 use super::contents::Contents;
@@ -45,6 +46,8 @@ struct JoinSide {
     chains: Chains,
     /// Of an input that changes.
     changing: Option<ChangingSide>,
+    /// How often each row is there, where rows may go.
+    counts: Option<RowCounts>,
     /// When rows of it are put out by themselves.
     shows: Option<Shows>,
     /// How many partners each row has, if that is so.
@@ -54,6 +57,26 @@ struct JoinSide {
     is_touched: Vec<bool>,
     /// The rows of this beat.
     waiting: Vec<Batch>,
+    /// Where rows are forgotten that have not been written in a while.
+    ages: Option<Ages>,
+}
+
+/// How often rows are there.
+#[derive(Default)]
+struct RowCounts {
+    of: Vec<i64>,
+    /// Rows that are there.
+    alive: usize,
+}
+
+impl RowCounts {
+    /// A row is there more often, or less.
+    fn add(&mut self, row: u32, by: i64) {
+        let count = &mut self.of[row as usize];
+        self.alive -= usize::from(*count > 0);
+        *count += by;
+        self.alive += usize::from(*count > 0);
+    }
 }
 
 /// What else is known of rows that may be taken back.
@@ -61,10 +84,6 @@ struct ChangingSide {
     /// Position of the weight.
     weight: usize,
     contents: Contents,
-    /// How often each row is there.
-    counts: Vec<i64>,
-    /// Rows that are there.
-    alive: usize,
 }
 
 /// Which rows of a side are put out by themselves.
@@ -121,27 +140,34 @@ impl Candidates {
 }
 
 impl JoinSide {
-    fn new(schema: &Schema, weight: Option<usize>, shows: Option<Shows>) -> Result<JoinSide, Diagnostic> {
+    fn new(
+        schema: &Schema,
+        weight: Option<usize>,
+        shows: Option<Shows>,
+        ttl_ms: Option<u64>,
+    ) -> Result<JoinSide, Diagnostic> {
         let changing = |weight| {
             let contents = Contents::new(schema, weight)?;
-            Ok::<_, Diagnostic>(ChangingSide { weight, contents, counts: Vec::new(), alive: 0 })
+            Ok::<_, Diagnostic>(ChangingSide { weight, contents })
         };
         Ok(JoinSide {
             schema: schema.clone(),
             store: RowStore::new(schema),
             chains: Chains::default(),
             changing: weight.map(changing).transpose()?,
+            counts: (weight.is_some() || ttl_ms.is_some()).then(RowCounts::default),
             shows,
             partners: Vec::new(),
             touched: Vec::new(),
             is_touched: Vec::new(),
             waiting: Vec::new(),
+            ages: Ages::new(ttl_ms),
         })
     }
 
     /// How often a row is there.
     fn count(&self, row: u32) -> i64 {
-        self.changing.as_ref().map_or(1, |changing| changing.counts[row as usize])
+        self.counts.as_ref().map_or(1, |counts| counts.of[row as usize])
     }
 
     /// Adds rows, whose groups are those of the batch, and which are not there yet.
@@ -149,6 +175,7 @@ impl JoinSide {
         let rows = groups.len();
         let first = self.store.push(columns, rows)?;
         self.chains.add(groups, of_all);
+        self.counts.iter_mut().for_each(|counts| counts.of.resize(self.store.len(), 0));
         if self.shows.is_some() {
             self.partners.resize(self.store.len(), 0);
             self.is_touched.resize(self.store.len(), false);
@@ -204,7 +231,7 @@ impl JoinSide {
             match found {
                 Some(number) => {
                     // A row that is taken back and was never there is ignored.
-                    let by = net.max(-changing.counts[number as usize]);
+                    let by = net.max(-self.count(number));
                     deltas.push(Delta { row: number, by, is_new: false });
                 }
                 None if net > 0 => new.push((row, hash, net)),
@@ -219,7 +246,6 @@ impl JoinSide {
             let of = grouped(groups, port, &columns, new.len(), work)?;
             let first = self.push(columns, of, groups.table.len())?;
             if let Some(changing) = &mut self.changing {
-                changing.counts.resize(self.store.len(), 0);
                 new.iter().for_each(|&(_, hash, _)| changing.contents.add(hash));
             }
             deltas.extend(new.iter().zip(first..).map(|(&(.., by), row)| Delta { row, by, is_new: true }));
@@ -231,13 +257,20 @@ impl JoinSide {
     }
 
     /// Rows are there as often as they are from now on.
-    fn apply(&mut self, deltas: &[Delta]) {
-        let Some(changing) = &mut self.changing else { return };
+    fn apply(&mut self, deltas: &[Delta], now_ms: i64) {
+        let Some(counts) = &mut self.counts else { return };
         for &Delta { row, by, .. } in deltas {
-            let count = &mut changing.counts[row as usize];
-            changing.alive -= usize::from(*count > 0);
-            *count += by;
-            changing.alive += usize::from(*count > 0);
+            counts.add(row, by);
+            self.ages.iter_mut().for_each(|ages| ages.touch(row as usize, now_ms));
+        }
+    }
+
+    /// Has rows be gone whose time to live is over, without telling anybody: neither pairs nor partners are.
+    fn expire(&mut self, now_ms: i64) {
+        let (Some(ages), Some(counts)) = (&mut self.ages, &mut self.counts) else { return };
+        for row in ages.expired(now_ms) {
+            let count = counts.of[row as usize];
+            counts.add(row, -count);
         }
     }
 
@@ -256,24 +289,26 @@ impl JoinSide {
 
     /// Forgets rows that are not there; of those that are left the groups are to be set.
     fn forget(&mut self) -> Result<Vec<u32>, Diagnostic> {
-        let Some(changing) = &mut self.changing else { return Ok(self.chains.groups().to_vec()) };
-        let is_there = |row: &u32| changing.counts[*row as usize] > 0;
+        let Some(counts) = &mut self.counts else { return Ok(self.chains.groups().to_vec()) };
+        let is_there = |row: &u32| counts.of[*row as usize] > 0;
         let alive: Vec<u32> = (0..self.store.len() as u32).filter(is_there).collect();
         let of = |numbers: &[i64]| alive.iter().map(|&row| numbers[row as usize]).collect::<Vec<_>>();
-        changing.counts = of(&changing.counts);
+        counts.of = of(&counts.of);
         if self.shows.is_some() {
             self.partners = of(&self.partners);
             self.is_touched = vec![false; alive.len()];
         }
-        changing.contents.keep(&alive);
+        self.changing.iter_mut().for_each(|changing| changing.contents.keep(&alive));
+        self.ages.iter_mut().for_each(|ages| ages.keep(alive.iter().map(|&row| row as usize)));
         self.store.keep(&alive)?;
         Ok(alive.iter().map(|&row| self.chains.group(row)).collect())
     }
 
     fn bytes(&self) -> usize {
         let waiting: usize = self.waiting.iter().map(Batch::bytes).sum();
-        let changing = self.changing.as_ref();
-        let changing = changing.map_or(0, |c| c.contents.memory() + c.counts.capacity() * size_of::<i64>());
+        let contents = self.changing.as_ref().map_or(0, |changing| changing.contents.memory());
+        let counts = self.counts.as_ref().map_or(0, |counts| counts.of.capacity() * size_of::<i64>());
+        let changing = contents + counts + self.ages.as_ref().map_or(0, Ages::bytes);
         let partners = self.partners.capacity() * size_of::<i64>() + self.is_touched.capacity();
         self.store.bytes() + self.chains.bytes() + changing + partners + waiting
     }
@@ -283,24 +318,32 @@ impl JoinSide {
         self.chains.save(out);
         if let Some(changing) = &self.changing {
             changing.contents.save(out);
-            out.i64s(&changing.counts);
         }
+        self.counts.iter().for_each(|counts| out.i64s(&counts.of));
+        self.ages.iter().for_each(|ages| ages.save(self.store.len(), out));
         out.i64s(&self.partners);
         // Of a beat that has not ended, where memory is short; checkpoints come between beats.
         out.length(self.waiting.len());
         self.waiting.iter().try_for_each(|batch| batch.save(out))
     }
 
-    fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.store.restore(from)?;
         let rows = self.store.len();
         self.chains = Chains::restore(rows, groups, from)?;
         if let Some(changing) = &mut self.changing {
             check_count("hashes", changing.contents.restore(from)?, rows)?;
-            changing.counts = from.i64s()?;
-            check_count("counts", changing.counts.len(), rows)?;
-            Damaged::unless(changing.counts.iter().all(|&count| count >= 0), "a row is there less than never")?;
-            changing.alive = changing.counts.iter().filter(|&&count| count > 0).count();
+        }
+        if let Some(counts) = &mut self.counts {
+            counts.of = from.i64s()?;
+            check_count("counts", counts.of.len(), rows)?;
+            let most = if self.changing.is_some() { i64::MAX } else { 1 };
+            let are_possible = counts.of.iter().all(|count| (0..=most).contains(count));
+            Damaged::unless(are_possible, "a row is there less than never, or too often")?;
+            counts.alive = counts.of.iter().filter(|&&count| count > 0).count();
+        }
+        if let Some(ages) = &mut self.ages {
+            ages.restore(rows, from, now_ms)?;
         }
         self.partners = from.i64s()?;
         check_count("numbers of partners", self.partners.len(), if self.shows.is_some() { rows } else { 0 })?;
@@ -331,15 +374,18 @@ impl ChangingJoin {
         join: &pipeline::ChangingJoin,
         code: &OperatorCode,
     ) -> Result<ChangingJoin, Diagnostic> {
-        let side =
-            |port: usize| JoinSide::new(&plan.inputs[port].schema, join.weights[port], Shows::of(join.kind, port));
+        let side = |port: usize| {
+            JoinSide::new(&plan.inputs[port].schema, join.weights[port], Shows::of(join.kind, port), join.ttl_ms[port])
+        };
         let (sides, groups) = ([side(0)?, side(1)?], Groups::new(plan, code)?);
         Ok(ChangingJoin { kind: join.kind, sides, groups, doubling: Doubling::default() })
     }
 
     /// Has rows of a side meet those of the other one.
     fn probe(&mut self, port: usize, deltas: &[Delta], work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let (other, counts) = (1 - port, self.sides.iter().any(|side| side.shows.is_some()));
+        let other = 1 - port;
+        // A row that may come back counts its partners meanwhile.
+        let counts = self.sides.iter().any(|side| side.shows.is_some()) && self.sides[other].changing.is_some();
         let mut candidates = Candidates::default();
         for &Delta { row, by, is_new } in deltas {
             let mut partner = self.sides[other].chains.newest(self.sides[port].chains.group(row));
@@ -424,7 +470,7 @@ impl ChangingJoin {
 
     /// Forgets rows that are not there, when so many are gone that it pays, and groups without rows.
     fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let changing = || self.sides.iter().filter_map(|side| Some((side.store.len(), side.changing.as_ref()?.alive)));
+        let changing = || self.sides.iter().filter_map(|side| Some((side.store.len(), side.counts.as_ref()?.alive)));
         let (kept, alive) = changing().fold((0, 0), |(kept, alive), (k, a)| (kept + k, alive + a));
         if kept == alive || !self.doubling.is_due(kept, work.is_tight) {
             return Ok(());
@@ -454,18 +500,24 @@ impl ChangingJoin {
 const MOST_PAIRS: usize = 8 << 10;
 
 impl State for ChangingJoin {
-    fn advance(&mut self, inputs: Vec<Batch>, _: i64, _: &mut Work<'_>) -> Result<(), Diagnostic> {
+    fn advance(&mut self, inputs: Vec<Batch>, _: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        self.sides.iter_mut().for_each(|side| side.expire(work.now_ms));
         for (side, batch) in self.sides.iter_mut().zip(inputs).filter(|(_, batch)| batch.rows() > 0) {
             side.waiting.push(batch);
         }
         Ok(())
     }
 
+    fn due(&self) -> i64 {
+        self.sides.iter().filter_map(|side| side.ages.as_ref().map(Ages::due)).min().unwrap_or(i64::MAX)
+    }
+
     fn end_beat(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        self.sides.iter_mut().for_each(|side| side.expire(work.now_ms));
         for port in [0, 1] {
             let deltas = self.sides[port].deltas(port, &mut self.groups, work)?;
             self.probe(port, &deltas, work)?;
-            self.sides[port].apply(&deltas);
+            self.sides[port].apply(&deltas, work.now_ms);
         }
         for port in [0, 1] {
             let shown = self.sides[port].shown();
@@ -484,11 +536,11 @@ impl State for ChangingJoin {
         self.sides.iter().try_for_each(|side| side.save(out))
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         let groups = self.groups.table.len();
-        self.sides.iter_mut().try_for_each(|side| side.restore(groups, from))?;
-        self.doubling.done(self.sides.iter().filter_map(|side| Some(side.changing.as_ref()?.alive)).sum());
+        self.sides.iter_mut().try_for_each(|side| side.restore(groups, from, now_ms))?;
+        self.doubling.done(self.sides.iter().filter_map(|side| Some(side.counts.as_ref()?.alive)).sum());
         Ok(())
     }
 }

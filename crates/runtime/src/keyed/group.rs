@@ -3,6 +3,7 @@
 //! Within a beat rows update the aggregates of their groups, in any order. What was shown of a group is taken before its first update
 //! in the beat. At the end of the beat groups of which other values are shown now are put out: as they were, and as they are.
 
+use super::ages::Ages;
 use super::batch::Batch;
 use super::comparable::Comparable;
 use super::encoding::{check_count, restore_columns, restore_flags, save_columns, save_flags};
@@ -40,6 +41,8 @@ pub(crate) struct GroupAggregate {
     is_global: bool,
     /// Groups without rows.
     empty: usize,
+    /// Where groups are forgotten that no row has come for in a while.
+    ages: Option<Ages>,
 }
 
 /// What is known of a group.
@@ -69,6 +72,7 @@ impl GroupAggregate {
             types: group.aggregates.outputs.iter().map(|output| output.data_type.to_arrow()).collect(),
             is_global: plan.keys.is_empty(),
             empty: 0,
+            ages: Ages::new(group.ttl_ms),
         })
     }
 
@@ -82,7 +86,7 @@ impl GroupAggregate {
     }
 
     /// Notes that groups are going to change: before that, what is shown of them is taken.
-    fn touch(&mut self, groups: &[u64]) {
+    fn touch(&mut self, groups: &[u64], now_ms: i64) {
         let mut shown = Vec::new();
         for &group in groups {
             let of = &mut self.all[group as usize];
@@ -90,6 +94,7 @@ impl GroupAggregate {
                 continue;
             }
             self.touched.push(group);
+            self.ages.iter_mut().for_each(|ages| ages.touch(group as usize, now_ms));
             if of.slot == NO_SLOT {
                 of.slot = self.table.slots.allocate();
                 self.empty -= 1;
@@ -137,6 +142,18 @@ impl GroupAggregate {
         Ok(())
     }
 
+    /// Has groups begin again whose time to live is over: nobody is told that they are gone.
+    fn expire(&mut self, now_ms: i64) {
+        for group in self.ages.iter_mut().flat_map(|ages| ages.expired(now_ms)) {
+            let of = &mut self.all[group as usize];
+            if of.slot != NO_SLOT && !of.is_touched {
+                self.table.slots.remove(of.slot);
+                *of = OfGroup::NONE;
+                self.empty += 1;
+            }
+        }
+    }
+
     /// Forgets groups that have had no rows for long, when there are many.
     fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         if self.is_global || !pays_to_forget(self.empty, self.all.len()) {
@@ -144,6 +161,7 @@ impl GroupAggregate {
         }
         let kept: Vec<u64> = (0..self.all.len() as u64).filter(|&g| self.all[g as usize].slot != NO_SLOT).collect();
         self.groups.keep(&kept, work)?;
+        self.ages.iter_mut().for_each(|ages| ages.keep(kept.iter().map(|&group| group as usize)));
         self.all = kept.iter().map(|&group| self.all[group as usize]).collect();
         self.empty = 0;
         Ok(())
@@ -152,9 +170,10 @@ impl GroupAggregate {
 
 impl State for GroupAggregate {
     fn advance(&mut self, inputs: Vec<Batch>, _: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        self.expire(work.now_ms);
         for batch in inputs.into_iter().filter(|batch| batch.rows() > 0) {
             let groups = self.assign(&batch, work)?;
-            self.touch(&groups);
+            self.touch(&groups, work.now_ms);
             let slots = groups.iter().map(|&group| self.all[group as usize].slot).collect();
             let weights = match self.changes {
                 Some(changes) => of_column(&batch.columns[changes.weight])?.to_vec(),
@@ -169,7 +188,7 @@ impl State for GroupAggregate {
         if self.is_global && work.is_home && self.all.is_empty() {
             self.all.push(OfGroup::NONE);
             self.empty += 1;
-            self.touch(&[0]);
+            self.touch(&[0], work.now_ms);
         }
         if self.touched.is_empty() {
             return Ok(());
@@ -222,10 +241,20 @@ impl State for GroupAggregate {
         self.forget(work)
     }
 
+    fn due(&self) -> i64 {
+        self.ages.as_ref().map_or(i64::MAX, Ages::due)
+    }
+
     fn bytes(&mut self) -> usize {
+        let ages = self.ages.as_ref().map_or(0, Ages::bytes);
         let before: usize = self.before.iter().map(|columns| bytes_of(columns)).sum();
         let numbers = (self.touched.capacity() + self.shown.capacity()) * size_of::<u64>();
-        self.groups.table.bytes() + self.table.bytes() + self.all.capacity() * size_of::<OfGroup>() + before + numbers
+        self.groups.table.bytes()
+            + self.table.bytes()
+            + self.all.capacity() * size_of::<OfGroup>()
+            + before
+            + numbers
+            + ages
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
@@ -239,10 +268,11 @@ impl State for GroupAggregate {
         for columns in &self.before {
             save_columns(columns, columns.first().map_or(0, |column| column.len()), out);
         }
+        self.ages.iter().for_each(|ages| ages.save(self.all.len(), out));
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         self.table.restore(from)?;
         let (slots, shown) = (from.i64s()?, restore_flags(from)?);
@@ -273,6 +303,9 @@ impl State for GroupAggregate {
         }
         // Without outputs a group that is shown has nothing to compare.
         check_count("groups as they were", rows, if self.types.is_empty() { rows } else { self.shown.len() })?;
-        Ok(())
+        match &mut self.ages {
+            Some(ages) => ages.restore(self.all.len(), from, now_ms),
+            None => Ok(()),
+        }
     }
 }

@@ -23,6 +23,7 @@
 //!
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
+mod ages;
 pub(crate) mod batch;
 mod chains;
 mod changes;

@@ -77,7 +77,7 @@ impl Behaviour {
                 Behaviour { held_back_ms, shares: Shares::Tables, ..usual }
             }
             KeyedKind::RegularJoin(join) => {
-                let shares = if join.ttl_ms.is_some() { Shares::Tables } else { Shares::All };
+                let shares = if join.ttl_ms != [None, None] { Shares::Tables } else { Shares::All };
                 Behaviour { due: Due::Arrival, needs_time: false, shares, ..usual }
             }
             KeyedKind::VersionedJoin(_) => Behaviour { due: Due::LeftTime, ..usual },

@@ -5,8 +5,12 @@ use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_types::Diagnostic;
 
-/// A regular join without rows, that keeps them for `ttl_ms` milliseconds, or forever.
-pub(super) fn new(plan: &KeyedOperator, ttl_ms: Option<u64>, code: &OperatorCode) -> Result<StreamJoin, Diagnostic> {
-    let ttl_ms = ttl_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+/// A regular join without rows, that keeps those of each side for `ttl_ms` milliseconds, or forever.
+pub(super) fn new(
+    plan: &KeyedOperator,
+    ttl_ms: [Option<u64>; 2],
+    code: &OperatorCode,
+) -> Result<StreamJoin, Diagnostic> {
+    let ttl_ms = ttl_ms.map(|ttl| ttl.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)));
     StreamJoin::new(plan, Rule::Regular { ttl_ms }, [false, false], code)
 }

@@ -112,14 +112,15 @@ impl KeyedStation {
     fn begin_cut(&self, generation: Generation, consequences: &mut Consequences) -> usize {
         // Nothing is saved at the end of a beat that is no checkpoint, and most partitions of a short one have no rows.
         let saves = !self.behaviour.ends_beats || self.host.checkpoint_before(generation).is_some();
+        let ends_beat = self.behaviour.ends_beats && self.host.ends_beat(generation);
         self.uncut.lock().left = self.partitions.len() + 1;
         let mut passed = 1;
         for partition in 0..self.partitions.len() {
             let mut inbox = self.inbox(partition);
-            let is_beat_open = self.behaviour.ends_beats && std::mem::take(&mut inbox.is_beat_open);
+            let is_beat_open = ends_beat && std::mem::take(&mut inbox.is_beat_open);
             if is_beat_open {
                 self.add_job(&mut inbox, partition, PartitionJob::Beat, consequences);
-            } else if self.host.beats.is_some() && self.joins_arrivals() && inbox.all.rows > 0 {
+            } else if self.host.ends_beat(generation) && self.joins_arrivals() && inbox.all.rows > 0 {
                 // What comes of rows that wait until it pays to read the state is of this beat.
                 self.add_job(&mut inbox, partition, PartitionJob::Arrived, consequences);
             }

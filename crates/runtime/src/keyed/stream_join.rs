@@ -61,7 +61,10 @@ impl Reach {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rule {
     Interval(Reach),
-    Regular { ttl_ms: Option<i64> },
+    /// With how long a row of each side is kept.
+    Regular {
+        ttl_ms: [Option<i64>; 2],
+    },
 }
 
 /// The rows of an input.
@@ -325,9 +328,9 @@ impl StreamJoin {
     fn forget(&mut self, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let kept: usize = self.sides.iter().map(|s| s.store.len()).sum();
         let (ttl, now) = match self.rule {
-            Rule::Regular { ttl_ms: None } => return Ok(()),
-            Rule::Regular { ttl_ms: Some(ttl) } => (ttl, work.now_ms),
-            Rule::Interval(_) => (0, watermark),
+            Rule::Regular { ttl_ms: [None, None] } => return Ok(()),
+            Rule::Regular { ttl_ms } => (ttl_ms.map(|ttl| ttl.unwrap_or(i64::MAX)), work.now_ms),
+            Rule::Interval(_) => ([0; 2], watermark),
         };
         if !self.doubling.is_due(kept, work.is_tight) && work.now_ms < self.next_sweep {
             return self.plan_sweep(ttl, work.now_ms);
@@ -335,7 +338,7 @@ impl StreamJoin {
         self.groups.clear();
         let mut regrouped = Vec::new();
         for (port, side) in self.sides.iter_mut().enumerate() {
-            let life = side.life.unwrap_or(ttl);
+            let life = side.life.unwrap_or(ttl[port]);
             let is_alive = |&row: &u32| side.times[row as usize].saturating_add(life) > now;
             let alive: Vec<u32> = (0..side.times.len() as u32).filter(is_alive).collect();
             let had_null: Vec<bool> = alive.iter().map(|&row| side.chains.group(row) == NONE).collect();
@@ -360,10 +363,11 @@ impl StreamJoin {
     }
 
     /// Notes when the oldest row expires, but not oftener than twice within the time to live.
-    fn plan_sweep(&mut self, ttl: i64, now: i64) -> Result<(), Diagnostic> {
+    fn plan_sweep(&mut self, ttl: [i64; 2], now: i64) -> Result<(), Diagnostic> {
         if let (Rule::Regular { .. }, i64::MAX) = (self.rule, self.next_sweep) {
-            let oldest = self.sides.iter().filter_map(|s| s.times.first()).min();
-            self.next_sweep = oldest.map_or(i64::MAX, |o| o.saturating_add(ttl).max(now.saturating_add(ttl / 2 + 1)));
+            let oldest = self.sides.iter().zip(ttl).filter_map(|(side, ttl)| Some((*side.times.first()?, ttl)));
+            let sweep = |(oldest, ttl): (i64, i64)| oldest.saturating_add(ttl).max(now.saturating_add(ttl / 2 + 1));
+            self.next_sweep = oldest.map(sweep).min().unwrap_or(i64::MAX);
         }
         Ok(())
     }
@@ -383,7 +387,7 @@ impl State for StreamJoin {
             Rule::Regular { ttl_ms } => {
                 for (port, batch) in inputs.into_iter().enumerate().filter(|(_, batch)| batch.rows() > 0) {
                     let first = self.insert(port, batch, work)?;
-                    self.probe(port, first, ttl_ms, work)?;
+                    self.probe(port, first, ttl_ms[1 - port], work)?;
                 }
             }
         }
@@ -421,7 +425,9 @@ impl State for StreamJoin {
         self.now_ms = now_ms;
         self.doubling.done(self.sides.iter().map(|side| side.store.len()).sum());
         match self.rule {
-            Rule::Regular { ttl_ms: Some(ttl) } => self.plan_sweep(ttl, now_ms),
+            Rule::Regular { ttl_ms } if ttl_ms != [None, None] => {
+                self.plan_sweep(ttl_ms.map(|ttl| ttl.unwrap_or(i64::MAX)), now_ms)
+            }
             _ => Ok(()),
         }
     }

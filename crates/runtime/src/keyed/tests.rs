@@ -11,6 +11,8 @@ use crate::columns::Parts;
 use crate::executable_plan::PipelineCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_codegen::lower::{Lowered, lower_keys, lower_slots};
@@ -90,7 +92,7 @@ fn kinds() -> Vec<KeyedKind> {
     for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
         kinds.push(KeyedKind::IntervalJoin(IntervalJoin { kind, lower_ms: -20, upper_ms: 35, residual: None }));
     }
-    for ttl_ms in [None, Some(25)] {
+    for ttl_ms in [[None, None], [Some(25), Some(25)]] {
         kinds.push(KeyedKind::RegularJoin(RegularJoin { ttl_ms, residual: None }));
     }
     for kind in [JoinKind::Inner, JoinKind::Left] {
@@ -99,7 +101,9 @@ fn kinds() -> Vec<KeyedKind> {
     let order = vec![SortColumn { column: 1, descending: true, nulls_first: true }];
     let rank = Rank { order: order.clone(), function: RankFunction::Rank, range: (1, 3), ties: Ties::First };
     kinds.push(KeyedKind::Rank(rank));
-    kinds.push(KeyedKind::Group(Group { aggregates: aggregates(), changes: None }));
+    for ttl_ms in [None, Some(24), Some(90)] {
+        kinds.push(KeyedKind::Group(Group { aggregates: aggregates(), changes: None, ttl_ms }));
+    }
     for (function, to, ties) in [
         (RankFunction::RowNumber, 3, Ties::First),
         (RankFunction::RowNumber, 1, Ties::Last),
@@ -108,10 +112,25 @@ fn kinds() -> Vec<KeyedKind> {
         (RankFunction::RowNumber, u64::MAX, Ties::Values),
     ] {
         let (order, shows_rank) = (order.clone(), to != 1);
-        kinds.push(KeyedKind::Top(Top { order, function, range: (1, to), ties, shows_rank, weight: None }));
+        for ttl_ms in [None, Some(24)] {
+            let order = order.clone();
+            kinds.push(KeyedKind::Top(Top {
+                order,
+                function,
+                range: (1, to),
+                ties,
+                shows_rank,
+                weight: None,
+                ttl_ms,
+                is_alone: false,
+            }));
+        }
     }
     for kind in [JoinKind::Left, JoinKind::Full, JoinKind::Semi, JoinKind::Anti] {
-        kinds.push(KeyedKind::ChangingJoin(ChangingJoin { kind, residual: None, weights: [None, None] }));
+        for ttl_ms in [[None, None], [Some(24), Some(60)], [None, Some(24)]] {
+            let weights = [None, None];
+            kinds.push(KeyedKind::ChangingJoin(ChangingJoin { kind, residual: None, weights, ttl_ms }));
+        }
     }
     for frame in [Frame::Rows(None), Frame::Rows(Some(3)), Frame::Range(None), Frame::Range(Some(40))] {
         kinds.push(KeyedKind::Over(Over { frame, aggregates: aggregates() }));
@@ -311,6 +330,72 @@ fn states_go_on_where_they_were_written() {
             restored(&plan, &code, &saved(&*empty)).unwrap();
         }
     }
+}
+
+/// A row with this number and name, as a step in an odd watermark, at which beats end.
+fn beat_of(rows: &[(i64, &str)], inputs: usize) -> Step {
+    let ordinal = Ordinal { watermark: 0, input: 0, split: 0, position: 0, pipeline: 0 };
+    let row = |&(number, name): &(i64, &str)| (ordinal, 0, number, Some(name.to_string()));
+    let mut all: Vec<Rows> = vec![Vec::new(); inputs];
+    all[0] = rows.iter().map(row).collect();
+    Step { inputs: all, watermark: 1 }
+}
+
+/// How many rows a step puts out, as they are added and taken back.
+fn changes_of(state: &mut dyn State, code: &OperatorCode, step: &Step, now_ms: i64) -> (usize, usize) {
+    let mut found = Output::new();
+    advance(state, code, step, now_ms, &mut found).unwrap();
+    let (mut added, mut taken) = (0, 0);
+    for (_, columns, _) in found {
+        let weights = columns.last().unwrap().as_primitive::<Int8Type>().values().to_vec();
+        added += weights.iter().filter(|weight| **weight > 0).count();
+        taken += weights.iter().filter(|weight| **weight < 0).count();
+    }
+    (added, taken)
+}
+
+#[test]
+fn what_is_not_written_for_its_time_to_live_begins_again() {
+    let ttl_ms = Some(160);
+    let order = vec![SortColumn { column: 1, descending: true, nulls_first: true }];
+    let group = KeyedKind::Group(Group { aggregates: aggregates(), changes: None, ttl_ms });
+    let last = |ties| Top {
+        order: order.clone(),
+        function: RankFunction::RowNumber,
+        range: (1, 1),
+        ties,
+        shows_rank: false,
+        weight: None,
+        ttl_ms,
+        is_alone: false,
+    };
+    for kind in [group, KeyedKind::Top(last(Ties::Last)), KeyedKind::Top(last(Ties::Values))] {
+        let what = format!("{kind:?}");
+        let (plan, code) = operator(kind);
+        let mut state = state_of(&plan, &code).unwrap();
+        let mut at = |rows: &[(i64, &str)], now| changes_of(&mut *state, &code, &beat_of(rows, 1), now);
+        assert_eq!(at(&[(1, "a"), (1, "b")], 0), (2, 0), "{what}");
+        assert_eq!(at(&[(2, "a")], 100), (1, 1), "{what}");
+        // Nobody is told that a group is forgotten; the other one has been written since.
+        assert_eq!(at(&[], 200), (0, 0), "{what}");
+        assert_eq!(at(&[(3, "b")], 210), (1, 0), "{what}");
+        assert_eq!(at(&[(4, "a")], 220), (1, 1), "{what}");
+        assert_eq!(state.due(), 270, "{what}: when it was written last but one");
+    }
+    // A row of the left finds no partner that has been forgotten, and one of the other side does not find it.
+    let sides = [Some(160), None];
+    let join = ChangingJoin { kind: JoinKind::Left, residual: None, weights: [None, None], ttl_ms: sides };
+    let (plan, code) = operator(KeyedKind::ChangingJoin(join));
+    let mut state = state_of(&plan, &code).unwrap();
+    let turned = |rows: &[(i64, &str)]| {
+        let Step { mut inputs, watermark } = beat_of(rows, 2);
+        inputs.swap(0, 1);
+        Step { inputs, watermark }
+    };
+    assert_eq!(changes_of(&mut *state, &code, &beat_of(&[(1, "a"), (1, "b")], 2), 0), (2, 0), "without partners");
+    assert_eq!(changes_of(&mut *state, &code, &turned(&[(1, "a")]), 100), (1, 1), "one has come");
+    assert_eq!(changes_of(&mut *state, &code, &turned(&[(1, "a"), (1, "b")]), 300), (0, 0), "the left is forgotten");
+    assert_eq!(changes_of(&mut *state, &code, &beat_of(&[(1, "a")], 2), 1000), (2, 0), "the right is kept");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! forgotten. Of a result that changes all rows are kept, since one that ranks before others may be taken back. Then the rows of a beat
 //! wait for its end, where they are sorted, added up and merged into the group at once.
 
+use super::ages::Ages;
 use super::batch::Batch;
 use super::encoding::{check_count, restore_flags, save_flags};
 use super::groups::{Groups, pays_to_forget};
@@ -17,10 +18,11 @@ use super::weights::{ADDED, TAKEN_BACK, of_column, weights};
 use crate::columns::{compact, selected};
 use crate::executable_plan::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array, UInt32Array};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use millstream_plan::logical::RankFunction;
 use millstream_plan::pipeline::{self, KeyedOperator};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
 
 /// A group that shows more rows than this has the rows of a beat merged into it at once: each by itself would move too many.
@@ -46,6 +48,8 @@ pub(crate) struct Top {
     is_global: bool,
     /// Whether each row is put into its place when it comes.
     at_once: bool,
+    /// Where groups are forgotten to which no row has been added in a while.
+    ages: Option<Ages>,
 }
 
 /// A group.
@@ -89,7 +93,8 @@ impl Top {
             noted: 0,
             doubling: Doubling::default(),
             is_global: plan.keys.is_empty(),
-            at_once: is_plain && top.weight.is_none(),
+            at_once: is_plain && top.weight.is_none() && !top.is_alone,
+            ages: Ages::new(top.ttl_ms),
         })
     }
 
@@ -101,12 +106,13 @@ impl Top {
     }
 
     /// Notes that a group is going to change.
-    fn touch(&mut self, group: u64) -> usize {
+    fn touch(&mut self, group: u64, now_ms: i64) -> usize {
         let of = &self.all[group as usize];
         if of.touched != UNTOUCHED {
             return of.touched as usize;
         }
         let before = self.shown(&of.rows);
+        self.ages.iter_mut().for_each(|ages| ages.touch(group as usize, now_ms));
         self.noted += before.len();
         let place = self.touched.len();
         self.all[group as usize].touched = place as u32;
@@ -140,7 +146,7 @@ impl Top {
     }
 
     /// Puts rows into their places, as far as they can be shown.
-    fn insert(&mut self, batch: &Batch, groups: &[u64]) -> Result<(), Diagnostic> {
+    fn insert(&mut self, batch: &Batch, groups: &[u64], now_ms: i64) -> Result<(), Diagnostic> {
         let of = self.sort.of(&batch.columns, &batch.ordinals)?;
         let most = self.plan.range.1 as usize;
         let mut kept = Vec::new();
@@ -160,7 +166,7 @@ impl Top {
                 self.bytes.pop();
                 continue;
             }
-            self.touch(group);
+            self.touch(group, now_ms);
             let rows = &mut self.all[group as usize].rows;
             rows.insert(at, number);
             kept.push(row as u32);
@@ -180,7 +186,7 @@ impl Top {
     }
 
     /// Has rows wait for the end of the beat.
-    fn wait(&mut self, batch: &Batch, groups: &[u64]) -> Result<(), Diagnostic> {
+    fn wait(&mut self, batch: &Batch, groups: &[u64], now_ms: i64) -> Result<(), Diagnostic> {
         let of = self.sort.of(&batch.columns, &batch.ordinals)?;
         let weights = match self.plan.weight {
             Some(weight) => Some(of_column(&batch.columns[weight])?),
@@ -189,7 +195,7 @@ impl Top {
         for (row, &group) in groups.iter().enumerate() {
             let number = self.bytes.len() as u32;
             self.bytes.push(&of, row);
-            let touched = self.touch(group);
+            let touched = self.touch(group, now_ms);
             let comes = weights.is_none_or(|weights| weights[row] > 0);
             self.touched[touched].waiting.push((number, comes));
         }
@@ -249,6 +255,30 @@ impl Top {
         Ok(())
     }
 
+    /// The error of a group that has two rows and may have one.
+    fn second_row(&self, group: u64) -> Diagnostic {
+        let key = if self.is_global { Vec::new() } else { self.groups.columns(&[group]) };
+        let options = FormatOptions::default().with_null("NULL");
+        let value = |column: &ArrayRef| {
+            ArrayFormatter::try_new(column, &options).map_or_else(|_| "?".into(), |values| values.value(0).to_string())
+        };
+        let values: Vec<String> = key.iter().map(value).collect();
+        let message = format!("two rows of the result have the PRIMARY KEY ({})", values.join(", "));
+        Diagnostic::new(code::DUPLICATE_KEY, message)
+            .advise("say which one counts: INSERT … ON CONFLICT DO NOTHING or DO DEDUPLICATE")
+    }
+
+    /// Has groups begin again whose time to live is over: nobody is told that their rows are gone.
+    fn expire(&mut self, now_ms: i64) {
+        for group in self.ages.iter_mut().flat_map(|ages| ages.expired(now_ms)) {
+            let of = &mut self.all[group as usize];
+            if of.touched == UNTOUCHED {
+                self.alive -= of.rows.len();
+                of.rows = Vec::new();
+            }
+        }
+    }
+
     /// Forgets rows that are in no group, when so many are that it pays, and groups without rows.
     fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         if !self.doubling.is_due(self.rows.len(), work.is_tight) {
@@ -267,6 +297,7 @@ impl Top {
             let left: Vec<u64> =
                 (0..self.all.len() as u64).filter(|&group| !self.all[group as usize].rows.is_empty()).collect();
             self.groups.keep(&left, work)?;
+            self.ages.iter_mut().for_each(|ages| ages.keep(left.iter().map(|&group| group as usize)));
             self.all.retain(|of| !of.rows.is_empty());
         }
         Ok(())
@@ -287,9 +318,13 @@ fn without(these: &[Numbered], others: &[Numbered], with_ranks: bool) -> Vec<Num
 
 impl State for Top {
     fn advance(&mut self, inputs: Vec<Batch>, _: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        self.expire(work.now_ms);
         for batch in inputs.into_iter().filter(|batch| batch.rows() > 0) {
             let groups = self.assign(&batch, work)?;
-            if self.at_once { self.insert(&batch, &groups)? } else { self.wait(&batch, &groups)? }
+            match self.at_once {
+                true => self.insert(&batch, &groups, work.now_ms)?,
+                false => self.wait(&batch, &groups, work.now_ms)?,
+            }
         }
         Ok(())
     }
@@ -305,6 +340,9 @@ impl State for Top {
                 self.alive = self.alive + merged.len() - rows.len();
                 merged
             };
+            if self.plan.is_alone && rows.len() > 1 {
+                return Err(self.second_row(group));
+            }
             let after = self.shown(&rows);
             gone.extend(without(&before, &after, self.plan.shows_rank));
             come.extend(without(&after, &before, self.plan.shows_rank));
@@ -316,10 +354,15 @@ impl State for Top {
         self.forget(work)
     }
 
+    fn due(&self) -> i64 {
+        self.ages.as_ref().map_or(i64::MAX, Ages::due)
+    }
+
     fn bytes(&mut self) -> usize {
+        let ages = self.ages.as_ref().map_or(0, Ages::bytes);
         let lists = self.all.capacity() * size_of::<TopGroup>() + self.alive * size_of::<u32>();
         let touched = self.touched.capacity() * size_of::<Touched>() + self.noted * size_of::<Numbered>();
-        self.groups.table.bytes() + self.rows.bytes() + self.bytes.memory() + lists + touched
+        self.groups.table.bytes() + self.rows.bytes() + self.bytes.memory() + lists + touched + ages
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
@@ -337,10 +380,11 @@ impl State for Top {
             out.u32s(&waiting.iter().map(|(row, _)| *row).collect::<Vec<_>>());
             save_flags(&waiting.iter().map(|(_, comes)| *comes).collect::<Vec<_>>(), out);
         }
+        self.ages.iter().for_each(|ages| ages.save(self.all.len(), out));
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         self.rows.restore(from)?;
         self.bytes = KeptBytes::restore(from)?;
@@ -379,6 +423,9 @@ impl State for Top {
             let before = rows.into_iter().zip(ranks).collect();
             self.touched.push(Touched { group, before, waiting: waiting.into_iter().zip(come).collect() });
         }
-        Ok(())
+        match &mut self.ages {
+            Some(ages) => ages.restore(self.all.len(), from, now_ms),
+            None => Ok(()),
+        }
     }
 }

@@ -7,10 +7,17 @@
 //! A beat ends when its first row has waited for some time, after some number of rows, or when somebody takes a checkpoint, but not
 //! while the end of the one before is on its way: under load beats grow, and merge more. While no rows come none ends. For tests a beat
 //! may end after an exact number of rows of a split: then the splits' sequencers hold back what comes behind them.
+//!
+//! Beats of event time hold rows back, too ([`BeatEnd`]): a split stands still where its watermark reaches the end of the beat, and when
+//! all do that are neither idle nor at their end, the beat ends there. So which rows are in a beat follows from the splits alone, and so
+//! do its changes, whatever the workers, the buffers, or crashes: checkpoints are taken between two beats. The next beat is that of the
+//! lowest of these watermarks; empty ones are passed over.
 
 use crate::buffer::Generation;
 use crate::config::BeatConfig;
+use millstream_plan::beat::BeatClock;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 /// The beat under way of a query.
@@ -18,7 +25,25 @@ use std::time::Instant;
 pub(crate) struct Beats {
     config: BeatConfig,
     open: Mutex<Open>,
+    /// Of event time: whether the first has begun, which every split has come to.
+    has_begun: AtomicBool,
+    /// The generation of the last cut that ends no beat. One cut at a time is on its way.
+    not_ending: AtomicU32,
 }
+
+/// How far a split has come in a beat of event time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BeatEnd {
+    /// Rows of it may come.
+    Awaited,
+    /// It stands at the end, with its watermark.
+    Reached(i64),
+    /// It has none: what comes of the split is of no beat, or its input has ended.
+    None,
+}
+
+/// A watermark that every row brings: a beat that ends there holds all splits back until each has one.
+pub(crate) const FIRST_WATERMARK: i64 = i64::MIN + 1;
 
 /// What has come in a beat.
 #[derive(Debug, Default)]
@@ -33,14 +58,49 @@ struct Open {
 impl Beats {
     /// The first beat.
     pub(crate) fn new(config: BeatConfig) -> Beats {
-        Beats { config, open: Mutex::default() }
+        Beats { config, open: Mutex::default(), has_begun: AtomicBool::new(false), not_ending: AtomicU32::new(0) }
+    }
+
+    /// Milliseconds of a beat of event time.
+    fn length_ms(&self) -> Option<i64> {
+        match self.config.clock {
+            BeatClock::EventTime(ms) => Some(i64::try_from(ms.max(1)).unwrap_or(i64::MAX)),
+            BeatClock::Arrival | BeatClock::End => None,
+        }
+    }
+
+    /// Whether the splits' watermarks say where beats end.
+    pub(crate) fn is_event_time(&self) -> bool {
+        self.length_ms().is_some()
+    }
+
+    /// Whether every split has come to a beat of event time.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Acquire)
+    }
+
+    /// The beat of event time begins that the lowest watermark falls into; where it ends.
+    pub(crate) fn take(&self, lowest: i64) -> i64 {
+        self.has_begun.store(true, Ordering::Release);
+        let length = self.length_ms().unwrap_or(i64::MAX);
+        lowest.div_euclid(length).saturating_add(1).saturating_mul(length)
+    }
+
+    /// The cut to a generation ends no beat. Noted before anybody hears of the cut.
+    pub(crate) fn leave_open(&self, generation: Generation) {
+        self.not_ending.store(generation.0, Ordering::Release);
+    }
+
+    /// Whether a beat ends where a generation begins.
+    pub(crate) fn ends_before(&self, generation: Generation) -> bool {
+        self.not_ending.load(Ordering::Acquire) != generation.0
     }
 
     /// Rows of a generation have come to an operator whose results change; when the end of the beat is due, if that is news. Those of a
     /// beat that has been ended already are on their way with its cut.
     pub(crate) fn came(&self, generation: Generation, rows: usize) -> Option<Instant> {
         let mut open = self.open.lock();
-        if generation < open.generation {
+        if generation < open.generation || self.is_event_time() {
             return None;
         }
         open.rows += rows as u64;
@@ -55,6 +115,11 @@ impl Beats {
     /// The end of the beat is due at once.
     pub(crate) fn end_at_once(&self) -> Instant {
         *self.open.lock().due.insert(Instant::now())
+    }
+
+    /// Takes note that the end of the beat has been looked at; whether it was due.
+    pub(crate) fn look(&self) -> bool {
+        self.open.lock().due.take().is_some()
     }
 
     /// When the end of the beat is due, if anything waits for it.
@@ -72,6 +137,24 @@ impl Beats {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn beats_of_event_time_are_counted_from_the_epoch() {
+        let of = |clock| Beats::new(BeatConfig { clock, ..BeatConfig::default() });
+        let beats = of(BeatClock::EventTime(1000));
+        assert!(!beats.has_begun());
+        let ends = [0, 999, 1000, -1, -1000].map(|lowest| beats.take(lowest));
+        assert_eq!(ends, [1000, 1000, 2000, 0, 0]);
+        assert_eq!(beats.take(i64::MAX - 1), i64::MAX, "nothing comes behind it");
+        assert!(beats.is_event_time() && !of(BeatClock::Arrival).is_event_time());
+        assert_eq!(beats.came(Generation(0), 5), None, "rows do not wait for the clock");
+        assert!(beats.ends_before(Generation(3)));
+        beats.leave_open(Generation(3));
+        assert!(!beats.ends_before(Generation(3)) && beats.ends_before(Generation(4)));
+        assert!(!beats.look());
+        beats.end_at_once();
+        assert!(beats.look() && !beats.look());
+    }
 
     #[test]
     fn a_beat_ends_when_its_first_row_has_waited_or_when_it_is_full() {

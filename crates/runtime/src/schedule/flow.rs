@@ -47,6 +47,10 @@
 //! waits for nothing else; when it finds no more of them it says so, whatever the state is then. A merge of spilled
 //! tables stops while its own output is not consumed, and that is consumed without input, too.
 //!
+//! Splits that stand at the end of a beat of event time hold chunks in flight until all others have come there. So with such beats each split
+//! has its share of the permits to itself, and one with nothing in flight may always read a chunk: what is in flight may be larger than the
+//! bound by a chunk for each split.
+//!
 //! The error needs a reader that asks; without one the input has ended, or is silent, and memory does not grow.
 
 use crate::ids::StreamId;
@@ -89,6 +93,8 @@ pub(crate) struct Flow {
     freed: Condvar,
     limit: usize,
     limit_per_split: usize,
+    /// Whether splits that are ahead hold their chunks until others have come as far.
+    holds_back: bool,
     /// A reader that waits for a permit is woken when so many are left in flight.
     refill: usize,
     /// Whether state may be spilled.
@@ -185,14 +191,17 @@ enum Verdict {
 
 impl Flow {
     /// At most `limit` chunks of splits, of which `readers` are read at a time; each can have its share, and two at
-    /// least, so that it can be read while it is decoded. `groups` says for each stream with which it is compared.
+    /// least, so that it can be read while it is decoded. `groups` says for each stream with which it is compared; `holds_back`, whether
+    /// those that are ahead hold their chunks until others have come as far.
     pub(crate) fn new(
         limit: usize,
         groups: Vec<Option<usize>>,
         readers: usize,
+        holds_back: bool,
         budget: Arc<MemoryBudget>,
     ) -> Arc<Flow> {
         let limit_per_split = (limit / readers.max(1)).max(2);
+        let limit = if holds_back { limit.max(readers * limit_per_split) } else { limit };
         let split = |group| SplitFlow { in_flight: 0, group, speaks: false, watermark: i64::MIN, usual_bytes: 0 };
         let state = InFlight {
             splits: groups.into_iter().map(split).collect(),
@@ -205,6 +214,7 @@ impl Flow {
             freed: Condvar::new(),
             limit,
             limit_per_split,
+            holds_back,
             // Of several readers one could take all that another one waits for.
             refill: if readers > 1 { limit } else { limit / 2 },
             may_spill: AtomicBool::new(false),
@@ -316,6 +326,9 @@ impl Flow {
     }
 
     fn verdict(&self, state: &InFlight, stream: StreamId) -> Verdict {
+        if self.holds_back && state.splits[stream.index()].in_flight == 0 {
+            return Verdict::Yes;
+        }
         let budget = &*self.budget;
         let mut in_flight_limit = WEIGHT.saturating_mul(self.limit as u64);
         let growth = state.growth.by;

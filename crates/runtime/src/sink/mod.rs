@@ -228,7 +228,7 @@ impl SinkStation {
                         self.written.notify_all();
                     }
                     Ready::Cut(generation) => {
-                        if self.ends_beats {
+                        if self.ends_beats && self.host.ends_beat(generation) {
                             writer.end_beat()?;
                         }
                         self.end_span(generation, &mut *writer)?;

@@ -247,6 +247,14 @@ impl RowTimes {
         RowTimes { watermark: time.clone(), time, delay_ms, min_time, max_watermark, zones: Some(Box::new(zones)) }
     }
 
+    /// Of rows with these times.
+    #[cfg(test)]
+    pub(crate) fn in_order(times: &[i64], delay_ms: i64) -> RowTimes {
+        let column: ArrayRef = Arc::new(arrow_array::TimestampMillisecondArray::from(times.to_vec()));
+        let time = Millis::of(&column, None).expect("a column of times has times");
+        RowTimes::new(time.clone(), time, delay_ms)
+    }
+
     /// Bounds of the times from a row on, if they are known.
     pub(crate) fn zones(&self, first: usize) -> Option<TimeZones> {
         let zones = self.zones.as_ref().filter(|_| first.is_multiple_of(ZONE_ROWS))?;
@@ -311,6 +319,20 @@ impl RowTimes {
         pieces
     }
 
+    /// How many rows come before the first that the watermark before it has reached `until` of, given that before the first.
+    pub(crate) fn rows_before(&self, before: i64, until: i64) -> usize {
+        let rows = self.time.rows();
+        if before >= until {
+            return 0;
+        } else if self.max_watermark < until {
+            return rows;
+        }
+        let is_valid = |row: usize| self.watermark.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+        let mut watermarks = self.watermark.values().enumerate();
+        let reaching = watermarks.position(|(row, value)| is_valid(row) && delayed(value, self.delay_ms) >= until);
+        reaching.map_or(rows, |row| row + 1)
+    }
+
     /// The watermark before each row, given the one before the first: the running maximum.
     pub(crate) fn watermarks_before(&self, before: i64) -> Vec<i64> {
         let mut running = before;
@@ -348,6 +370,9 @@ mod tests {
         assert_eq!(times.watermarks_before(i64::MIN), [i64::MIN, 5, 5, 25, 25]);
         assert_eq!(times.watermarks_before(7), [7, 7, 7, 25, 25]);
         assert_eq!((times.min_time, times.max_watermark), (10, 35));
+        let rows = [i64::MIN, 5, 6, 25, 26, 35, 36].map(|until| times.rows_before(i64::MIN, until));
+        assert_eq!(rows, [0, 1, 3, 3, 5, 5, 5], "up to the row that brings it");
+        assert_eq!(times.rows_before(6, 6), 0);
         let part = times.slice(1, 2);
         assert_eq!((part.min_time, part.max_watermark), (30, 25));
     }

@@ -150,7 +150,7 @@ impl SourceRuntime {
         let mut permit = task.permit;
         permit.decoded(bytes_of(&decoded.columns));
         host.buffer_size.observe(waiting(), host.config.workers);
-        let (most, permit) = (host.buffer_size.rows(), Some(Arc::new(permit)));
+        let (most, permit) = (host.buffer_size.rows().min(host.most_rows_in_beats()), Some(Arc::new(permit)));
         let unit = self.unit(decoded, most, permit, functions, &mut host.row_errors())?;
         split.chunks.fetch_add(1, Relaxed);
         Ok(Unit { after, ..unit })

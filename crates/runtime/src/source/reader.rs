@@ -71,6 +71,8 @@ pub(crate) fn find_idle_splits(query: &Query, now: Instant) -> Option<Instant> {
                 this.note_idle(true);
                 query.host().flow.set_silent(this.split.stream, true);
                 set_idle(query, this.split.stream, true);
+                // A beat of event time may have waited for it alone.
+                query.look_at_beat();
             } else {
                 // Its last rows are being processed, so it will not take long.
                 next = earlier(next, after(now, query.host().config.flush_interval_ms.max(1)));

@@ -82,6 +82,11 @@ impl Split {
         self.is_spare.load(Relaxed)
     }
 
+    /// Whether it is left out of the watermark, as it is silent.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.reading.lock().idle
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> Arc<String> {
         self.name.load_full()

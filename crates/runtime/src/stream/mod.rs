@@ -8,6 +8,7 @@ pub(crate) mod sequencer;
 
 use crate::buffer::{Buffer, Generation};
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
+use crate::schedule::beats::BeatEnd;
 use crate::station::{BufferPlace, Consequences, ProcessTask, Task};
 use millstream_storage::SplitState;
 use millstream_sync::epoch_ring::{EpochRing, EpochWriter, Outcome, Release};
@@ -112,7 +113,7 @@ impl Stream {
         self.change(|sequencer, pass| sequencer.raise(floor, pass))
     }
 
-    /// See [`Sequencer::cut`]; also how far the stream has come there. That of a checkpoint comes behind a whole unit.
+    /// See [`Sequencer::cut`]; also how far the stream has come there.
     pub(crate) fn cut(&self, generation: Generation, is_checkpoint: bool) -> (Consequences, SplitState) {
         let mut reached = None;
         let consequences = self.change(|sequencer, pass| {
@@ -124,6 +125,21 @@ impl Stream {
             sequencer.resume(pass);
         });
         (consequences, reached.expect("a change is made once"))
+    }
+
+    /// See [`Sequencer::beat_end`].
+    pub(crate) fn beat_end(&self) -> BeatEnd {
+        self.state.lock().sequencer.beat_end()
+    }
+
+    /// See [`Sequencer::can_resume`].
+    pub(crate) fn can_resume(&self) -> bool {
+        self.state.lock().sequencer.can_resume()
+    }
+
+    /// See [`Sequencer::take_beat`].
+    pub(crate) fn take_beat(&self, end: i64) -> Consequences {
+        self.change(|sequencer, pass| sequencer.take_beat(end, pass))
     }
 
     /// See [`Sequencer::reached`].

@@ -5,6 +5,7 @@
 //! because each brings the largest watermark of its rows along.
 
 use crate::buffer::{Buffer, Generation, Rows, Stamp};
+use crate::schedule::beats::{BeatEnd, FIRST_WATERMARK};
 use crate::source::processing_time::ProcessingTime;
 use millstream_connectors::Position;
 use millstream_storage::SplitState;
@@ -52,17 +53,30 @@ pub(crate) enum Sequenced {
     Cut(Generation),
     /// The stream has ended.
     End(End),
-    /// The beat has as many rows of the stream as it takes.
+    /// The beat has all rows of the stream that it takes.
     Held,
     /// The stream cannot continue.
     Error(Diagnostic),
 }
 
-/// Rows of a split that a beat takes.
+/// Rows of a split that a beat takes. What comes behind them waits for the beat's end.
 #[derive(Debug, Clone, Copy)]
-struct Room {
-    of_beat: u64,
-    left: u64,
+enum Room {
+    /// So many, of which some have not come yet.
+    Rows { of_beat: u64, left: u64 },
+    /// Those with a lower watermark before them.
+    Before(i64),
+}
+
+impl Room {
+    /// How many of some rows fit, given the watermark before them.
+    fn of(self, rows: &Rows, watermark: i64) -> usize {
+        match self {
+            Room::Rows { left, .. } => usize::try_from(left).unwrap_or(usize::MAX),
+            Room::Before(end) if watermark >= end => 0,
+            Room::Before(end) => rows.times.as_ref().map_or(rows.rows, |times| times.rows_before(watermark, end)),
+        }
+    }
 }
 
 /// Order and watermark of one stream.
@@ -78,6 +92,10 @@ pub(crate) struct Sequencer {
     watermark: i64,
     generation: Generation,
     position: Option<Position>,
+    /// The number of the first row of the unit.
+    first_of_unit: u64,
+    /// Rows that come again, as they were part of a beat before a recovery.
+    again: u64,
     /// Gives rows their time, where that is the machine's.
     clock: Option<ProcessingTime>,
     /// Where beats end behind a number of rows: what still fits into this one, and the unit that did not fit as a whole.
@@ -102,6 +120,8 @@ impl Sequencer {
             watermark: i64::MIN,
             generation: Generation::default(),
             position,
+            first_of_unit: rows,
+            again: 0,
             clock,
             room: None,
             held: None,
@@ -112,7 +132,17 @@ impl Sequencer {
 
     /// The same for a split of which nothing comes behind `rows` rows before the beat has ended; 0: nothing is held back.
     pub(crate) fn with_beats_of(self, rows: u64) -> Sequencer {
-        Sequencer { room: (rows > 0).then_some(Room { of_beat: rows, left: rows }), ..self }
+        Sequencer { room: (rows > 0).then_some(Room::Rows { of_beat: rows, left: rows }), ..self }
+    }
+
+    /// The same for a split that is held back where its watermark reaches the end of a beat; see [`Sequencer::take_beat`].
+    pub(crate) fn with_beats_of_time(self) -> Sequencer {
+        Sequencer { room: Some(Room::Before(FIRST_WATERMARK)), ..self }
+    }
+
+    /// The same for a split of which the first `rows` rows behind its position are dropped: what they have changed is known.
+    pub(crate) fn with_rows_again(self, rows: u64) -> Sequencer {
+        Sequencer { again: rows, ..self }
     }
 
     /// Takes unit `number`, or the next part of it; what is in order now goes to `sink`.
@@ -148,15 +178,25 @@ impl Sequencer {
         self.is_continued = unit.continues;
         let mut left = VecDeque::from(unit.rows);
         while let Some(mut rows) = left.pop_front() {
+            if self.again > 0 {
+                let kept = rows.split_off(usize::try_from(self.again).unwrap_or(usize::MAX));
+                kept.into_iter().for_each(|kept| left.push_front(kept));
+                self.again -= rows.rows as u64;
+                self.next_row += rows.rows as u64;
+                continue;
+            }
             if let Some(room) = &mut self.room {
-                if room.left == 0 {
+                let fitting = room.of(&rows, self.watermark.max(unit.before.unwrap_or(i64::MIN)));
+                if fitting == 0 {
                     left.push_front(rows);
                     self.held = Some(Unit { rows: left.into(), ..unit });
                     return false;
                 }
-                let rest = rows.split_off(usize::try_from(room.left).unwrap_or(usize::MAX));
+                let rest = rows.split_off(fitting);
                 rest.into_iter().for_each(|rest| left.push_front(rest));
-                room.left -= rows.rows as u64;
+                if let Room::Rows { left, .. } = room {
+                    *left -= rows.rows as u64;
+                }
             }
             let brings = match &mut self.clock {
                 Some(clock) => clock.stamp(&mut rows),
@@ -172,7 +212,7 @@ impl Sequencer {
             self.next_row += rows.rows as u64;
             sink(Sequenced::Buffer(Buffer::new(rows, stamp)));
             self.advance(brings, sink);
-            if self.room.is_some_and(|room| room.left == 0) {
+            if let Some(Room::Rows { left: 0, .. }) = self.room {
                 sink(Sequenced::Held);
             }
         }
@@ -186,17 +226,47 @@ impl Sequencer {
         }
         self.advance(unit.watermark.unwrap_or(i64::MIN), sink);
         self.position = unit.after.or(self.position);
+        self.first_of_unit = self.next_row;
         unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut *sink));
         if let Some(end) = unit.end {
             self.ended = true;
             sink(Sequenced::End(end));
+            if let Some(Room::Before(_)) = self.room {
+                sink(Sequenced::Held);
+            }
         }
         true
     }
 
-    /// Passes the rest of a unit of which rows are held back.
+    /// How far the stream has come in the beat of event time.
+    pub(crate) fn beat_end(&self) -> BeatEnd {
+        match self.room {
+            Some(Room::Before(end)) if !self.ended => match self.watermark >= end {
+                true => BeatEnd::Reached(self.watermark),
+                false => BeatEnd::Awaited,
+            },
+            _ => BeatEnd::None,
+        }
+    }
+
+    /// Whether a checkpoint here can say where reading resumes: behind a unit, or in one whose beginning has a position.
+    pub(crate) fn can_resume(&self) -> bool {
+        self.held.is_none() || self.position.is_some()
+    }
+
+    /// The beat of event time that is under way ends at a watermark: rows that were held back come, as far as they are of it.
+    pub(crate) fn take_beat(&mut self, end: i64, sink: impl FnMut(Sequenced)) {
+        if let Some(Room::Before(before)) = &mut self.room {
+            *before = end;
+            self.resume(sink);
+        }
+    }
+
+    /// Passes the rest of a unit of which rows are held back, if a checkpoint could not say how many have come.
     pub(crate) fn end_unit(&mut self, mut sink: impl FnMut(Sequenced)) {
-        if let Some(held) = self.held.take() {
+        if !self.can_resume()
+            && let Some(held) = self.held.take()
+        {
             let room = self.room.take();
             self.pass(held, &mut sink);
             self.room = room;
@@ -240,7 +310,9 @@ impl Sequencer {
     pub(crate) fn cut(&mut self, generation: Generation, mut sink: impl FnMut(Sequenced)) {
         if !self.ended && !self.has_failed && generation > self.generation {
             self.generation = generation;
-            self.room.iter_mut().for_each(|room| room.left = room.of_beat);
+            if let Some(Room::Rows { of_beat, left }) = &mut self.room {
+                *left = *of_beat;
+            }
             sink(Sequenced::Cut(generation));
         }
     }
@@ -248,8 +320,9 @@ impl Sequencer {
     /// How far the stream has come: of what a checkpoint says of a split, all but what it is.
     pub(crate) fn reached(&self) -> SplitState {
         let (at, line) = (self.position.map(|position| position.at), self.position.map_or(0, |position| position.line));
-        let (rows, watermark, ended) = (self.next_row, self.watermark, self.ended);
-        SplitState { at, line, rows, watermark, ended, ..SplitState::default() }
+        let (rows, watermark, ended) = (self.next_row + self.again, self.watermark, self.ended);
+        let behind = self.held.as_ref().map_or(self.again, |_| self.next_row - self.first_of_unit);
+        SplitState { at, line, rows, behind, watermark, ended, ..SplitState::default() }
     }
 
     /// Lets the watermark follow the clock, if the stream has one.
@@ -272,8 +345,12 @@ impl Sequencer {
 
     fn advance(&mut self, watermark: i64, sink: &mut impl FnMut(Sequenced)) {
         if watermark > self.watermark {
+            let ends_beat = matches!(self.room, Some(Room::Before(end)) if self.watermark < end && watermark >= end);
             self.watermark = watermark;
             sink(Sequenced::Watermark(watermark));
+            if ends_beat {
+                sink(Sequenced::Held);
+            }
         }
     }
 }
@@ -281,6 +358,7 @@ impl Sequencer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::event_time::RowTimes;
 
     fn unit(rows: usize, watermark: Option<i64>) -> Unit {
         Unit { rows: vec![Rows { rows, ..Rows::default() }], watermark, ..Unit::default() }
@@ -393,12 +471,77 @@ mod tests {
         sequencer.resume(take);
         assert_eq!(out.take(), ["g1", "3+2", "5+1", "held"]);
         assert_eq!((sequencer.reached().at, sequencer.reached().rows), (Some(10), 6), "within a unit");
-        // A checkpoint comes behind a whole unit.
+        // A checkpoint says how much of a unit has come.
         sequencer.end_unit(take);
-        assert_eq!((sequencer.reached().at, sequencer.reached().rows), (Some(20), 7));
+        assert_eq!((sequencer.reached().behind, out.take().len()), (1, 0));
         sequencer.cut(Generation(2), take);
         sequencer.resume(take);
-        assert_eq!(out.take(), ["6+1", "g2", "end"]);
+        assert_eq!(out.take(), ["g2", "6+1", "end"]);
+        assert_eq!((sequencer.reached().at, sequencer.reached().rows, sequencer.reached().behind), (Some(20), 7, 0));
         assert!(!sequencer.is_waiting());
+    }
+
+    #[test]
+    fn a_checkpoint_within_a_unit_of_no_position_comes_behind_it() {
+        let (mut sequencer, mut out) = (Sequencer::new(None, 0, None).with_beats_of(3), Vec::new());
+        let after = Some(Position { at: 10, line: 0 });
+        sequencer.arrive(0, Unit { after, ..unit(5, None) }, |_| {});
+        assert!(!sequencer.can_resume(), "where would the unit begin?");
+        sequencer.end_unit(|s| {
+            if let Sequenced::Buffer(buffer) = s {
+                out.push(buffer.rows);
+            }
+        });
+        assert_eq!((out, sequencer.reached().at, sequencer.reached().rows), (vec![2], Some(10), 5));
+        assert!(sequencer.can_resume());
+    }
+
+    /// A unit of rows of these times.
+    fn timed(times: &[i64], at: u64) -> Unit {
+        let rows = Rows { rows: times.len(), times: Some(RowTimes::in_order(times, 0)), ..Rows::default() };
+        Unit { rows: vec![rows], after: Some(Position { at, line: 0 }), ..Unit::default() }
+    }
+
+    #[test]
+    fn a_beat_of_event_time_ends_behind_the_row_whose_watermark_reaches_its_end() {
+        let mut sequencer = Sequencer::new(None, 0, None).with_beats_of_time();
+        let out = std::cell::RefCell::new(Vec::new());
+        let take = |s: Sequenced| {
+            out.borrow_mut().push(match s {
+                Sequenced::Buffer(buffer) => format!("{}+{}", buffer.stamp.first_row, buffer.rows),
+                Sequenced::Watermark(watermark) => format!("w{watermark}"),
+                Sequenced::Held => "held".into(),
+                Sequenced::Cut(generation) => format!("g{}", generation.0),
+                Sequenced::End(_) => "end".into(),
+                Sequenced::Error(error) => error.message,
+            });
+        };
+        sequencer.arrive(0, timed(&[3, 8, 12, 9, 25, 26], 10), take);
+        assert_eq!(out.take(), ["0+1", "w3", "held"], "the first watermark");
+        sequencer.take_beat(10, take);
+        assert_eq!(out.take(), ["1+2", "w12", "held"]);
+        assert_eq!((sequencer.beat_end(), sequencer.can_resume()), (BeatEnd::Reached(12), false));
+        sequencer.cut(Generation(1), take);
+        sequencer.take_beat(20, take);
+        assert_eq!(out.take(), ["g1", "3+2", "w25", "held"]);
+        // Beats in which nothing comes are passed over by whoever knows all splits; this one is not at the end of the next.
+        sequencer.take_beat(30, take);
+        assert_eq!((out.take().len(), sequencer.beat_end()), (2, BeatEnd::Awaited));
+        sequencer.arrive(1, timed(&[28, 31, 29], 20), take);
+        assert_eq!(out.take(), ["6+2", "w31", "held"]);
+        let state = sequencer.reached();
+        assert_eq!((state.at, state.rows, state.behind, state.watermark), (Some(10), 8, 2, 31));
+        // A job that resumes here reads the unit again, and drops what was of the beat.
+        let position = Some(Position { at: 10, line: 0 });
+        let mut resumed = Sequencer::new(None, 6, position).with_beats_of_time().with_rows_again(2);
+        resumed.raise(31, take);
+        assert_eq!((out.take(), resumed.reached().rows), (vec!["w31".into(), "held".into()], 8));
+        resumed.arrive(0, timed(&[28], 15), take);
+        assert_eq!((resumed.reached().behind, resumed.reached().at), (1, Some(15)));
+        resumed.take_beat(40, take);
+        resumed.arrive(1, timed(&[31, 29], 20), take);
+        resumed.arrive(2, Unit { end: Some(End::Complete), ..Unit::default() }, take);
+        assert_eq!(out.take(), ["8+1", "end", "held"]);
+        assert_eq!(resumed.beat_end(), BeatEnd::None);
     }
 }

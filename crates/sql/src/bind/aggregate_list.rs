@@ -29,6 +29,8 @@ pub(crate) struct AggregateList {
     pub values: Range<usize>,
     /// The select list, where clauses after it can use its names.
     pub selected: Vec<(Expr, String)>,
+    /// The hint for how long a group is kept.
+    pub state_ttl_ms: Option<u64>,
 }
 
 impl AggregateList {

@@ -43,7 +43,7 @@ pub(super) fn check_table(
         let message = format!(
             "the result of {of} changes, and table `{name}` ('connector' = '{connector}') takes rows that are only added"
         );
-        let sinks = "write to 'jdbc' or 'upsert-kafka' with a PRIMARY KEY, to 'kafka' as 'debezium-json', to 'print' or 'blackhole'";
+        let sinks = "write to 'jdbc' or 'upsert-kafka' with a PRIMARY KEY, to 'kafka', 'filesystem' or 'socket' as 'debezium-json', to 'print' or 'blackhole'";
         return Err(error(code::NEEDS_UPDATES, place, message).advise(format!("{sinks}; or {}", ways_out(rel, extent))));
     }
     let schema = table.written();
@@ -82,6 +82,8 @@ pub(super) fn check_table(
         }
         _ => format!("{}, and declare it as PRIMARY KEY", key_to_select(rel)),
     };
+    let advice =
+        format!("{advice}; or say which row counts: INSERT … ON CONFLICT DO NOTHING, DO DEDUPLICATE or DO ERROR");
     Err(error(code::KEY_MISMATCH, place, message).advise(advice))
 }
 

@@ -296,7 +296,7 @@ impl KeyRoles {
         let (keys, calls) = (self.keys.len(), list.calls.len());
         let assigner = match extent {
             Extent::Whole | Extent::Shown => WindowAssigner::Whole,
-            Extent::Streamed | Extent::Endless => WindowAssigner::Unbounded,
+            Extent::Streamed | Extent::Endless => WindowAssigner::Unbounded { ttl_ms: list.state_ttl_ms },
         };
         let whole = || Window { assigner, time: None, timeline: Timeline::Own, start: None };
         let window = self.window.as_ref().map_or_else(whole, |(_, window)| window.clone());

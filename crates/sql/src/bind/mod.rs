@@ -32,6 +32,7 @@ mod call;
 mod changelog;
 mod changes;
 pub mod coercion;
+mod conflict;
 mod cures;
 mod expression;
 mod extent;
@@ -40,6 +41,7 @@ mod group;
 mod group_keys;
 mod group_window;
 mod grouping_sets;
+mod hints;
 mod insert;
 mod join;
 mod late_rows;
@@ -126,9 +128,13 @@ pub fn bind_insert_of(
     let bind = || {
         let mut binder = QueryBinder::new(scope, settings);
         let insert = insert::bind(&mut binder, Arc::clone(&table), &statement.columns, &statement.query)?;
+        let place = place::span_of_path(&statement.target);
+        let insert = match statement.on_conflict {
+            Some(action) => conflict::resolved(insert, &table, action, place)?,
+            None => insert,
+        };
         let extent = binder.extent(&insert.query);
         changes::check_operators(&insert.query, extent, place::span_of(&*statement.query))?;
-        let place = place::span_of_path(&statement.target);
         changes::check_table(catalog, &table, &insert.query, extent, place)?;
         Ok::<_, Diagnostic>(insert)
     };

@@ -182,6 +182,7 @@ fn rank(input: Relation, operator: &Operator) -> Relation {
         range: (1, u64::MAX),
         is_by_time,
         shows_rank: true,
+        is_alone: false,
     };
     Relation::with_added(rel, columns)
 }
@@ -204,7 +205,7 @@ pub(super) fn last_rows(input: Relation, partition: Vec<Expr>, extent: Extent) -
 }
 
 /// The rows whose number is within a range; nobody reads the number.
-fn within(
+pub(super) fn within(
     input: Relation,
     time: Option<Expr>,
     partition: Vec<Expr>,
@@ -214,7 +215,8 @@ fn within(
 ) -> Relation {
     let Relation { rel, columns } = input;
     let (input, timeline, function) = (Box::new(rel), Timeline::Own, RankFunction::RowNumber);
-    let rel = Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank: false };
+    let (shows_rank, is_alone) = (false, false);
+    let rel = Rel::Rank { input, time, timeline, partition, order, function, range, is_by_time, shows_rank, is_alone };
     Relation::with_added(rel, columns)
 }
 

@@ -5,12 +5,14 @@ use super::coercion::{common_type, convert};
 use super::expression::Binder;
 use super::extent::Extent;
 use super::group::Grouping;
+use super::hints::StateTtl;
 use super::order_by::{Slice, Standing, in_order, order_of, ordered};
 use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::{Relation, rename, union_all};
 use super::scope::{Column, Scope};
 use crate::catalog::{Catalog, CatalogEntry, View};
 use crate::settings::{BindSettings, ResultMode, RuntimeMode};
+use millstream_plan::beat::BeatClock;
 use millstream_plan::common::Common;
 use millstream_plan::expr::Span;
 use millstream_plan::logical::Rel;
@@ -86,6 +88,8 @@ pub(crate) struct QueryBinder<'a> {
     stacked: usize,
     /// How many subqueries of WHERE the current place is in.
     pub(super) subquery_depth: usize,
+    /// The hint of the SELECT that the current place is in.
+    pub(super) state_ttl: StateTtl,
 }
 
 impl<'a> QueryBinder<'a> {
@@ -104,6 +108,7 @@ impl<'a> QueryBinder<'a> {
             view_depth,
             stacked,
             subquery_depth,
+            state_ttl: StateTtl::default(),
         }
     }
 
@@ -154,7 +159,15 @@ impl<'a> QueryBinder<'a> {
             return Err(error(code::UNSUPPORTED, span, message).advise("define the view over tables"));
         }
         let (views, unknown, operators) = (self.views.clone(), self.unknown.clone(), self.operators.clone());
-        Ok(QueryBinder { common: vec![], views, unknown, operators, view_depth: self.view_depth + 1, ..*self })
+        Ok(QueryBinder {
+            common: vec![],
+            views,
+            unknown,
+            operators,
+            view_depth: self.view_depth + 1,
+            state_ttl: StateTtl::default(),
+            ..*self
+        })
     }
 
     /// Whether a relation ends by itself: all tables that it reads do.
@@ -165,6 +178,9 @@ impl<'a> QueryBinder<'a> {
 
     /// What is known of the end of a relation.
     pub fn extent(&self, rel: &Rel) -> Extent {
+        if self.settings.beat == BeatClock::End && self.is_bounded(rel) {
+            return Extent::Whole;
+        }
         match (self.is_bounded(rel), self.settings.runtime_mode) {
             (true, RuntimeMode::Streaming) if self.is_shown => Extent::Shown,
             (true, RuntimeMode::Streaming) => Extent::Streamed,

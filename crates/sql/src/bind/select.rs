@@ -6,6 +6,7 @@ use super::extent::Extent;
 use super::group::Grouping;
 use super::group_keys::SelectedItems;
 use super::grouping_sets::has_sets;
+use super::hints::StateTtl;
 use super::join::{Tree, Values, are_aggregated, written};
 use super::order_by::{Ordered, keys_of_select};
 use super::over;
@@ -34,8 +35,16 @@ impl QueryBinder<'_> {
         order: &[ast::OrderByExpr],
     ) -> Result<Ordered, Diagnostic> {
         check_clauses(select)?;
+        let around = std::mem::replace(&mut self.state_ttl, StateTtl::of(select)?);
+        let ordered = self.select_under_hint(select, order);
+        self.state_ttl = around;
+        ordered
+    }
+
+    fn select_under_hint(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<Ordered, Diagnostic> {
         let tree = self.from(&select.from)?;
         let has_from = tree.is_some();
+        self.state_ttl.check(&tree.as_ref().map(Tree::columns).unwrap_or_default(), select)?;
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
         let (tree, _) =
             self.conditions(tree, select.selection.as_ref(), &[]).map_err(|failure| alias_in_where(failure, select))?;
@@ -56,6 +65,7 @@ impl QueryBinder<'_> {
             group_window: grouping.group_window().cloned(),
             overs: OverList::new(&select.named_window),
             values: width..width + values.len(),
+            state_ttl_ms: self.state_ttl.of_columns(&scope.columns[..width]),
             ..AggregateList::default()
         };
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };

@@ -257,4 +257,8 @@ fn comments_are_skipped_and_hints_are_refused() {
     assert!(matches!(parse(sql), Statement::Query(q) if q.to_string() == "SELECT 1 + 2"));
     let hint = parse_statement("SELECT /*+ OPTIONS('a' = 'b') */ 1").unwrap_err();
     assert_eq!(hint.code, millstream_types::code::UNSUPPORTED);
+    let hinted = "SELECT /*+ STATE_TTL('t' = '1 d') */ a FROM t";
+    assert!(matches!(parse(hinted), Statement::Query(q) if q.to_string().contains("STATE_TTL('t' = '1 d')")));
+    // It says nothing elsewhere.
+    assert!(parse_statement("SELECT a FROM t /*+ STATE_TTL('t' = '1 d') */").is_err());
 }

@@ -16,7 +16,7 @@ impl<F: Fn() -> bool> Others for Resting<F> {
 
 fn flow(groups: Vec<Option<usize>>, limit: u64) -> Arc<Flow> {
     let splits = groups.len();
-    let flow = Flow::new(16, groups, 2, MemoryBudget::new(limit));
+    let flow = Flow::new(16, groups, 2, false, MemoryBudget::new(limit));
     (0..splits).for_each(|split| flow.set_silent(StreamId::new(split), false));
     flow
 }
@@ -54,6 +54,21 @@ fn what_is_in_flight_is_a_quarter_of_what_state_leaves() {
     assert_eq!((verdict(600, 100), verdict(600, 101)), (Verdict::Yes, Verdict::Wait));
     assert_eq!((verdict(800, 0), verdict(801, 0)), (Verdict::Yes, Verdict::Wait), "the soft limit");
     assert_eq!(verdict(1001, 0), Verdict::Wait, "only the slowest can tell that nothing helps");
+}
+
+#[test]
+fn splits_that_hold_chunks_back_do_not_keep_others_from_reading() {
+    let (readers, budget) = (12, MemoryBudget::new(1 << 20));
+    let flow = Flow::new(16, vec![None; readers], readers, true, Arc::clone(&budget));
+    let others = Resting(|| true);
+    let large = 1 << 20;
+    let mut held: Vec<Permit> = Vec::new();
+    for split in 0..readers - 1 {
+        held.push(flow.acquire(StreamId::new(split), large, &others).unwrap());
+    }
+    assert!(budget.in_flight() > budget.limit(), "more than there is room for");
+    held.push(flow.acquire(StreamId::new(readers - 1), large, &others).unwrap());
+    assert_eq!(held.len(), readers);
 }
 
 #[test]
@@ -183,7 +198,7 @@ fn a_chunk_weighs_what_the_one_before_it_did() {
 
 #[test]
 fn the_only_reader_is_woken_when_half_of_the_permits_are_free() {
-    let flow = Flow::new(8, vec![None], 1, MemoryBudget::new(1 << 30));
+    let flow = Flow::new(8, vec![None], 1, false, MemoryBudget::new(1 << 30));
     flow.set_silent(StreamId::new(0), false);
     let acquire = |flow: &Arc<Flow>| flow.acquire(StreamId::new(0), 0, &Resting(|| false)).unwrap();
     let mut permits: Vec<Permit> = (0..8).map(|_| acquire(&flow)).collect();

@@ -5,6 +5,7 @@
 //! semi joins, a bounded optional one) is looked up; what remains are regular joins of all rows. Those of a result that changes, and all
 //! but INNER and semi joins, take back rows that they have given.
 
+use super::super::hints::with_hint;
 use super::super::place::error;
 use super::super::query::QueryBinder;
 use super::super::relation::Relation;
@@ -78,13 +79,13 @@ pub(super) fn join(
             } else if left_is_bounded && (!right_is_bounded || (right_has_time && !left_has_time)) {
                 Ok(swapped_lookup(left, right, kind, pairing))
             } else {
-                Ok(regular(left, right, kind, pairing, binder.settings.state_ttl_ms()))
+                Ok(regular(left, right, kind, pairing, binder))
             }
         }
         JoinKind::Left | JoinKind::Semi | JoinKind::Anti if right_is_bounded => Ok(lookup(left, right, kind, pairing)),
         JoinKind::Right if left_is_bounded => Ok(swapped_lookup(left, right, JoinKind::Left, pairing)),
         JoinKind::Full if left_is_bounded && right_is_bounded => Ok(full_lookup(left, right, pairing)),
-        _ => Ok(regular(left, right, kind, pairing, None)),
+        _ => Ok(regular(left, right, kind, pairing, binder)),
     }
 }
 
@@ -168,10 +169,11 @@ fn interval_join(
     joined
 }
 
-/// Joins of all rows. What changes is kept for good.
-fn regular(left: Relation, right: Relation, kind: JoinKind, pairing: Pairing, ttl_ms: Option<u64>) -> Relation {
-    let changes = changing(&left.rel).is_some() || changing(&right.rel).is_some();
-    let strategy = JoinStrategy::Regular { ttl_ms: ttl_ms.filter(|_| !changes) };
+/// Joins of all rows, or of those that are kept.
+fn regular(left: Relation, right: Relation, kind: JoinKind, pairing: Pairing, binder: &QueryBinder<'_>) -> Relation {
+    let (all, hint) = (binder.settings.state_ttl_ms(), &binder.state_ttl);
+    let ttl_ms = [&left, &right].map(|side| with_hint(all, hint.of_columns(&side.columns)));
+    let strategy = JoinStrategy::Regular { ttl_ms };
     let mut joined = joined(left, right, kind, strategy, pairing);
     joined.forget_times();
     joined

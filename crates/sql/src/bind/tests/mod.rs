@@ -23,6 +23,7 @@ mod windows;
 use crate::catalog::{Catalog, Connectors};
 use crate::settings::{BindSettings, RuntimeMode};
 use crate::statement::{Statement, parse_script};
+use millstream_plan::beat::BeatClock;
 use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
 use millstream_plan::physical;
@@ -128,7 +129,7 @@ impl Session {
     /// The pipelines as EXPLAIN shows them.
     fn pipelines(&self, sql: &str) -> String {
         let insert = self.bind(sql).unwrap_or_else(|e| panic!("{e}\n{sql}"));
-        let plan = physical::plan(&[insert], Zone::default(), physical::Rules::default())
+        let plan = physical::plan(&[insert], Zone::default(), BeatClock::Arrival, None, physical::Rules::default())
             .unwrap_or_else(|e| panic!("{e}\n{sql}"));
         explain::pipelines(&plan, |_| String::new())
     }

@@ -1,6 +1,7 @@
 //! Changes that can be taken, and others.
 
-use super::FORMAT;
+use super::debezium::FORMAT;
+use super::{canal, maxwell};
 use crate::format::OpenMessageDecoder;
 use crate::messages::MessageDecoder;
 use crate::messages::testing::{decoder, encoder, messages};
@@ -79,6 +80,51 @@ fn changes_are_rows_that_come_and_go() {
     let malformed = code::MALFORMED_RECORD;
     assert_eq!(failures, [(4, malformed), (5, malformed), (6, code::NULL_IN_NOT_NULL), (7, malformed), (8, malformed)]);
     assert!(decoded.failures[0].1.advice.as_ref().unwrap().contains("REPLICA IDENTITY"));
+}
+
+#[test]
+fn what_an_update_does_not_say_of_the_row_before_is_as_it_is_now() {
+    let fields = [Field::new("k", DataType::BigInt, false), Field::new("n", DataType::BigInt, true)];
+    let maxwell: [&[u8]; 5] = [
+        br#"{"type":"insert","data":{"k":1,"n":1}}"#,
+        br#"{"type":"update","data":{"k":1,"n":2},"old":{"n":1}}"#,
+        br#"{"type":"update","data":{"k":2,"n":2},"old":{"k":1}}"#,
+        br#"{"type":"table-create"}"#,
+        br#"{"type":"delete","data":{"k":2,"n":null}}"#,
+    ];
+    let canal: [&[u8]; 4] = [
+        br#"{"type":"INSERT","data":[{"k":"1","n":"1"}],"old":null}"#,
+        br#"{"type":"UPDATE","data":[{"k":"1","n":"2"},{"k":"2","n":"2"}],"old":[{"n":"1"},{"k":"1"}]}"#,
+        br#"{"type":"QUERY","data":null}"#,
+        br#"{"type":"DELETE","data":[{"k":"2","n":null}]}"#,
+    ];
+    for (format, all, messages_of_rows) in
+        [(maxwell::FORMAT, &maxwell[..], [0, 1, 2, 2, 4]), (canal::FORMAT, &canal[..], [0, 1, 1, 1, 3])]
+    {
+        let all: Vec<Option<&[u8]>> = all.iter().copied().map(Some).collect();
+        let open = format.messages.as_ref().unwrap().change_decoder.unwrap();
+        let decoded = request(&fields, open).decode(&messages(&all)).unwrap();
+        assert!(decoded.failures.is_empty(), "{:?}", decoded.failures);
+        assert_eq!(decoded.columns[0].as_primitive::<Int64Type>().values(), &[1, 1, 1, 2, 2], "{}", format.name);
+        assert_eq!(decoded.comes, [true, true, false, true, false], "{}", format.name);
+        assert_eq!(decoded.rows, messages_of_rows, "{}", format.name);
+    }
+}
+
+#[test]
+fn a_bad_row_of_a_statement_spoils_its_message() {
+    let fields = [Field::new("k", DataType::BigInt, false)];
+    let open = canal::FORMAT.messages.unwrap().change_decoder.unwrap();
+    let all: [&[u8]; 3] = [
+        br#"{"type":"INSERT","data":[{"k":"1"},{"k":null},{"n":1}]}"#,
+        br#"{"type":"DELETE","data":[]}"#,
+        br#"{"type":"INSERT","data":[{"k":"7"}]}"#,
+    ];
+    let decoded = request(&fields, open).decode(&messages(&all.map(Some))).unwrap();
+    let failures: Vec<_> = decoded.failures.iter().map(|(at, failure)| (*at, failure.code)).collect();
+    let (null, malformed) = (code::NULL_IN_NOT_NULL, code::MALFORMED_RECORD);
+    assert_eq!(failures, [(0, null), (0, null), (1, malformed)]);
+    assert_eq!((decoded.rows.first(), decoded.rows.last()), (Some(&0), Some(&2)));
 }
 
 /// A decoder of all columns.
