@@ -55,6 +55,11 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// Rows that only come.
+    pub(crate) fn insertions(rows: usize) -> Vec<Change> {
+        (0..rows).map(|row| Change { before: None, after: Some(row) }).collect()
+    }
+
     /// A place of a row that has the key.
     pub(crate) fn row(self) -> usize {
         self.after.or(self.before).unwrap_or_default()

@@ -216,9 +216,14 @@ pub(crate) fn place(column: Option<String>) -> Place {
 }
 
 /// The failure of a message that comes from `resource`.
-pub(crate) fn located(mut failure: Diagnostic, resource: String) -> Diagnostic {
+pub(crate) fn located(failure: Diagnostic, resource: String) -> Diagnostic {
+    located_by(failure, |column| Place::Data { resource, offset: None, line: None, column })
+}
+
+/// The failure of a message whose place follows from its column.
+pub(crate) fn located_by(mut failure: Diagnostic, place: impl FnOnce(Option<String>) -> Place) -> Diagnostic {
     let column = if let Some(Place::Data { column, .. }) = failure.place.take() { column } else { None };
-    failure.at(Place::Data { resource, offset: None, line: None, column })
+    failure.at(place(column))
 }
 
 /// The failure for a value that is missing in a NOT NULL column.

@@ -12,3 +12,10 @@ pub enum BeatClock {
     /// The end of the input: there is one beat, so each row of a result is final.
     End,
 }
+
+impl BeatClock {
+    /// Whether the splits' watermarks say where beats end.
+    pub fn is_event_time(self) -> bool {
+        matches!(self, BeatClock::EventTime(_))
+    }
+}

@@ -333,7 +333,7 @@ pub enum JoinStrategy {
         /// Event time over the right columns.
         right_time: Expr,
     },
-    /// All rows of both inputs (INNER only), or those that came within the time to live.
+    /// All rows of both inputs, or those that came within the time to live. Any kind of join.
     Regular {
         /// How many milliseconds of processing time a row of each side is kept; `None`: forever.
         ttl_ms: [Option<u64>; 2],

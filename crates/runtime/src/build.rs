@@ -38,7 +38,6 @@ use crate::window::strategy::merge_strategy;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
 use millstream_connectors::Sink;
-use millstream_plan::beat::BeatClock;
 use millstream_plan::pipeline::{
     FlatMap, Operator, Pipeline as PlannedPipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark,
     WatermarkRule,
@@ -99,7 +98,7 @@ pub(crate) fn build(
         Feed::Station(_) => None,
     };
     let groups = streams.iter().map(group).collect();
-    let holds_back = plan.has_beats() && matches!(config.beats.clock, BeatClock::EventTime(_));
+    let holds_back = plan.has_beats() && config.beats.clock.is_event_time();
     let has_state = !(plan.aggregations.is_empty() && plan.operators.is_empty() && plan.sorts.is_empty());
     let host = Arc::new(Host {
         spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
@@ -288,7 +287,7 @@ impl<'a> Streams<'a> {
         };
         // What is looked up is read to its end before the first beat ends.
         let is_in_beats = self.plan.has_beats() && self.plan.sources.iter().all(|other| other.phase <= plan.phase);
-        let is_event_time = matches!(config.beats.clock, BeatClock::EventTime(_));
+        let is_event_time = config.beats.clock.is_event_time();
         let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
         let (splits, readers) = match input.rows {
             SourceRows::Constant { columns, rows } => {

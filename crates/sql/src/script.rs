@@ -90,7 +90,8 @@ fn is_ttl(tokens: &[TokenWithSpan], at: usize) -> bool {
     is_named && before.is_some_and(|token| is_word(token, "SELECT"))
 }
 
-const STATE_TTL: &str = "STATE_TTL";
+/// The hint that is understood.
+pub(crate) const STATE_TTL: &str = "STATE_TTL";
 
 /// What to write instead of a hint, which stands behind the tokens `before`.
 fn hint_cure(before: &[TokenWithSpan], hint: &TokenWithSpan) -> String {

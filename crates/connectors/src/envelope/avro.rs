@@ -102,8 +102,7 @@ impl EnvelopeEncoder {
 
 impl MessageEncoder for EnvelopeEncoder {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Messages, Diagnostic> {
-        let insertions: Vec<Change> = (0..rows).map(|row| Change { before: None, after: Some(row) }).collect();
-        ChangeEncoder::encode(self, columns, rows, &insertions)
+        ChangeEncoder::encode(self, columns, rows, &Change::insertions(rows))
     }
 }
 

@@ -88,8 +88,7 @@ struct DebeziumEncoder(JsonEncoder);
 
 impl MessageEncoder for DebeziumEncoder {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Messages, Diagnostic> {
-        let insertions: Vec<Change> = (0..rows).map(|row| Change { before: None, after: Some(row) }).collect();
-        ChangeEncoder::encode(self, columns, rows, &insertions)
+        ChangeEncoder::encode(self, columns, rows, &Change::insertions(rows))
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::changes::{Change, paired, parted};
 use crate::format::{MessageFormat, RecordDecoder, StreamFormat, StreamOutput, record_output, record_stream};
-use crate::messages::{ChangeEncoder, MessageDecoder, MessagesBuilder};
+use crate::messages::{ChangeEncoder, MessageDecoder, MessagesBuilder, located_by};
 use crate::text_chunk::{Framing, TextChunk};
 use crate::{ChangedBy, Decoded, Encoded, Encoder, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::{ArrayRef, Int8Array};
-use millstream_types::{CHANGE_COLUMN, Diagnostic, Place};
+use millstream_types::Diagnostic;
 use std::sync::Arc;
 
 /// Reads the lines of a stream as messages of changes; `format` is what its options begin with.
@@ -15,11 +15,10 @@ pub(super) fn lines(
     messages: &MessageFormat,
     format: &str,
 ) -> Result<Option<StreamFormat>, Diagnostic> {
-    let is_change = |origin: &RequestOrigin| matches!(origin, RequestOrigin::Metadata(key) if key == CHANGE_COLUMN);
     let before = |at: usize| {
         request.columns[..at].iter().filter(|column| !matches!(column.origin, RequestOrigin::Metadata(_))).count()
     };
-    let change = request.columns.iter().position(|column| is_change(&column.origin)).map(before);
+    let change = request.columns.iter().position(|column| request.says_changes(column)).map(before);
     let open = messages.change_decoder.filter(|_| change.is_some()).unwrap_or(messages.decoder);
     let skips = request.options.boolean(&format!("{format}.ignore-parse-errors"), false)?;
     record_stream(Framing::default(), Lines { messages: open(request)?, change, skips })
@@ -71,7 +70,7 @@ impl Lines {
                 }
                 false => {
                     decoded.retain(|_, message| (message as usize) < first.0)?;
-                    error = Some(located(chunk, starts[first.0], first.1.clone()));
+                    error = Some(located_by(first.1.clone(), |column| chunk.place(starts[first.0], column)));
                 }
             }
         }
@@ -84,12 +83,6 @@ impl Lines {
     }
 }
 
-/// What is wrong with the line that begins at `start`.
-fn located(chunk: &TextChunk, start: usize, mut failure: Diagnostic) -> Diagnostic {
-    let column = if let Some(Place::Data { column, .. }) = failure.place.take() { column } else { None };
-    failure.at(chunk.place(start, column))
-}
-
 /// Encodes changes.
 struct ChangeLines {
     changes: Option<ChangedBy>,
@@ -99,10 +92,7 @@ struct ChangeLines {
 impl Encoder for ChangeLines {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
         let (columns, kinds) = parted(columns, self.changes.is_some())?;
-        let changes: Vec<Change> = match kinds {
-            Some(kinds) => paired(&kinds),
-            None => (0..rows).map(|row| Change { before: None, after: Some(row) }).collect(),
-        };
+        let changes = kinds.map_or_else(|| Change::insertions(rows), |kinds| paired(&kinds));
         let messages = self.encoder.encode(columns, rows, &changes)?;
         let mut data = Vec::with_capacity(messages.bytes_of_all() + messages.len());
         for message in 0..messages.len() {

@@ -21,12 +21,12 @@ use crate::json::JsonDecoder;
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, failure, missing};
 use crate::option_table::option_fault;
 use crate::{ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
-use arrow_array::builder::BooleanBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, UInt32Array, make_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, UInt32Array, make_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::ArrowError;
+use arrow_select::take::take;
 use millstream_types::{DataType, Diagnostic, Field, Options, Schema, code};
 use std::sync::Arc;
 
@@ -195,49 +195,59 @@ impl Envelope {
 
     fn decode(&self, messages: &Messages) -> Result<Changes, Diagnostic> {
         let DecodedMessages { mut columns, rows, failures, .. } = self.records.decode(messages)?;
-        let bug = |e: ArrowError| Diagnostic::bug(format!("rows of changes cannot be made: {e}"));
         let operations = columns.remove(0);
         let of_row = if let RowsOf::ChangedLists { .. } = self.tool.rows { 1 } else { self.columns.len() };
-        let (mut before, mut after) = match self.has_before {
+        let (before, after) = match self.has_before {
             true => (columns[..of_row].to_vec(), columns[of_row..].to_vec()),
             false => (Vec::new(), columns),
         };
-        let (mut operations, mut rows) = (operations, rows);
+        let mut changes = Changes { failures, messages: rows, operations, before, after };
         if let RowsOf::ChangedLists { .. } = self.tool.rows {
-            let data = &after[0];
-            let data = data.as_list_opt::<i32>().ok_or_else(|| Diagnostic::bug("rows of changes are in no list"))?;
-            let old = before.first().and_then(|old| old.as_list_opt::<i32>());
-            let (mut changes, mut of_data, mut of_old) = (Vec::new(), Vec::new(), Vec::new());
-            for change in 0..rows.len() {
-                let place = |list: &arrow_array::ListArray, item: usize| {
-                    let bounds = list.value_offsets();
-                    let place = bounds[change] as usize + item;
-                    (list.is_valid(change) && place < bounds[change + 1] as usize).then_some(place as u32)
-                };
-                let items = if data.is_valid(change) { data.value_length(change) as usize } else { 0 };
-                // One without rows is a change as well: its operation may have none.
-                for item in 0..items.max(1) {
-                    changes.push(change as u32);
-                    of_data.push(place(data, item));
-                    of_old.push(old.and_then(|old| place(old, item)));
-                }
-            }
-            let column = |list: &arrow_array::ListArray, path: &[usize], places: &[Option<u32>]| {
-                arrow_select::take::take(&field_of(list.values(), path), &UInt32Array::from(places.to_vec()), None)
-            };
-            let new = self.in_lists.iter().map(|path| column(data, path, &of_data)).collect::<Result<_, _>>();
-            let was = old.map(|old| self.in_lists.iter().map(|path| column(old, path, &of_old)).collect());
-            (before, after) = (was.transpose().map_err(bug)?.unwrap_or_default(), new.map_err(bug)?);
-            rows = changes.iter().map(|change| rows[*change as usize]).collect();
-            operations = arrow_select::take::take(&operations, &UInt32Array::from(changes), None).map_err(bug)?;
+            changes = self.of_lists(changes)?;
         }
         if let RowsOf::Changed { .. } | RowsOf::ChangedLists { .. } = self.tool.rows {
             // What is not said of what was there is as in what is there.
-            for (old, new) in before.iter_mut().zip(&after) {
-                *old = or_else(old, new).map_err(bug)?;
+            for (old, new) in changes.before.iter_mut().zip(&changes.after) {
+                *old = or_else(old, new).map_err(no_rows)?;
             }
         }
-        Ok(Changes { failures, messages: rows, operations, before, after })
+        Ok(changes)
+    }
+
+    /// The rows of changes that are lists of them.
+    fn of_lists(&self, lists: Changes) -> Result<Changes, Diagnostic> {
+        let list = |column: &ArrayRef| {
+            let list = column.as_list_opt::<i32>().cloned();
+            list.ok_or_else(|| Diagnostic::bug("rows of changes are in no list"))
+        };
+        let (data, old) = (list(&lists.after[0])?, lists.before.first().map(list).transpose()?);
+        let (mut changes, mut of_data, mut of_old) = (Vec::new(), Vec::new(), Vec::new());
+        for change in 0..lists.messages.len() {
+            let place = |list: &ListArray, item: usize| {
+                let bounds = list.value_offsets();
+                let place = bounds[change] as usize + item;
+                (list.is_valid(change) && place < bounds[change + 1] as usize).then_some(place as u32)
+            };
+            let items = if data.is_valid(change) { data.value_length(change) as usize } else { 0 };
+            // One without rows is a change as well: its operation may have none.
+            for item in 0..items.max(1) {
+                changes.push(change as u32);
+                of_data.push(place(&data, item));
+                of_old.push(old.as_ref().and_then(|old| place(old, item)));
+            }
+        }
+        let columns = |list: &ListArray, places: Vec<Option<u32>>| -> Result<Vec<ArrayRef>, Diagnostic> {
+            let places = UInt32Array::from(places);
+            let column = |path: &Vec<usize>| take(&field_of(list.values(), path), &places, None);
+            self.in_lists.iter().map(column).collect::<Result<_, _>>().map_err(no_rows)
+        };
+        Ok(Changes {
+            failures: lists.failures,
+            messages: changes.iter().map(|change| lists.messages[*change as usize]).collect(),
+            before: old.map_or(Ok(Vec::new()), |old| columns(&old, of_old))?,
+            after: columns(&data, of_data)?,
+            operations: take(&lists.operations, &UInt32Array::from(changes), None).map_err(no_rows)?,
+        })
     }
 
     /// A value that is missing in a row that is there.
@@ -254,6 +264,11 @@ impl Changes {
     }
 }
 
+/// Columns that were decoded do not fit each other.
+fn no_rows(e: ArrowError) -> Diagnostic {
+    Diagnostic::bug(format!("rows of changes cannot be made: {e}"))
+}
+
 /// A field of rows, NULL where a row around it is.
 fn field_of(rows: &ArrayRef, path: &[usize]) -> ArrayRef {
     path.iter().fold(Arc::clone(rows), |rows, &field| {
@@ -267,14 +282,9 @@ fn field_of(rows: &ArrayRef, path: &[usize]) -> ArrayRef {
 
 /// The values of one column, where it has some, and else those of another.
 fn or_else(one: &ArrayRef, other: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match one.null_count() {
-        0 => Ok(Arc::clone(one)),
-        all if all == one.len() => Ok(Arc::clone(other)),
-        _ => {
-            let mut is_there = BooleanBuilder::with_capacity(one.len());
-            (0..one.len()).for_each(|row| is_there.append_value(one.is_valid(row)));
-            arrow_select::zip::zip(&is_there.finish(), one, other)
-        }
+    match one.nulls() {
+        None => Ok(Arc::clone(one)),
+        Some(nulls) => arrow_select::zip::zip(&BooleanArray::new(nulls.inner().clone(), None), one, other),
     }
 }
 
@@ -351,14 +361,12 @@ impl ChangeDecoder {
         let is_replaced = || self.key.iter().all(|&at| is_equal(&before[at], &after[at], change));
         let goes = is_known && (deed == Deed::Goes || (deed == Deed::Replaces && !is_replaced()));
         if !comes && !goes {
-            let (field, before) = match self.envelope.tool.rows {
-                RowsOf::Both { before, .. } => (self.envelope.tool.operation, before),
-                RowsOf::Changed { data, .. } | RowsOf::ChangedLists { data, .. } => {
-                    (self.envelope.tool.operation, data)
-                }
-            };
+            let (RowsOf::Both { before: gone, .. }
+            | RowsOf::Changed { data: gone, .. }
+            | RowsOf::ChangedLists { data: gone, .. }) = self.envelope.tool.rows;
+            let field = self.envelope.tool.operation;
             let message =
-                format!("a deletion ({field} '{operation}') does not say which row is gone: it has no `{before}`");
+                format!("a deletion ({field} '{operation}') does not say which row is gone: it has no `{gone}`");
             return Err(failure(code::MALFORMED_RECORD, message, None)
                 .advise("in PostgreSQL, give the table a primary key, or ALTER TABLE t REPLICA IDENTITY FULL"));
         }
@@ -390,13 +398,13 @@ impl MessageDecoder for ChangeDecoder {
         let places = UInt32Array::from(places);
         let column = |((before, after), wanted): ((&ArrayRef, &ArrayRef), &ColumnRequest)| {
             let both = arrow_select::concat::concat(&[before, after])?;
-            let column = arrow_select::take::take(&both, &places, None)?;
+            let column = take(&both, &places, None)?;
             // Of what was there often only the key is known.
             Ok(if wanted.nullable { column } else { without_nulls(&column) })
         };
         let columns = changes.before.iter().zip(&changes.after).zip(&self.envelope.columns).map(column);
         let columns: Result<Vec<ArrayRef>, ArrowError> = columns.collect();
-        decoded.columns = columns.map_err(|e| Diagnostic::bug(format!("rows of changes cannot be made: {e}")))?;
+        decoded.columns = columns.map_err(no_rows)?;
         decoded.fail(faults);
         Ok(decoded)
     }

@@ -9,7 +9,7 @@ use crate::changes::without_nulls;
 use crate::messages::{DecodedMessages, MessageDecoder, Messages, located, missing};
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, SourceRequest};
 use arrow_array::{Array, ArrayRef, Int8Array, UInt32Array};
-use millstream_types::{CHANGE_COLUMN, DataType, Diagnostic};
+use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
 /// Messages of a partition.
@@ -90,12 +90,10 @@ impl KafkaDecoder {
     pub(super) fn open(request: &SourceRequest, is_upserted: bool) -> Result<(KafkaDecoder, Wants), Diagnostic> {
         let parts = MessageParts::of(&request.options, &request.schema)?;
         let (mut of_value, mut of_key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
-        let has_key = !request.primary_key.is_empty();
-        let gives_changes = is_upserted || (has_key && parts.value.format.change_decoder.is_some());
+        let gives_changes = is_upserted || parts.value.format.change_decoder.is_some();
         let mut not_null = Vec::new();
         for column in &request.columns {
-            let is_change = matches!(&column.origin, RequestOrigin::Metadata(key) if key == CHANGE_COLUMN);
-            if is_change && gives_changes && column.data_type == DataType::TinyInt {
+            if gives_changes && request.says_changes(column) {
                 origins.push(Origin::Change);
                 continue;
             }

@@ -100,6 +100,9 @@ fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, shown: &mut ShownRela
             };
             writeln!(out, "{pad}Join {} {strategy} on [{}]{residual}", kind.text(), keys.join(", "))
         }
+        Rel::Rank { input, partition, is_alone: true, .. } => {
+            writeln!(out, "{pad}One row of each key={}", list(partition, &input.schema()))
+        }
         Rel::Rank { input, partition, order, function, range, .. } => {
             let schema = input.schema();
             let order: Vec<String> = order

@@ -88,7 +88,8 @@ impl Keyed for Top {
         if self.ttl_ms.is_some() {
             return None;
         }
-        Some(match (self.weight, self.range.1) {
+        // A second row of one that is alone ends the query.
+        Some(match (self.weight, if self.is_alone { 1 } else { self.range.1 }) {
             (Some(_), _) | (None, u64::MAX) => "every row, so its state grows with the input".into(),
             (None, most) => {
                 let rows = counted(most as usize, "row");

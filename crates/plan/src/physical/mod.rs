@@ -350,7 +350,7 @@ impl Planner {
             }
         }
         let ends_beats = self.operators.iter().any(|operator| operator.kind.keyed().ends_beats());
-        if ends_beats && matches!(self.beat, BeatClock::EventTime(_)) {
+        if ends_beats && self.beat.is_event_time() {
             self.sources.iter_mut().for_each(|source| source.needs_time = true);
         }
         let mut watermarks =

@@ -13,9 +13,8 @@ const STEPS: i64 = 16;
 
 /// See the module.
 pub(super) struct Ages {
-    ttl_ms: i64,
-    /// A later write is noted when the one before was so long ago.
-    step_ms: i64,
+    /// `None`: entries are kept for good, and nothing is noted.
+    ttl: Option<Ttl>,
     /// When each entry was written, to a step.
     written: Vec<i64>,
     /// Entries in the order in which they were written, each with that time, which a later one may have replaced.
@@ -24,24 +23,34 @@ pub(super) struct Ages {
     now_ms: i64,
 }
 
+/// How long an entry is kept, in milliseconds.
+struct Ttl {
+    ttl_ms: i64,
+    /// A later write is noted when the one before was so long ago.
+    step_ms: i64,
+}
+
 /// Of an entry that has been forgotten.
 const NEVER: i64 = i64::MIN;
 
 impl Ages {
-    /// Of entries that are kept so long; `None`: forever.
-    pub(super) fn new(ttl_ms: Option<u64>) -> Option<Ages> {
-        let ttl_ms = i64::try_from(ttl_ms?).unwrap_or(i64::MAX);
-        let step_ms = (ttl_ms / STEPS).max(1);
-        Some(Ages { ttl_ms, step_ms, written: Vec::new(), order: VecDeque::new(), now_ms: 0 })
+    /// Of entries that are kept so long; `None`: for good.
+    pub(super) fn new(ttl_ms: Option<u64>) -> Ages {
+        let ttl = ttl_ms.map(|ms| {
+            let ttl_ms = i64::try_from(ms).unwrap_or(i64::MAX);
+            Ttl { ttl_ms, step_ms: (ttl_ms / STEPS).max(1) }
+        });
+        Ages { ttl, written: Vec::new(), order: VecDeque::new(), now_ms: 0 }
     }
 
     /// An entry is written, perhaps for the first time.
     pub(super) fn touch(&mut self, entry: usize, now_ms: i64) {
+        let Some(ttl) = &self.ttl else { return };
         if entry >= self.written.len() {
             self.written.resize(entry + 1, NEVER);
         }
         let written = &mut self.written[entry];
-        if *written == NEVER || now_ms.saturating_sub(*written) >= self.step_ms {
+        if *written == NEVER || now_ms.saturating_sub(*written) >= ttl.step_ms {
             *written = now_ms;
             self.order.push_back((now_ms, entry as u32));
         }
@@ -49,7 +58,8 @@ impl Ages {
 
     /// When an entry is forgotten.
     fn end_of(&self, written: i64) -> i64 {
-        written.saturating_add(self.step_ms).saturating_add(self.ttl_ms)
+        let Some(Ttl { ttl_ms, step_ms }) = self.ttl else { return i64::MAX };
+        written.saturating_add(step_ms).saturating_add(ttl_ms)
     }
 
     /// A job begins: takes out the entries whose time is over.
@@ -73,6 +83,9 @@ impl Ages {
 
     /// Keeps these entries only; the *i*-th of them is entry *i* from now on.
     pub(super) fn keep(&mut self, entries: impl IntoIterator<Item = usize>) {
+        if self.ttl.is_none() {
+            return;
+        }
         let written = entries.into_iter().map(|entry| self.written.get(entry).copied().unwrap_or(NEVER)).collect();
         self.set(written);
     }
@@ -91,6 +104,9 @@ impl Ages {
 
     /// Writes the ages of `entries` entries at the last job.
     pub(super) fn save(&self, entries: usize, out: &mut ByteWriter) {
+        if self.ttl.is_none() {
+            return;
+        }
         let age = |entry: usize| match self.written.get(entry) {
             Some(&written) if written != NEVER => self.now_ms.saturating_sub(written),
             _ => -1,
@@ -100,6 +116,9 @@ impl Ages {
 
     /// Reads what [`Ages::save`] has written, as if that job were now.
     pub(super) fn restore(&mut self, entries: usize, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
+        if self.ttl.is_none() {
+            return Ok(());
+        }
         let ages = from.i64s()?;
         check_count("ages", ages.len(), entries)?;
         let written = |&age: &i64| if age < 0 { NEVER } else { now_ms.saturating_sub(age).max(NEVER / 2) };
@@ -115,8 +134,10 @@ mod tests {
 
     #[test]
     fn entries_are_forgotten_when_they_have_not_been_written_for_long() {
-        assert!(Ages::new(None).is_none());
-        let mut ages = Ages::new(Some(160)).unwrap();
+        let mut forever = Ages::new(None);
+        forever.touch(0, 5);
+        assert_eq!((forever.due(), forever.expired(i64::MAX)), (i64::MAX, vec![]));
+        let mut ages = Ages::new(Some(160));
         assert_eq!(ages.due(), i64::MAX);
         ages.touch(0, 5);
         ages.touch(2, 25);
@@ -133,14 +154,14 @@ mod tests {
 
     #[test]
     fn ages_go_along_with_their_entries() {
-        let mut ages = Ages::new(Some(16)).unwrap();
+        let mut ages = Ages::new(Some(16));
         (0..5).for_each(|entry| ages.touch(entry as usize, entry));
         ages.keep([4, 1, 3]);
         assert_eq!(ages.expired(18), [1], "what was entry 1");
         let mut out = ByteWriter::new();
         ages.save(3, &mut out);
         let bytes = out.into_bytes();
-        let mut restored = Ages::new(Some(16)).unwrap();
+        let mut restored = Ages::new(Some(16));
         restored.restore(3, &mut ByteReader::new(&bytes), 1000).unwrap();
         // 18 is 1000 now, so 3 is 985 and 4 is 986.
         assert_eq!(

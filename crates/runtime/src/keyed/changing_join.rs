@@ -58,7 +58,7 @@ struct JoinSide {
     /// The rows of this beat.
     waiting: Vec<Batch>,
     /// Where rows are forgotten that have not been written in a while.
-    ages: Option<Ages>,
+    ages: Ages,
 }
 
 /// How often rows are there.
@@ -261,14 +261,14 @@ impl JoinSide {
         let Some(counts) = &mut self.counts else { return };
         for &Delta { row, by, .. } in deltas {
             counts.add(row, by);
-            self.ages.iter_mut().for_each(|ages| ages.touch(row as usize, now_ms));
+            self.ages.touch(row as usize, now_ms);
         }
     }
 
     /// Has rows be gone whose time to live is over, without telling anybody: neither pairs nor partners are.
     fn expire(&mut self, now_ms: i64) {
-        let (Some(ages), Some(counts)) = (&mut self.ages, &mut self.counts) else { return };
-        for row in ages.expired(now_ms) {
+        let Some(counts) = &mut self.counts else { return };
+        for row in self.ages.expired(now_ms) {
             let count = counts.of[row as usize];
             counts.add(row, -count);
         }
@@ -299,7 +299,7 @@ impl JoinSide {
             self.is_touched = vec![false; alive.len()];
         }
         self.changing.iter_mut().for_each(|changing| changing.contents.keep(&alive));
-        self.ages.iter_mut().for_each(|ages| ages.keep(alive.iter().map(|&row| row as usize)));
+        self.ages.keep(alive.iter().map(|&row| row as usize));
         self.store.keep(&alive)?;
         Ok(alive.iter().map(|&row| self.chains.group(row)).collect())
     }
@@ -308,7 +308,7 @@ impl JoinSide {
         let waiting: usize = self.waiting.iter().map(Batch::bytes).sum();
         let contents = self.changing.as_ref().map_or(0, |changing| changing.contents.memory());
         let counts = self.counts.as_ref().map_or(0, |counts| counts.of.capacity() * size_of::<i64>());
-        let changing = contents + counts + self.ages.as_ref().map_or(0, Ages::bytes);
+        let changing = contents + counts + self.ages.bytes();
         let partners = self.partners.capacity() * size_of::<i64>() + self.is_touched.capacity();
         self.store.bytes() + self.chains.bytes() + changing + partners + waiting
     }
@@ -320,7 +320,7 @@ impl JoinSide {
             changing.contents.save(out);
         }
         self.counts.iter().for_each(|counts| out.i64s(&counts.of));
-        self.ages.iter().for_each(|ages| ages.save(self.store.len(), out));
+        self.ages.save(self.store.len(), out);
         out.i64s(&self.partners);
         // Of a beat that has not ended, where memory is short; checkpoints come between beats.
         out.length(self.waiting.len());
@@ -342,9 +342,7 @@ impl JoinSide {
             Damaged::unless(are_possible, "a row is there less than never, or too often")?;
             counts.alive = counts.of.iter().filter(|&&count| count > 0).count();
         }
-        if let Some(ages) = &mut self.ages {
-            ages.restore(rows, from, now_ms)?;
-        }
+        self.ages.restore(rows, from, now_ms)?;
         self.partners = from.i64s()?;
         check_count("numbers of partners", self.partners.len(), if self.shows.is_some() { rows } else { 0 })?;
         self.is_touched = vec![false; self.partners.len()];
@@ -509,7 +507,7 @@ impl State for ChangingJoin {
     }
 
     fn due(&self) -> i64 {
-        self.sides.iter().filter_map(|side| side.ages.as_ref().map(Ages::due)).min().unwrap_or(i64::MAX)
+        self.sides[0].ages.due().min(self.sides[1].ages.due())
     }
 
     fn end_beat(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {

@@ -42,7 +42,7 @@ pub(crate) struct GroupAggregate {
     /// Groups without rows.
     empty: usize,
     /// Where groups are forgotten that no row has come for in a while.
-    ages: Option<Ages>,
+    ages: Ages,
 }
 
 /// What is known of a group.
@@ -94,7 +94,7 @@ impl GroupAggregate {
                 continue;
             }
             self.touched.push(group);
-            self.ages.iter_mut().for_each(|ages| ages.touch(group as usize, now_ms));
+            self.ages.touch(group as usize, now_ms);
             if of.slot == NO_SLOT {
                 of.slot = self.table.slots.allocate();
                 self.empty -= 1;
@@ -144,7 +144,7 @@ impl GroupAggregate {
 
     /// Has groups begin again whose time to live is over: nobody is told that they are gone.
     fn expire(&mut self, now_ms: i64) {
-        for group in self.ages.iter_mut().flat_map(|ages| ages.expired(now_ms)) {
+        for group in self.ages.expired(now_ms) {
             let of = &mut self.all[group as usize];
             if of.slot != NO_SLOT && !of.is_touched {
                 self.table.slots.remove(of.slot);
@@ -161,7 +161,7 @@ impl GroupAggregate {
         }
         let kept: Vec<u64> = (0..self.all.len() as u64).filter(|&g| self.all[g as usize].slot != NO_SLOT).collect();
         self.groups.keep(&kept, work)?;
-        self.ages.iter_mut().for_each(|ages| ages.keep(kept.iter().map(|&group| group as usize)));
+        self.ages.keep(kept.iter().map(|&group| group as usize));
         self.all = kept.iter().map(|&group| self.all[group as usize]).collect();
         self.empty = 0;
         Ok(())
@@ -242,11 +242,10 @@ impl State for GroupAggregate {
     }
 
     fn due(&self) -> i64 {
-        self.ages.as_ref().map_or(i64::MAX, Ages::due)
+        self.ages.due()
     }
 
     fn bytes(&mut self) -> usize {
-        let ages = self.ages.as_ref().map_or(0, Ages::bytes);
         let before: usize = self.before.iter().map(|columns| bytes_of(columns)).sum();
         let numbers = (self.touched.capacity() + self.shown.capacity()) * size_of::<u64>();
         self.groups.table.bytes()
@@ -254,7 +253,7 @@ impl State for GroupAggregate {
             + self.all.capacity() * size_of::<OfGroup>()
             + before
             + numbers
-            + ages
+            + self.ages.bytes()
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
@@ -268,7 +267,7 @@ impl State for GroupAggregate {
         for columns in &self.before {
             save_columns(columns, columns.first().map_or(0, |column| column.len()), out);
         }
-        self.ages.iter().for_each(|ages| ages.save(self.all.len(), out));
+        self.ages.save(self.all.len(), out);
         Ok(())
     }
 
@@ -303,9 +302,6 @@ impl State for GroupAggregate {
         }
         // Without outputs a group that is shown has nothing to compare.
         check_count("groups as they were", rows, if self.types.is_empty() { rows } else { self.shown.len() })?;
-        match &mut self.ages {
-            Some(ages) => ages.restore(self.all.len(), from, now_ms),
-            None => Ok(()),
-        }
+        self.ages.restore(self.all.len(), from, now_ms)
     }
 }

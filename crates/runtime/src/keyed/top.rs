@@ -49,7 +49,7 @@ pub(crate) struct Top {
     /// Whether each row is put into its place when it comes.
     at_once: bool,
     /// Where groups are forgotten to which no row has been added in a while.
-    ages: Option<Ages>,
+    ages: Ages,
 }
 
 /// A group.
@@ -112,7 +112,7 @@ impl Top {
             return of.touched as usize;
         }
         let before = self.shown(&of.rows);
-        self.ages.iter_mut().for_each(|ages| ages.touch(group as usize, now_ms));
+        self.ages.touch(group as usize, now_ms);
         self.noted += before.len();
         let place = self.touched.len();
         self.all[group as usize].touched = place as u32;
@@ -270,7 +270,7 @@ impl Top {
 
     /// Has groups begin again whose time to live is over: nobody is told that their rows are gone.
     fn expire(&mut self, now_ms: i64) {
-        for group in self.ages.iter_mut().flat_map(|ages| ages.expired(now_ms)) {
+        for group in self.ages.expired(now_ms) {
             let of = &mut self.all[group as usize];
             if of.touched == UNTOUCHED {
                 self.alive -= of.rows.len();
@@ -297,7 +297,7 @@ impl Top {
             let left: Vec<u64> =
                 (0..self.all.len() as u64).filter(|&group| !self.all[group as usize].rows.is_empty()).collect();
             self.groups.keep(&left, work)?;
-            self.ages.iter_mut().for_each(|ages| ages.keep(left.iter().map(|&group| group as usize)));
+            self.ages.keep(left.iter().map(|&group| group as usize));
             self.all.retain(|of| !of.rows.is_empty());
         }
         Ok(())
@@ -355,14 +355,13 @@ impl State for Top {
     }
 
     fn due(&self) -> i64 {
-        self.ages.as_ref().map_or(i64::MAX, Ages::due)
+        self.ages.due()
     }
 
     fn bytes(&mut self) -> usize {
-        let ages = self.ages.as_ref().map_or(0, Ages::bytes);
         let lists = self.all.capacity() * size_of::<TopGroup>() + self.alive * size_of::<u32>();
         let touched = self.touched.capacity() * size_of::<Touched>() + self.noted * size_of::<Numbered>();
-        self.groups.table.bytes() + self.rows.bytes() + self.bytes.memory() + lists + touched + ages
+        self.groups.table.bytes() + self.rows.bytes() + self.bytes.memory() + lists + touched + self.ages.bytes()
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
@@ -380,7 +379,7 @@ impl State for Top {
             out.u32s(&waiting.iter().map(|(row, _)| *row).collect::<Vec<_>>());
             save_flags(&waiting.iter().map(|(_, comes)| *comes).collect::<Vec<_>>(), out);
         }
-        self.ages.iter().for_each(|ages| ages.save(self.all.len(), out));
+        self.ages.save(self.all.len(), out);
         Ok(())
     }
 
@@ -423,9 +422,6 @@ impl State for Top {
             let before = rows.into_iter().zip(ranks).collect();
             self.touched.push(Touched { group, before, waiting: waiting.into_iter().zip(come).collect() });
         }
-        match &mut self.ages {
-            Some(ages) => ages.restore(self.all.len(), from, now_ms),
-            None => Ok(()),
-        }
+        self.ages.restore(self.all.len(), from, now_ms)
     }
 }

@@ -71,7 +71,7 @@ impl Beats {
 
     /// Whether the splits' watermarks say where beats end.
     pub(crate) fn is_event_time(&self) -> bool {
-        self.length_ms().is_some()
+        self.config.clock.is_event_time()
     }
 
     /// Whether every split has come to a beat of event time.

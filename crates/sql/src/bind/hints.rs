@@ -4,6 +4,7 @@
 use super::place::{error, from_parser};
 use super::scope::Column;
 use crate::dialect::FlinkDialect;
+use crate::script::STATE_TTL;
 use millstream_types::{Diagnostic, Options, code};
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, Tokenizer};
@@ -50,11 +51,11 @@ fn entries(hint: &str) -> Result<Vec<(String, u64)>, String> {
     let tokens: Vec<Token> = tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
     match tokens.split_first() {
         Some((Token::Word(word), [Token::LParen, list @ .., Token::RParen]))
-            if word.value.eq_ignore_ascii_case("STATE_TTL") =>
+            if word.value.eq_ignore_ascii_case(STATE_TTL) =>
         {
             list.split(|token| *token == Token::Comma).map(entry).collect()
         }
-        Some((Token::Word(word), _)) if word.value.eq_ignore_ascii_case("STATE_TTL") => {
+        Some((Token::Word(word), _)) if word.value.eq_ignore_ascii_case(STATE_TTL) => {
             Err("the hint STATE_TTL has no list of tables".into())
         }
         Some((other, _)) => Err(format!("the hint {other} is not supported: only STATE_TTL is")),
