@@ -4,7 +4,7 @@ use crate::components::{SlotAggregates, output_fields};
 use crate::expr::Expr;
 use crate::logical::{JoinKind, RankFunction};
 use crate::operators::rank::{Rank, order_text};
-use crate::operators::top::Ties;
+use crate::operators::top::{Ties, Top};
 use crate::window::Slicing;
 use millstream_types::{DataType, Field, Schema};
 
@@ -36,6 +36,8 @@ pub struct Leading {
     pub order: Vec<SortColumn>,
     /// How equal ones count.
     pub function: RankFunction,
+    /// Which of equal ones comes first: by place.
+    pub ties: Ties,
     /// See above.
     pub most: usize,
 }
@@ -43,6 +45,8 @@ pub struct Leading {
 /// Which rows are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeadingWindows {
+    /// Those of one key.
+    OfKey,
     /// Those of one key and one time.
     OfTime,
     /// Those of one slice of a time, whatever the key. One at the start of a slice matters in any case: it may be of the window before
@@ -61,27 +65,51 @@ impl Leading {
 
     /// Those of a ranking by the keys and the time of the input; `None` if a buffer says too little.
     pub(crate) fn of_ranks(rank: &Rank, input: &KeyedInput) -> Option<Leading> {
-        // Keys are compared as values to sort by, which has other zeroes than grouping, and no order for what is nested.
-        let is_plain = |&key: &usize| {
-            let data_type = &input.schema.fields[key].data_type;
-            !data_type.is_nested() && !matches!(data_type, DataType::Float | DataType::Double)
-        };
         let serves = rank.range.1 <= Leading::MOST
             && rank.ties == Ties::First
             && input.time.is_some()
-            && input.keys.iter().all(is_plain);
+            && input.keys.iter().all(|&key| Leading::is_plain(key, input));
         serves.then(|| Leading {
             windows: LeadingWindows::OfTime,
             order: rank.order.clone(),
             function: rank.function,
+            ties: rank.ties,
             most: rank.range.1 as usize,
         })
+    }
+
+    /// Those of a ranking of all rows by the keys of the input, in which no row is taken back.
+    pub(crate) fn of_all_ranks(top: &Top, input: &KeyedInput) -> Option<Leading> {
+        // Rows that differ as values to sort by may be equal to the ranking: those that do come before only where equal ones do.
+        let are_told_apart = top.function == RankFunction::RowNumber && top.ties == Ties::First
+            || top.order.iter().all(|sort| Leading::is_plain(sort.column, input));
+        let serves = top.range.1 <= Leading::MOST
+            && top.weight.is_none()
+            && !top.is_alone
+            && top.ties != Ties::Values
+            && are_told_apart
+            && input.keys.iter().all(|&key| Leading::is_plain(key, input));
+        serves.then(|| Leading {
+            windows: LeadingWindows::OfKey,
+            order: top.order.clone(),
+            function: top.function,
+            ties: top.ties,
+            most: top.range.1 as usize,
+        })
+    }
+
+    /// Whether a column is equal as a value to sort by where it is as one to group by: that has other zeroes, and no order for what is
+    /// nested.
+    fn is_plain(column: usize, input: &KeyedInput) -> bool {
+        let data_type = &input.schema.fields[column].data_type;
+        !data_type.is_nested() && !matches!(data_type, DataType::Float | DataType::Double)
     }
 
     /// What EXPLAIN says.
     pub(crate) fn text(&self, inputs: &Schema) -> String {
         let order = order_text(&self.order, inputs);
         let windows = match self.windows {
+            LeadingWindows::OfKey => " of a key".to_string(),
             LeadingWindows::OfTime => String::new(),
             LeadingWindows::Slices { slicing, .. } => format!(" in {} ms", slicing.size_ms),
         };

@@ -122,48 +122,46 @@ impl GroupTable {
         unsafe { key_columns(self.table.layout(), &rows, types) }
     }
 
-    /// Writes all groups.
-    pub fn save(&self, out: &mut ByteWriter) {
+    /// Writes the groups from number `first` on.
+    pub fn save_from(&self, first: usize, out: &mut ByteWriter) {
         // SAFETY: entries of the table, which is borrowed.
-        unsafe { EntryFields::new(self.table.layout()).write_all(&self.entries, out) };
+        unsafe { EntryFields::new(self.table.layout()).write_all(&self.entries[first..], out) };
     }
 
-    /// The groups that [`GroupTable::save`] has written, by their numbers; `types` are those of the key columns.
+    /// Adds the groups that [`GroupTable::save_from`] has written, which have the numbers that they had: `first` is how many there are
+    /// here. `types` are those of the key columns. After an error the table is not to be used.
     ///
     /// # Errors
     /// When the bytes are not what has been written.
-    ///
-    /// # Panics
-    /// As for [`GroupTable::new`].
-    pub fn restore(
-        layout: Arc<EntryLayout>,
-        types: &[DataType],
-        from: &mut ByteReader<'_>,
-    ) -> Result<GroupTable, Damaged> {
-        let mut groups = GroupTable::new(Arc::clone(&layout));
+    pub fn restore(&mut self, types: &[DataType], from: &mut ByteReader<'_>) -> Result<(), Damaged> {
+        let layout = Arc::clone(self.table.layout());
         let fields = EntryFields::typed(&layout, types, &[]);
-        let count = fields.count(from)?;
+        let (first, count) = (self.entries.len(), fields.count(from)?);
         let (memory, mut arena) = (EntryMemory::zeroed(count * layout.stride), Arena::default());
         // SAFETY: there is room for `count` entries.
         unsafe { fields.read(memory.start(), count, from, &mut arena)? };
-        groups.table = Table::with_hint(Arc::clone(&layout), false, TableHint { keys: count, ..TableHint::default() });
+        if first == 0 {
+            let hint = TableHint { keys: count, ..TableHint::default() };
+            self.table = Table::with_hint(Arc::clone(&layout), false, hint);
+        }
         for i in 0..count {
             // SAFETY: one of the entries.
             let read = unsafe { memory.start().add(i * layout.stride) };
             // SAFETY: the entry is of the layout, and its strings are in the arena.
-            let is_next =
-                unsafe { entry::read::<u64>(read, groups.number) == i as u64 && groups.table.find(read).is_none() };
-            Damaged::unless(is_next, format_args!("group {i} has another number, or the key of another"))?;
+            let is_next = unsafe {
+                entry::read::<u64>(read, self.number) == (first + i) as u64 && self.table.find(read).is_none()
+            };
+            Damaged::unless(is_next, format_args!("group {} has another number, or the key of another", first + i))?;
             // SAFETY: as above; the key is not there yet, and the fresh place is ours to write.
             unsafe {
-                let fresh = groups.table.claim_for(read);
+                let fresh = self.table.claim_for(read);
                 fresh.copy_from_nonoverlapping(read, layout.stride);
-                groups.table.keep_keys(fresh);
+                self.table.keep_keys(fresh);
             }
         }
-        groups.entries = vec![ptr::null(); count];
-        groups.find_entries();
-        Ok(groups)
+        self.entries = vec![ptr::null(); first + count];
+        self.find_entries();
+        Ok(())
     }
 
     /// Notes where the entries of the table are.
@@ -228,25 +226,41 @@ mod tests {
     fn groups_are_numbered_in_order_and_keep_their_keys_when_the_table_grows() {
         let layout = Arc::new(EntryLayout::new(&[(Phys::I64, true)], &[Accumulator::Group]));
         let mut groups = GroupTable::new(layout);
+        let hash_of = |key: i64| {
+            let word = if key == 7 { HASH_SEED } else { key as u64 };
+            hash_finish(hash_word(HASH_SEED, word))
+        };
         for key in 0..500i64 {
-            let (mask, word) = if key == 7 { (1, HASH_SEED) } else { (0, key as u64) };
-            let hash = hash_finish(hash_word(HASH_SEED, word));
             // SAFETY: the keys are distinct.
-            unsafe { groups.insert(hash, mask, &[Slot::of(key.to_le_bytes())]) };
+            unsafe { groups.insert(hash_of(key), u64::from(key == 7), &[Slot::of(key.to_le_bytes())]) };
         }
         assert_eq!(groups.len(), 500);
         assert!(groups.is_null(7) && !groups.is_null(8));
         let columns = groups.columns(&[499, 0, 7, 123, 0], &[DataType::BigInt]);
         let keys: Vec<Option<i64>> = columns[0].as_primitive::<Int64Type>().iter().collect();
         assert_eq!(keys, [Some(499), Some(0), None, Some(123), Some(0)]);
-        let mut saved = ByteWriter::new();
-        groups.save(&mut saved);
-        let saved = saved.into_bytes();
-        let restore = |bytes: &[u8]| {
-            let mut reader = ByteReader::new(bytes);
-            let groups = GroupTable::restore(Arc::clone(groups.layout()), &[DataType::BigInt], &mut reader)?;
-            reader.end().map(|()| groups)
+        // The first, and those that have come since.
+        let saved = |first: usize| {
+            let mut saved = ByteWriter::new();
+            groups.save_from(first, &mut saved);
+            saved.into_bytes()
         };
+        let restored = |mut restored: GroupTable, bytes: &[u8]| {
+            let mut reader = ByteReader::new(bytes);
+            restored.restore(&[DataType::BigInt], &mut reader)?;
+            reader.end().map(|()| restored)
+        };
+        let restore = |bytes: &[u8]| restored(GroupTable::new(Arc::clone(groups.layout())), bytes);
+        let (later, saved) = (saved(480), saved(0));
+        let mut parts = GroupTable::new(Arc::clone(groups.layout()));
+        for key in 0..480i64 {
+            // SAFETY: the keys are distinct.
+            unsafe { parts.insert(hash_of(key), u64::from(key == 7), &[Slot::of(key.to_le_bytes())]) };
+        }
+        let parts = restored(parts, &later).unwrap();
+        assert_eq!(parts.columns(&[499, 0, 7, 123, 0], &[DataType::BigInt]), columns);
+        assert!(restored(parts, &later).is_err(), "they are there");
+        assert!(restore(&later).is_err(), "others are missing before them");
         let mut restored = restore(&saved).unwrap();
         assert_eq!(restored.columns(&[499, 0, 7, 123, 0], &[DataType::BigInt]), columns);
         // SAFETY: the key is new.

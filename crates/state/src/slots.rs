@@ -221,19 +221,44 @@ impl Slots {
 
     /// Writes all slots.
     pub fn save(&self, out: &mut ByteWriter) {
+        self.save_far(self.far.iter(), out);
+        out.i64s(&self.free);
+        let occupied: Vec<*const u8> = self.occupied().map(<*mut u8>::cast_const).collect();
+        // SAFETY: entries of the layout, whose strings are in the arena.
+        unsafe { EntryFields::new(&self.layout).write_all(&occupied, out) };
+    }
+
+    /// Writes some slots, which are not free, for [`Slots::put`].
+    pub fn save_some(&self, slots: &[i64], out: &mut ByteWriter) {
+        let far = slots.iter().filter(|_| !self.far.is_empty());
+        let far: Vec<_> = far.flat_map(|&slot| self.far.range((slot, 0)..=(slot, usize::MAX))).collect();
+        self.save_far(far.into_iter(), out);
+        let entries: Vec<*const u8> = slots.iter().map(|&slot| self.entry(slot).cast_const()).collect();
+        // SAFETY: entries of the layout, whose strings are in the arena.
+        unsafe { EntryFields::new(&self.layout).write_all(&entries, out) };
+    }
+
+    fn save_far<'a>(&self, far: impl ExactSizeIterator<Item = (&'a (i64, usize), &'a Exact)>, out: &mut ByteWriter) {
         if self.layout.has_exact_sums() {
             out.u64(EXACT);
-            out.length(self.far.len());
-            for (&(slot, number), sum) in &self.far {
+            out.length(far.len());
+            for (&(slot, number), sum) in far {
                 out.i64(slot);
                 out.u32(number as u32);
                 sum.save(out);
             }
         }
-        out.i64s(&self.free);
-        let occupied: Vec<*const u8> = self.occupied().map(<*mut u8>::cast_const).collect();
-        // SAFETY: entries of the layout, whose strings are in the arena.
-        unsafe { EntryFields::new(&self.layout).write_all(&occupied, out) };
+    }
+
+    /// What is far of sums of a layout that has exact ones.
+    fn restore_far(from: &mut ByteReader<'_>) -> Result<BTreeMap<(i64, usize), Exact>, Damaged> {
+        Damaged::unless(from.u64()? == EXACT, "there are no exact sums")?;
+        let (count, mut far) = (from.count(size_of::<Exact>())?, BTreeMap::new());
+        for _ in 0..count {
+            let place = (from.i64()?, from.u32()? as usize);
+            far.insert(place, Exact::restore(from)?);
+        }
+        Ok(far)
     }
 
     /// The slots that [`Slots::save`] has written, by their numbers; `types` are those that they are shown as.
@@ -251,17 +276,51 @@ impl Slots {
             let of_pairs = Arc::new(format_8::layout_of(&layout));
             return Ok(Slots::restore_entries(of_pairs, types, from)?.without_pairs(layout));
         }
-        let (_, count) = (from.u64()?, from.count(size_of::<Exact>())?);
-        let mut far = BTreeMap::new();
-        for _ in 0..count {
-            let place = (from.i64()?, from.u32()? as usize);
-            far.insert(place, Exact::restore(from)?);
-        }
+        let far = Slots::restore_far(from)?;
         let mut slots = Slots::restore_entries(layout, types, from)?;
         slots.far = far;
         let are_right = slots.far.keys().all(|&(slot, _)| slots.is_allocated(slot));
         Damaged::unless(are_right, "a sum is of a slot that is free")?;
         Ok(slots)
+    }
+
+    /// Allocates the slots that [`Slots::save_some`] has written; their numbers, in the order in which they were written. After an error
+    /// the slots are not to be used.
+    ///
+    /// # Errors
+    /// When the bytes are not what has been written.
+    pub fn put(&mut self, types: &OutputTypes, from: &mut ByteReader<'_>) -> Result<Vec<i64>, Damaged> {
+        let layout = Arc::clone(&self.layout);
+        let far = if layout.has_exact_sums() { Slots::restore_far(from)? } else { BTreeMap::new() };
+        let fields = EntryFields::typed(&layout, &types.keys, &types.outputs);
+        let count = fields.count(from)?;
+        // They own what they hold until each is in its place.
+        let mut read = Slots::new(Arc::clone(&layout));
+        read.capacity = count.max(FIRST_CAPACITY);
+        read.memory = EntryMemory::zeroed(read.capacity * layout.stride);
+        read.used = count;
+        // SAFETY: there is room for all of them.
+        unsafe { fields.read(read.memory.start(), count, from, &mut self.arena)? };
+        let (key, mut numbers, mut put) = (layout.keys[0].offset, BTreeMap::new(), Vec::with_capacity(count));
+        for place in 0..count as i64 {
+            let (slot, from) = (self.allocate(), read.place(place));
+            let into = self.place(slot);
+            // SAFETY: two entries of the layout; the second moves with all that it owns, and the first has nothing to release.
+            unsafe {
+                Damaged::unless(entry::hash(from) == HASH_OF_NOTHING, "a slot has a hash")?;
+                numbers.insert(entry::read::<i64>(from, key), slot);
+                into.copy_from_nonoverlapping(from, layout.stride);
+                entry::write(into, key, slot);
+                entry::write(from, 0, 0u64);
+            }
+            put.push(slot);
+        }
+        Damaged::unless(numbers.len() == count, "a slot is there twice")?;
+        for ((slot, number), sum) in far {
+            let slot = numbers.get(&slot).ok_or_else(|| Damaged("a sum is of a slot that is not there".into()))?;
+            self.far.insert((*slot, number), sum);
+        }
+        Ok(put)
     }
 
     /// The same slots of a layout with exact sums in the places of pairs.

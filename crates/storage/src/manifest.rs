@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":10,"checkpoint":42,…}
+//! {"format":11,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name.
-pub const FORMAT: u32 = 10;
+pub const FORMAT: u32 = 11;
 
 /// The oldest version that is read as well: jobs have no names in its manifests. Kept checkpoints of all versions that are read are in
 /// `tests/checkpoints`.
@@ -166,13 +166,30 @@ pub struct OperatorState {
 /// What a partition of a keyed operator keeps, with what has to be known of it before it is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionState {
-    /// What it remembers of rows that were consumed.
+    /// What it remembers of rows that were consumed: all of it when that was written.
     pub state: BlobRef,
+    /// What has changed since, in the order in which it was written. Later runs replace what earlier ones say.
+    #[serde(default)]
+    pub runs: Vec<RunState>,
+    /// Milliseconds from its last job to the checkpoint: so much older is what the last run, or `state`, says.
+    #[serde(default)]
+    pub aged_ms: i64,
     /// Smallest watermark, in milliseconds, at which it has something to do even if no row comes. Of regular joins: milliseconds
     /// after it has last worked.
     pub due: i64,
     /// Rows that wait for it.
     pub waiting: Vec<WaitingState>,
+}
+
+/// What has changed in a partition from one checkpoint to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunState {
+    /// The changes.
+    pub blob: BlobRef,
+    /// Runs of lower levels before it were replaced by it.
+    pub level: u8,
+    /// Milliseconds from the last job before the run, or `state`, that is before it, to the last job before this one.
+    pub after_ms: i64,
 }
 
 /// Rows that wait for a partition.
@@ -210,10 +227,23 @@ pub struct SinkState {
     pub token: Option<Value>,
 }
 
+impl PartitionState {
+    /// All blobs that it consists of.
+    pub fn blobs(&self) -> impl Iterator<Item = &BlobRef> {
+        let runs = self.runs.iter().map(|run| &run.blob);
+        self.waiting.iter().map(|rows| &rows.blob).chain([&self.state]).chain(runs)
+    }
+
+    /// Bytes of what it remembers, with those that later ones replace.
+    pub fn state_bytes(&self) -> u64 {
+        self.state.bytes + self.runs.iter().map(|run| run.blob.bytes).sum::<u64>()
+    }
+}
+
 impl OperatorState {
     /// All blobs that it consists of.
     pub fn blobs(&self) -> impl Iterator<Item = &BlobRef> {
-        self.partitions.iter().flat_map(|kept| kept.waiting.iter().map(|rows| &rows.blob).chain([&kept.state]))
+        self.partitions.iter().flat_map(PartitionState::blobs)
     }
 }
 
@@ -258,6 +288,11 @@ impl Manifest {
             .extend(self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices)).map(|table| table.entries));
         let waiting = self.operators.iter().flat_map(|o| &o.partitions).flat_map(|partition| &partition.waiting);
         sizes.extend(waiting.flat_map(|rows| [rows.about.rows as u64, rows.about.bytes as u64]));
+        let partitions = self.operators.iter().flat_map(|operator| &operator.partitions);
+        let ages = partitions.flat_map(|partition| {
+            partition.runs.iter().map(|run| run.after_ms).chain(std::iter::once(partition.aged_ms))
+        });
+        counts.extend(ages.map(|age| u64::try_from(age).unwrap_or(u64::MAX)));
         counts.into_iter().all(|count| count < MOST_COUNTED)
             && sizes.into_iter().all(|size| size < MOST_STORED)
             && self.inputs().all(|input| input < MOST_INPUTS)
@@ -297,8 +332,13 @@ mod tests {
         let blob = BlobRef { file: "state-1.bin".into(), offset: 16, bytes: 100, checksum: 7 };
         let split = SplitState { name: "a.csv".into(), at: Some(10), line: 3, rows: 2, ..SplitState::default() };
         let about = WaitingRows { input: 0, rows: 2, bytes: 64, earliest: 1, due: 2 };
-        let partition =
-            PartitionState { state: blob.clone(), due: 5, waiting: vec![WaitingState { blob: blob.clone(), about }] };
+        let partition = PartitionState {
+            state: blob.clone(),
+            runs: vec![RunState { blob: blob.clone(), level: 1, after_ms: 20 }],
+            aged_ms: 7,
+            due: 5,
+            waiting: vec![WaitingState { blob: blob.clone(), about }],
+        };
         let table = TableState { id: 1, entries: 2, partitions: vec![vec![blob]] };
         Manifest {
             format: FORMAT,
@@ -345,7 +385,7 @@ mod tests {
 
     #[test]
     fn numbers_that_no_checkpoint_has_are_damage() {
-        let places: [fn(&mut Manifest) -> &mut u64; 7] = [
+        let places: [fn(&mut Manifest) -> &mut u64; 8] = [
             |m| &mut m.checkpoint,
             |m| m.sources[0].splits[0].at.as_mut().unwrap(),
             |m| &mut m.sources[0].splits[0].line,
@@ -353,6 +393,7 @@ mod tests {
             |m| &mut m.aggregations[0].tables[0].entries,
             |m| &mut m.aggregations[0].tables[0].partitions[0][0].offset,
             |m| &mut m.operators[0].partitions[0].state.bytes,
+            |m| &mut m.operators[0].partitions[0].runs[0].blob.offset,
         ];
         for (number, place) in places.into_iter().enumerate() {
             let mut damaged = manifest();

@@ -66,7 +66,11 @@ struct EnvelopeFormat {
 
 /// The error of an operation that a tool does not know.
 fn unknown(operation: &str, tool: &str) -> Diagnostic {
-    failure(code::MALFORMED_RECORD, format!("'{operation}' is no operation of {tool}"), None)
+    let message = match operation {
+        "" => format!("a change of {tool} does not say which operation it is"),
+        _ => format!("'{operation}' is no operation of {tool}"),
+    };
+    failure(code::MALFORMED_RECORD, message, None)
 }
 
 /// The error of an operation that takes back rows without saying which.

@@ -4,7 +4,7 @@
 use crate::configurations::Configuration;
 use crate::flink;
 use crate::nexmark::{COUNT_CHAR, QUERIES, actual, bag, difference, expected};
-use crate::stopping::run_or_stop;
+use crate::stopping::{run_or_stop, run_or_stop_with};
 use crate::tests_dir;
 use arrow_array::cast::AsArray;
 use millstream::{Collected, Diagnostic, RunMonitor, Session};
@@ -250,4 +250,68 @@ fn windows_of_two_lengths_resume() {
                        FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '3' MINUTE))
                        GROUP BY k, window_start, window_end, window_time) AS b ON a.k = b.k AND a.at = b.at";
     assert_eq!(check_listed(query, rows).unwrap(), "");
+}
+
+/// Groups that come first, and those of them that change from then on.
+const STANDING: (u64, u64) = (20_000, 200);
+const STANDING_ROWS: u64 = 100_000;
+
+/// Runs a query over rows of a file, stopped twice, whose state stands while little of it changes; how its rows differ from those of all
+/// rows at once. Most that a checkpoint writes on average, in hundredths of the state.
+fn check_standing(query: &str, most_written: f64) -> Result<String, Diagnostic> {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |row: u64| {
+        let group = if row < STANDING.0 { row } else { row * 7919 % STANDING.1 };
+        format!("customer number {group},{},{row}\n", row * 31 % 1000)
+    };
+    std::fs::write(folder.path().join("in.csv"), (0..STANDING_ROWS).map(row).collect::<String>()).unwrap();
+    let open = |settings: (&str, &str), rate: u64| {
+        let mut session = session(folder.path(), settings);
+        session.run(&format!(
+            "CREATE TABLE t (k STRING, v BIGINT, id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}',
+             'format' = 'csv', 'scan.rate-limit.rows-per-second' = '{rate}')",
+            folder.path().join("in.csv").display()
+        ))?;
+        define_query(&mut session, folder.path(), query)?;
+        session.run("DROP TABLE `out`")?;
+        session.run(&format!(
+            "CREATE TABLE `out` (k STRING, a BIGINT, b BIGINT, PRIMARY KEY (k) NOT ENFORCED)
+             WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'debezium-json')",
+            folder.path().join("out").display()
+        ))?;
+        Ok::<_, Diagnostic>(session)
+    };
+    // The second of two runs is spilled, and the last resumes what that has left.
+    for (settings, stop_at_row) in [(RUNS[0], Some(45_000)), (RUNS[1], Some(10_000)), (RUNS[2], None)] {
+        let mut session = open(settings, if stop_at_row.is_some() { 25_000 } else { 10_000_000 })?;
+        session.set("execution.runtime-mode", "streaming")?;
+        session.set("pipeline.buffer-rows", "500")?;
+        let monitor = RunMonitor::new();
+        let has_ended = run_or_stop_with(&mut session, "INSERT INTO `out` SELECT * FROM q", stop_at_row, &monitor)?;
+        assert_eq!(has_ended, stop_at_row.is_none(), "{query}");
+        let checkpoints = monitor.stats().unwrap().snapshot().checkpoints;
+        let written = checkpoints.bytes_written as f64 / checkpoints.last as f64;
+        let part = written / checkpoints.state_bytes as f64 * 100.0;
+        if settings == RUNS[0] {
+            assert!(checkpoints.last > 8 && part < most_written, "{query}: {part} % written, {checkpoints:?}");
+        }
+    }
+    let mut all = open(RUNS[0], 10_000_000)?;
+    all.set("execution.runtime-mode", "batch")?;
+    Ok(difference(&actual(&mut all, "SELECT * FROM q")?, &actual(&mut all, "SELECT * FROM `out`")?))
+}
+
+#[test]
+fn what_stands_is_written_as_it_changes_and_resumes() {
+    let groups = "SELECT k, COUNT(*) AS a, SUM(v) AS b FROM t GROUP BY k";
+    let best = "SELECT k, v AS a, id AS b FROM
+                (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, id) AS r FROM t) WHERE r = 1";
+    let joined = "SELECT l.k, l.a, r.b FROM (SELECT k, MIN(id) AS a FROM t GROUP BY k) AS l
+                  LEFT JOIN (SELECT k, COUNT(*) AS b FROM t WHERE v > 500 GROUP BY k) AS r ON l.k = r.k";
+    // Most of the time they wait for rows.
+    std::thread::scope(|scope| {
+        for query in [groups, best, joined] {
+            scope.spawn(move || assert_eq!(check_standing(query, 25.0).unwrap(), "", "{query}"));
+        }
+    });
 }

@@ -7,7 +7,17 @@ use std::time::Duration;
 /// Runs an insert to its end, or until its sources have read that many rows in this run; whether it has ended. Sources with a
 /// rate limit keep what they read between two looks small, so that the place of the stop does not depend on the machine.
 pub fn run_or_stop(session: &mut Session, insert: &str, stop_at_row: Option<u64>) -> Result<bool, Diagnostic> {
-    let (monitor, is_over) = (&RunMonitor::new(), &AtomicBool::new(false));
+    run_or_stop_with(session, insert, stop_at_row, &RunMonitor::new())
+}
+
+/// The same with a monitor.
+pub fn run_or_stop_with(
+    session: &mut Session,
+    insert: &str,
+    stop_at_row: Option<u64>,
+    monitor: &RunMonitor,
+) -> Result<bool, Diagnostic> {
+    let is_over = &AtomicBool::new(false);
     let statement = &session.parse(insert)?[0];
     let outcome = std::thread::scope(|scope| {
         if let Some(rows) = stop_at_row {

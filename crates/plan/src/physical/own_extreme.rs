@@ -20,6 +20,7 @@ use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::keyed::{Leading, LeadingWindows, SortColumn};
 use crate::logical::{JoinKind, JoinStrategy, RankFunction, Rel, SortKey, Window};
 use crate::operators::filter::conjuncts;
+use crate::operators::top::Ties;
 use crate::window::{Timeline, WindowAssigner};
 use millstream_types::{DataType, Field, Value};
 
@@ -273,6 +274,7 @@ pub(super) fn leading_of_join(rel: &Rel, of_left: &Payload<'_>) -> Option<Leadin
         windows: LeadingWindows::Slices { time: of_left.place(&between.left)?, slicing },
         order: vec![SortColumn { column, descending: extreme.is_greatest, nulls_first: false }],
         function: RankFunction::Rank,
+        ties: Ties::First,
         most: 1,
     })
 }

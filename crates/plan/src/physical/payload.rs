@@ -92,9 +92,11 @@ impl<'a> Payload<'a> {
         // What waits for the end of the input is never late.
         let reach_ms = self.time.filter(|(time, _)| !is_end_of_input(time)).and_then(|_| kind.keyed().reach_ms());
         let mut input = KeyedInput { schema: self.schema(), keys: self.keys.clone(), time, reach_ms, leading: None };
-        if let KeyedKind::Rank(rank) = kind {
-            input.leading = Leading::of_ranks(rank, &input);
-        }
+        input.leading = match kind {
+            KeyedKind::Rank(rank) => Leading::of_ranks(rank, &input),
+            KeyedKind::Top(top) => Leading::of_all_ranks(top, &input),
+            _ => None,
+        };
         input
     }
 

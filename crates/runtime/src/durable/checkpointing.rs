@@ -148,7 +148,8 @@ impl Checkpointing {
         }
         drop(schedule);
         if !cut() {
-            return Ok((earlier(due, now.checked_add(RETRY)), false));
+            // What is due already is tried again as seldom as what was asked for.
+            return Ok((earlier(due.filter(|&due| due > now), now.checked_add(RETRY)), false));
         }
         let mut schedule = self.schedule.lock();
         schedule.requests_met = requests;

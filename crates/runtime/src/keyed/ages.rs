@@ -107,11 +107,45 @@ impl Ages {
         if self.ttl.is_none() {
             return;
         }
-        let age = |entry: usize| match self.written.get(entry) {
+        out.i64s(&(0..entries).map(|entry| self.age(entry)).collect::<Vec<_>>());
+    }
+
+    /// Writes the ages of some entries at the last job.
+    pub(super) fn save_some(&self, entries: &[u32], out: &mut ByteWriter) {
+        if self.ttl.is_some() {
+            out.i64s(&entries.iter().map(|&entry| self.age(entry as usize)).collect::<Vec<_>>());
+        }
+    }
+
+    /// Reads what [`Ages::save_some`] has written of the same entries, as if that job were now.
+    pub(super) fn restore_some(
+        &mut self,
+        entries: &[u32],
+        from: &mut ByteReader<'_>,
+        now_ms: i64,
+    ) -> Result<(), Diagnostic> {
+        if self.ttl.is_none() {
+            return Ok(());
+        }
+        let ages = from.i64s()?;
+        check_count("ages", ages.len(), entries.len())?;
+        let mut written = std::mem::take(&mut self.written);
+        let known = entries.iter().max().map_or(0, |&most| most as usize + 1);
+        written.resize(written.len().max(known), NEVER);
+        for (&entry, &age) in entries.iter().zip(&ages) {
+            written[entry as usize] = written_before(age, now_ms);
+        }
+        self.now_ms = now_ms;
+        self.set(written);
+        Ok(())
+    }
+
+    /// How long ago an entry was written, at the last job; negative: it has been forgotten.
+    fn age(&self, entry: usize) -> i64 {
+        match self.written.get(entry) {
             Some(&written) if written != NEVER => self.now_ms.saturating_sub(written),
             _ => -1,
-        };
-        out.i64s(&(0..entries).map(age).collect::<Vec<_>>());
+        }
     }
 
     /// Reads what [`Ages::save`] has written, as if that job were now.
@@ -121,11 +155,15 @@ impl Ages {
         }
         let ages = from.i64s()?;
         check_count("ages", ages.len(), entries)?;
-        let written = |&age: &i64| if age < 0 { NEVER } else { now_ms.saturating_sub(age).max(NEVER / 2) };
         self.now_ms = now_ms;
-        self.set(ages.iter().map(written).collect());
+        self.set(ages.iter().map(|&age| written_before(age, now_ms)).collect());
         Ok(())
     }
+}
+
+/// When an entry was written that has an age now.
+fn written_before(age: i64, now_ms: i64) -> i64 {
+    if age < 0 { NEVER } else { now_ms.saturating_sub(age).max(NEVER / 2) }
 }
 
 #[cfg(test)]

@@ -70,19 +70,18 @@ impl Chains {
         (self.groups.capacity() + self.next.capacity() + self.heads.capacity()) * size_of::<u32>()
     }
 
-    /// Writes them.
-    pub(super) fn save(&self, out: &mut ByteWriter) {
-        out.u32s(&self.groups);
+    /// Writes those of the rows from number `from` on.
+    pub(super) fn save_from(&self, from: usize, out: &mut ByteWriter) {
+        out.u32s(&self.groups[from..]);
     }
 
-    /// Reads what [`Chains::save`] has written, of so many rows and groups.
-    pub(super) fn restore(rows: usize, count: usize, from: &mut ByteReader<'_>) -> Result<Chains, Damaged> {
+    /// Adds what [`Chains::save_from`] has written; then they are of so many rows and groups.
+    pub(super) fn restore(&mut self, rows: usize, count: usize, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
         let groups = from.u32s()?;
-        check_count("groups of rows", groups.len(), rows)?;
+        check_count("groups of rows", self.groups.len() + groups.len(), rows)?;
         let is_group = |&group: &u32| group == NONE || (group as usize) < count;
         Damaged::unless(groups.iter().all(is_group), "a row is in no group")?;
-        let mut chains = Chains::default();
-        chains.set(groups, count);
-        Ok(chains)
+        self.add(groups, count);
+        Ok(())
     }
 }

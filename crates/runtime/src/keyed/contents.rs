@@ -106,12 +106,12 @@ impl Contents {
         self.hashes.capacity() * of_row + self.newest.capacity() * (of_row + 1)
     }
 
-    /// Writes the hashes.
-    pub(super) fn save(&self, out: &mut ByteWriter) {
-        out.i64s(&self.hashes.iter().map(|&hash| hash as i64).collect::<Vec<_>>());
+    /// Writes the hashes of the rows from number `from` on.
+    pub(super) fn save_from(&self, from: usize, out: &mut ByteWriter) {
+        out.i64s(&self.hashes[from..].iter().map(|&hash| hash as i64).collect::<Vec<_>>());
     }
 
-    /// Reads what [`Contents::save`] has written; the number of rows.
+    /// Adds what [`Contents::save_from`] has written; the number of rows.
     pub(super) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<usize, Diagnostic> {
         from.i64s()?.into_iter().for_each(|hash| self.add(hash as u64));
         Ok(self.hashes.len())

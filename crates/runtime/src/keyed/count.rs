@@ -200,7 +200,7 @@ impl State for CountAggregate {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         self.table.slots.save(out);
         for key in &self.keys {
             out.u64(key.rows);
@@ -338,7 +338,7 @@ impl State for CountRows {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         self.rows.save(out)?;
         out.i64s(&self.times);
         for key in &self.keys {

@@ -8,6 +8,7 @@
 
 use super::KeyedStation;
 use super::inbox::{PartitionJob, Waiting, together};
+use super::kept::SavedState;
 use crate::buffer::Generation;
 use crate::durable::blobs::{Place, Saved, damaged};
 use crate::durable::part::Gathering;
@@ -15,7 +16,7 @@ use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
 use crate::stream::sequencer::Unit;
-use millstream_storage::{ByteWriter, Damaged, OperatorState, PartitionState, WaitingRows, WaitingState};
+use millstream_storage::{ByteWriter, Damaged, OperatorState, PartitionState, RunState, WaitingRows, WaitingState};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -36,11 +37,12 @@ pub(super) struct StoredPartitions {
 /// What a partition keeps, when the cut passed.
 struct SavedPartition {
     /// What it remembers; `None` if that is what it was at the last checkpoint.
-    state: Option<Saved>,
-    /// See `PartitionState::due`.
+    state: Option<SavedState>,
+    /// See `PartitionState`.
+    aged_ms: i64,
     due: i64,
-    /// Rows that wait for it.
-    waiting: Vec<(WaitingRows, Saved)>,
+    /// Rows that wait for it; `None` if they are the same.
+    waiting: Option<Vec<(WaitingRows, Saved)>>,
 }
 
 impl StoredPartitions {
@@ -64,29 +66,31 @@ impl StoredPartitions {
         true
     }
 
-    /// Writes what a partition keeps; `None` if that is what it was at the last checkpoint.
-    fn store(
-        &mut self,
-        partition: usize,
-        kept: Option<SavedPartition>,
-        into: &mut Gathering,
-    ) -> Result<bool, Diagnostic> {
+    /// Writes what a partition keeps.
+    fn store(&mut self, partition: usize, kept: SavedPartition, into: &mut Gathering) -> Result<bool, Diagnostic> {
         let before = self.before[partition].as_ref();
         let unchanged =
             || before.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"));
-        let state = match kept {
-            None => unchanged()?.clone(),
-            Some(SavedPartition { state, due, waiting }) => {
-                let state = match state {
-                    Some(state) => state.store(into)?,
-                    None => unchanged()?.state.clone(),
-                };
-                let rows = waiting.into_iter();
-                let rows = rows.map(|(about, rows)| Ok(WaitingState { blob: rows.store(into)?, about }));
-                PartitionState { state, due, waiting: rows.collect::<Result<_, Diagnostic>>()? }
+        let SavedPartition { state, aged_ms, due, waiting } = kept;
+        let (state, runs) = match state {
+            None => (unchanged()?.state.clone(), unchanged()?.runs.clone()),
+            Some(SavedState { keeps: 0, state, .. }) => (state.store(into)?, Vec::new()),
+            Some(SavedState { keeps, level, after_ms, state }) => {
+                let PartitionState { state: base, runs, .. } = unchanged()?;
+                let mut runs = runs[..keeps - 1].to_vec();
+                runs.push(RunState { blob: state.store(into)?, level, after_ms });
+                (base.clone(), runs)
             }
         };
-        self.now[partition] = Some(state);
+        let waiting = match waiting {
+            None => unchanged()?.waiting.clone(),
+            Some(waiting) => {
+                let rows = waiting.into_iter();
+                let rows = rows.map(|(about, rows)| Ok(WaitingState { blob: rows.store(into)?, about }));
+                rows.collect::<Result<_, Diagnostic>>()?
+            }
+        };
+        self.now[partition] = Some(PartitionState { state, runs, aged_ms, due, waiting });
         Ok(self.enter(false, into))
     }
 }
@@ -113,33 +117,30 @@ impl KeyedStation {
 
     /// Saves what a partition keeps, if the cut is a checkpoint.
     pub(super) fn save_partition(&self, partition: usize, generation: Generation) -> Result<(), Diagnostic> {
-        if self.host.checkpoint_before(generation).is_none() {
-            return Ok(());
-        }
+        let Some(checkpoint) = self.host.checkpoint_before(generation) else { return Ok(()) };
         let watch = Watch::start();
         let mut inbox = self.inbox(partition);
-        // The age of rows that expire is another at each checkpoint.
-        let is_state_changed =
-            std::mem::take(&mut inbox.is_state_changed) || (self.joins_arrivals() && !self.behaviour.ends_beats);
+        let is_state_changed = std::mem::take(&mut inbox.is_state_changed);
         let is_changed = std::mem::take(&mut inbox.are_rows_changed) || is_state_changed;
         // From behind the cut rows may wait that the next checkpoint has to save.
         inbox.are_rows_changed = inbox.batches.iter().flatten().any(|waiting| waiting.generation >= generation);
         // Copies, which share the rows.
-        let waiting = if is_changed { inbox.batches.clone() } else { Vec::new() };
+        let waiting = is_changed.then(|| inbox.batches.clone());
         let due = inbox.state_due;
         drop(inbox);
-        let saved = || {
-            let kept = self.kept(partition)?;
-            Ok::<_, Diagnostic>(SavedPartition {
-                state: is_state_changed.then(|| kept.save()).transpose()?,
-                due: if self.joins_arrivals() { kept.relative(due) } else { due },
-                waiting: waiting.iter().try_fold(Vec::new(), |mut all, waiting| {
-                    all.extend(save_waiting(waiting, generation)?);
-                    Ok::<_, Diagnostic>(all)
-                })?,
+        let save_all = |waiting: Vec<Vec<Waiting>>| {
+            waiting.iter().try_fold(Vec::new(), |mut all, waiting| {
+                all.extend(save_waiting(waiting, generation)?);
+                Ok::<_, Diagnostic>(all)
             })
         };
-        let kept = is_changed.then(saved).transpose()?;
+        let mut kept = self.kept(partition)?;
+        let kept = SavedPartition {
+            state: is_state_changed.then(|| kept.save(checkpoint)).transpose()?,
+            aged_ms: kept.age_at(self.now_ms()),
+            due: if self.joins_arrivals() { kept.relative(due) } else { due },
+            waiting: waiting.map(save_all).transpose()?,
+        };
         let stored = Arc::clone(&self.stored);
         self.host.hand_over(generation, move |into| stored.lock().store(partition, kept, into));
         self.host.stats.checkpoints.note_handing_over(&watch);
@@ -219,8 +220,9 @@ impl KeyedStation {
             // Nobody else would ask for a job before the next row comes.
             self.rounds.defer(Instant::now());
         }
-        inbox.restored(saved);
-        self.kept(partition)?.filed(from.blob(&saved.state));
+        let mut kept = self.kept(partition)?;
+        kept.restored(saved, from);
+        inbox.restored(saved, if self.joins_arrivals() { kept.absolute(saved.due) } else { saved.due });
         Ok(())
     }
 }

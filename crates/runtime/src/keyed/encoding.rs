@@ -53,6 +53,12 @@ pub(super) fn check_count(what: &str, found: usize, expected: usize) -> Result<(
     }
 }
 
+/// Checks that numbers are ascending, and those of some of `known` entries.
+pub(super) fn check_ascending(numbers: &[u32], known: usize) -> Result<(), Damaged> {
+    let is_right = numbers.is_sorted_by(|a, b| a < b) && numbers.last().is_none_or(|&last| (last as usize) < known);
+    Damaged::unless(is_right, "a number is there twice, or is that of nothing")
+}
+
 /// A number that may be missing: written as a list of one, or none.
 pub(super) fn restore_optional(what: &str, from: &mut ByteReader<'_>) -> Result<Option<i64>, Damaged> {
     let numbers = from.i64s()?;

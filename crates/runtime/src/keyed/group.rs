@@ -6,10 +6,11 @@
 use super::ages::Ages;
 use super::batch::Batch;
 use super::comparable::Comparable;
-use super::encoding::{check_count, restore_columns, restore_flags, save_columns, save_flags};
+use super::encoding::{check_ascending, check_count, restore_columns, restore_flags, save_columns, save_flags};
 use super::groups::{Groups, pays_to_forget};
 use super::slots::SlotTable;
 use super::state::{State, Work};
+use super::versions::{Versioned, Versions};
 use super::weights::{ADDED, TAKEN_BACK, of_column, weights};
 use crate::columns::{bytes_of, joined, selected};
 use crate::executable_plan::OperatorCode;
@@ -43,6 +44,7 @@ pub(crate) struct GroupAggregate {
     empty: usize,
     /// Where groups are forgotten that no row has come for in a while.
     ages: Ages,
+    versions: Versions,
 }
 
 /// What is known of a group.
@@ -73,6 +75,7 @@ impl GroupAggregate {
             is_global: plan.keys.is_empty(),
             empty: 0,
             ages: Ages::new(group.ttl_ms),
+            versions: Versions::default(),
         })
     }
 
@@ -95,6 +98,7 @@ impl GroupAggregate {
             }
             self.touched.push(group);
             self.ages.touch(group as usize, now_ms);
+            self.versions.touch(group as usize);
             if of.slot == NO_SLOT {
                 of.slot = self.table.slots.allocate();
                 self.empty -= 1;
@@ -150,6 +154,7 @@ impl GroupAggregate {
                 self.table.slots.remove(of.slot);
                 *of = OfGroup::NONE;
                 self.empty += 1;
+                self.versions.touch(group as usize);
             }
         }
     }
@@ -161,6 +166,7 @@ impl GroupAggregate {
         }
         let kept: Vec<u64> = (0..self.all.len() as u64).filter(|&g| self.all[g as usize].slot != NO_SLOT).collect();
         self.groups.keep(&kept, work)?;
+        self.versions.forget();
         self.ages.keep(kept.iter().map(|&group| group as usize));
         self.all = kept.iter().map(|&group| self.all[group as usize]).collect();
         self.empty = 0;
@@ -254,10 +260,15 @@ impl State for GroupAggregate {
             + before
             + numbers
             + self.ages.bytes()
+            + self.versions.bytes()
+    }
+
+    fn versioned(&mut self) -> Option<&mut dyn Versioned> {
+        Some(self)
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         self.table.slots.save(out);
         out.i64s(&self.all.iter().map(|of| of.slot).collect::<Vec<_>>());
         save_flags(&self.all.iter().map(|of| of.is_shown).collect::<Vec<_>>(), out);
@@ -303,5 +314,76 @@ impl State for GroupAggregate {
         // Without outputs a group that is shown has nothing to compare.
         check_count("groups as they were", rows, if self.types.is_empty() { rows } else { self.shown.len() })?;
         self.ages.restore(self.all.len(), from, now_ms)
+    }
+}
+
+impl Versioned for GroupAggregate {
+    fn begin(&mut self) {
+        self.versions.begin(self.all.len());
+    }
+
+    fn is_noting(&self) -> bool {
+        self.versions.is_noting()
+    }
+
+    fn is_between_beats(&self) -> bool {
+        self.touched.is_empty()
+    }
+
+    fn save_notes(&self, out: &mut ByteWriter) {
+        self.versions.save(out);
+    }
+
+    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.versions.restore(from)
+    }
+
+    fn end_version(&mut self) {
+        self.versions.end(self.all.len());
+    }
+
+    fn save_since(&self, version: u32, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        let first = self.versions.first_behind(version);
+        self.groups.table.save_from(if self.is_global { 0 } else { first }, out);
+        let mut groups = self.versions.changed_behind(version);
+        groups.extend(first as u32..self.all.len() as u32);
+        let of = |&group: &u32| self.all[group as usize];
+        out.u32s(&groups);
+        save_flags(&groups.iter().map(|group| of(group).is_shown).collect::<Vec<_>>(), out);
+        save_flags(&groups.iter().map(|group| of(group).slot != NO_SLOT).collect::<Vec<_>>(), out);
+        let slots = groups.iter().map(|group| of(group).slot).filter(|&slot| slot != NO_SLOT);
+        self.table.slots.save_some(&slots.collect::<Vec<_>>(), out);
+        self.ages.save_some(&groups, out);
+        Ok(())
+    }
+
+    fn apply(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
+        self.groups.restore(from)?;
+        let groups = from.u32s()?;
+        let known = if self.is_global { self.all.len().max(groups.len().min(1)) } else { self.groups.table.len() };
+        self.empty += known - self.all.len();
+        self.all.resize(known, OfGroup::NONE);
+        check_ascending(&groups, known)?;
+        let (shown, has_slot) = (restore_flags(from)?, restore_flags(from)?);
+        check_count("marks of groups", shown.len(), groups.len())?;
+        check_count("marks of groups", has_slot.len(), groups.len())?;
+        let is_right = shown.iter().zip(&has_slot).all(|(is_shown, has_slot)| *has_slot || !is_shown);
+        Damaged::unless(is_right, "a group is shown that has no rows")?;
+        for &group in &groups {
+            let of = std::mem::replace(&mut self.all[group as usize], OfGroup::NONE);
+            if of.slot != NO_SLOT {
+                self.table.slots.remove(of.slot);
+                self.empty += 1;
+            }
+            self.versions.touch(group as usize);
+        }
+        let slots = self.table.put(from)?;
+        check_count("slots of groups", slots.len(), has_slot.iter().filter(|has_slot| **has_slot).count())?;
+        let with_slot = groups.iter().zip(shown).zip(has_slot).filter(|(_, has_slot)| *has_slot);
+        for ((&group, is_shown), slot) in with_slot.map(|(group, _)| group).zip(slots) {
+            self.all[group as usize] = OfGroup { slot, is_shown, is_touched: false };
+            self.empty -= 1;
+        }
+        self.ages.restore_some(&groups, from, now_ms)
     }
 }

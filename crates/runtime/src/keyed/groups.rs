@@ -121,10 +121,9 @@ impl Groups {
         self.assign(port, &columns, rows, work)
     }
 
-    /// Has the groups that [`GroupTable::save`] has written instead.
+    /// Adds the groups that [`GroupTable::save_from`] has written.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
-        self.table = GroupTable::restore(Arc::clone(self.table.layout()), &self.types, from)?;
-        Ok(())
+        self.table.restore(&self.types, from)
     }
 
     /// Makes room for the groups of about so many rows, while there are none.

@@ -186,10 +186,10 @@ impl Inbox {
         self.batches[waiting.about.input].push(waiting);
     }
 
-    /// The partition is what it was when the query was stopped, and its state in files.
-    pub(super) fn restored(&mut self, saved: &PartitionState) {
+    /// The partition is what it was when the query was stopped, and its state in files; when that is due.
+    pub(super) fn restored(&mut self, saved: &PartitionState, due: i64) {
         (self.is_state_changed, self.are_rows_changed, self.is_beat_open) = (false, false, self.all.rows > 0);
-        (self.restored_state, self.state_due) = (saved.state.bytes, saved.due);
+        (self.restored_state, self.state_due) = (saved.state_bytes(), due);
     }
 
     /// Bytes of the partition's state if that is in files, else 0.

@@ -1,24 +1,80 @@
-//! What a partition remembers: in memory, or encoded in a file: of the run when memory is short, of the checkpoint that the
+//! What a partition remembers: in memory, or encoded in files: of the run when memory is short, of the checkpoint that the
 //! query was recovered from until it is needed.
 
 use super::operators::state_of;
 use super::state::State;
+use super::versions::{Next, Pieces, Versioned};
 use crate::durable::blobs::{Place, Saved, StateBlob};
+use crate::durable::restored::Restored;
 use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
-use millstream_storage::{ByteReader, ByteWriter};
+use millstream_storage::{ByteReader, ByteWriter, Damaged, PartitionState};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
 /// See the module.
 pub(super) struct Kept {
-    place: Place<Box<dyn State>>,
+    place: Held,
     charge: Charge,
     /// Bytes of memory when it was there last; 0 if it has not been.
     decoded: usize,
-    /// `Work::now_ms` of the last job: what times that are saved are relative to.
+    /// `Work::now_ms` of the last job: what times that are saved are relative to. Negative if that was in an earlier run.
     now_ms: i64,
+    /// What the last checkpoint has of it.
+    pieces: Pieces,
+}
+
+/// Where a state is.
+enum Held {
+    Memory(Box<dyn State>),
+    /// Encoded, in a file of the run.
+    Spilled(SpilledState),
+    /// In files of a checkpoint: all, and what has changed since, each with the time of the last job before.
+    Checkpointed(Vec<(StateBlob, i64)>),
+}
+
+/// A state in a file of the run.
+struct SpilledState {
+    state: StateBlob,
+    /// What it has noted for checkpoints.
+    notes: Option<StateBlob>,
+    /// What a checkpoint writes of it.
+    run: Option<(ChangedRun, StateBlob)>,
+    /// What a checkpoint has written of it meanwhile.
+    written: Option<Written>,
+}
+
+/// What a checkpoint has written of a state that was in a file.
+#[derive(Clone, Copy)]
+enum Written {
+    All,
+    Run,
+}
+
+/// The encoding of a state that goes to a file of the run.
+pub(super) struct Encoded {
+    pub(super) state: Vec<u8>,
+    pub(super) notes: Option<Vec<u8>>,
+    pub(super) run: Option<(ChangedRun, Vec<u8>)>,
+}
+
+/// A run that is to be written behind some of the pieces of the last checkpoint.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChangedRun {
+    keeps: usize,
+    level: u8,
+    after_ms: i64,
+}
+
+/// What a checkpoint keeps of a state that has changed.
+pub(super) struct SavedState {
+    /// So many of the pieces of the last checkpoint are kept; none when this is all of the state.
+    pub(super) keeps: usize,
+    pub(super) level: u8,
+    /// Milliseconds since the last of the pieces that are kept.
+    pub(super) after_ms: i64,
+    pub(super) state: Saved,
 }
 
 /// State in memory is about this many times as large as its encoding at most: tables have empty places, and order is
@@ -33,27 +89,49 @@ impl Kept {
         budget: &Arc<MemoryBudget>,
     ) -> Result<Kept, Diagnostic> {
         let charge = Charge::new(budget, MemoryClass::Operators, 0);
-        Ok(Kept { place: Place::Memory(state_of(plan, code)?), charge, decoded: 0, now_ms: 0 })
+        let place = Held::Memory(state_of(plan, code)?);
+        Ok(Kept { place, charge, decoded: 0, now_ms: 0, pieces: Pieces::default() })
     }
 
     /// The state, read if need be.
     pub(super) fn state(&mut self, plan: &KeyedOperator, code: &OperatorCode) -> Result<&mut dyn State, Diagnostic> {
-        if let Place::File(blob) = &self.place {
-            // Until it is measured after the job.
-            self.charge.set(self.needs());
-            let (mut state, bytes) = (state_of(plan, code)?, blob.read()?);
-            state.restore(&mut ByteReader::new(&bytes), self.now_ms)?;
-            self.place = Place::Memory(state);
+        let read = match &self.place {
+            Held::Memory(_) => None,
+            Held::Spilled(spilled) => {
+                // Until it is measured after the job.
+                self.charge.set(self.needs());
+                let (mut state, bytes) = (state_of(plan, code)?, spilled.state.read()?);
+                state.restore(&mut ByteReader::new(&bytes), self.now_ms)?;
+                if let Some(versioned) = state.versioned() {
+                    if let Some(notes) = &spilled.notes {
+                        versioned.restore_notes(&mut ByteReader::new(&notes.read()?))?;
+                    }
+                    match spilled.written {
+                        Some(Written::All) => versioned.begin(),
+                        Some(Written::Run) => versioned.end_version(),
+                        None => {}
+                    }
+                }
+                Some(state)
+            }
+            Held::Checkpointed(pieces) => {
+                self.charge.set(self.needs());
+                let read = pieces.iter().map(|(blob, now_ms)| Ok((blob.read()?, *now_ms)));
+                Some(in_pieces(read, state_of(plan, code)?)?)
+            }
+        };
+        if let Some(state) = read {
+            self.place = Held::Memory(state);
         }
         match &mut self.place {
-            Place::Memory(state) => Ok(&mut **state),
-            Place::File(_) => Err(Diagnostic::bug("state was read and is not there")),
+            Held::Memory(state) => Ok(&mut **state),
+            _ => Err(Diagnostic::bug("state was read and is not there")),
         }
     }
 
     /// Memory is short: keeps nothing in buffers of others. Takes more memory until the last partition has done so.
     pub(super) fn settle(&mut self) -> Result<(), Diagnostic> {
-        if let Place::Memory(state) = &mut self.place {
+        if let Held::Memory(state) = &mut self.place {
             state.settle(false)?;
             self.decoded = state.bytes();
             self.charge.set(self.decoded);
@@ -64,7 +142,7 @@ impl Kept {
     /// A job at a moment is done: what is held now.
     pub(super) fn worked(&mut self, now_ms: i64) {
         self.now_ms = now_ms;
-        if let Place::Memory(state) = &mut self.place {
+        if let Held::Memory(state) = &mut self.place {
             self.decoded = state.bytes();
             self.charge.set(self.decoded);
         }
@@ -72,13 +150,13 @@ impl Kept {
 
     /// Bytes of memory while a job works on it: what is read from a file is held until it is decoded.
     pub(super) fn needs(&self) -> usize {
-        match &self.place {
-            Place::Memory(_) => self.charge.bytes(),
-            Place::File(blob) => {
-                let encoded = usize::try_from(blob.bytes()).unwrap_or(usize::MAX);
-                encoded.saturating_add(self.decoded.max(encoded.saturating_mul(DECODED)))
-            }
-        }
+        let encoded = match &self.place {
+            Held::Memory(_) => return self.charge.bytes(),
+            Held::Spilled(spilled) => spilled.state.bytes() + spilled.notes.as_ref().map_or(0, StateBlob::bytes),
+            Held::Checkpointed(pieces) => pieces.iter().map(|(blob, _)| blob.bytes()).sum(),
+        };
+        let encoded = usize::try_from(encoded).unwrap_or(usize::MAX);
+        encoded.saturating_add(self.decoded.max(encoded.saturating_mul(DECODED)))
     }
 
     /// Bytes of memory.
@@ -86,10 +164,32 @@ impl Kept {
         self.charge.bytes()
     }
 
-    /// Gives its memory up, if it has any: its encoding is in a file.
-    pub(super) fn filed(&mut self, blob: StateBlob) {
-        self.place = Place::File(blob);
+    /// Gives its memory up, if it has any: its encoding is in a file of the run.
+    pub(super) fn spilled(&mut self, state: StateBlob, notes: Option<StateBlob>, run: Option<(ChangedRun, StateBlob)>) {
+        self.place = Held::Spilled(SpilledState { state, notes, run, written: None });
         self.charge.set(0);
+    }
+
+    /// It is what a checkpoint says, whose files are read when it is needed.
+    pub(super) fn restored(&mut self, saved: &PartitionState, from: &Restored<'_>) {
+        self.now_ms = -saved.aged_ms;
+        // From the last back to the base.
+        let (mut now_ms, mut pieces) = (self.now_ms, Vec::with_capacity(saved.runs.len() + 1));
+        for run in saved.runs.iter().rev() {
+            pieces.push((from.blob(&run.blob), now_ms));
+            now_ms = now_ms.saturating_sub(run.after_ms);
+        }
+        pieces.push((from.blob(&saved.state), now_ms));
+        pieces.reverse();
+        let levels = [u8::MAX].into_iter().chain(saved.runs.iter().map(|run| run.level));
+        self.pieces =
+            Pieces::restored(pieces.iter().zip(levels).map(|((blob, now), level)| (level, blob.bytes(), *now)));
+        self.place = Held::Checkpointed(pieces);
+    }
+
+    /// Milliseconds from the last job to a moment.
+    pub(super) fn age_at(&self, now_ms: i64) -> i64 {
+        now_ms.saturating_sub(self.now_ms).max(0)
     }
 
     /// What a moment of [`Work::now_ms`](super::state::Work::now_ms) is when it is saved: relative to the last job.
@@ -97,15 +197,107 @@ impl Kept {
         if moment_ms == i64::MAX { moment_ms } else { moment_ms.saturating_sub(self.now_ms) }
     }
 
-    /// What is kept of it in a file: its encoding, if it is in memory.
-    pub(super) fn save(&self) -> Result<Saved, Diagnostic> {
-        match &self.place {
-            Place::Memory(state) => {
-                let mut out = ByteWriter::new();
-                state.save(&mut out)?;
-                Ok(Place::Memory(out.into_bytes()))
+    /// The moment that [`Kept::relative`] was of.
+    pub(super) fn absolute(&self, relative_ms: i64) -> i64 {
+        if relative_ms == i64::MAX { relative_ms } else { relative_ms.saturating_add(self.now_ms) }
+    }
+
+    /// The encoding of all of it for a file of the run, if it is in memory.
+    pub(super) fn encoded(&mut self) -> Result<Option<Encoded>, Diagnostic> {
+        let Held::Memory(state) = &mut self.place else { return Ok(None) };
+        let (mut notes, mut run) = (None, None);
+        if let Some(versioned) = state.versioned().filter(|versioned| versioned.is_noting()) {
+            let mut out = ByteWriter::new();
+            versioned.save_notes(&mut out);
+            notes = Some(out.into_bytes());
+            run = changed(versioned, &self.pieces, 1, self.now_ms)?;
+        }
+        Ok(Some(Encoded { state: saved(&**state)?, notes, run }))
+    }
+
+    /// What a checkpoint of this number keeps of it, which has changed since the last one.
+    pub(super) fn save(&mut self, checkpoint: u64) -> Result<SavedState, Diagnostic> {
+        match &mut self.place {
+            Held::Memory(state) => {
+                if let Some(versioned) = state.versioned()
+                    && let Some((run, bytes)) = changed(versioned, &self.pieces, checkpoint, self.now_ms)?
+                {
+                    versioned.end_version();
+                    self.pieces.run((run.level, run.keeps), bytes.len() as u64, self.now_ms);
+                    return Ok(run.with(Place::Memory(bytes)));
+                }
+                let bytes = saved(&**state)?;
+                state.versioned().into_iter().for_each(|versioned| versioned.begin());
+                self.pieces.base(bytes.len() as u64, self.now_ms);
+                Ok(SavedState { keeps: 0, level: 0, after_ms: 0, state: Place::Memory(bytes) })
             }
-            Place::File(blob) => Ok(Place::File(blob.clone())),
+            Held::Spilled(spilled) => match spilled.run.take() {
+                Some((run, blob)) => {
+                    spilled.written = Some(Written::Run);
+                    self.pieces.run((run.level, run.keeps), blob.bytes(), self.now_ms);
+                    Ok(run.with(Place::File(blob)))
+                }
+                None => {
+                    spilled.written = Some(Written::All);
+                    self.pieces.base(spilled.state.bytes(), self.now_ms);
+                    Ok(SavedState { keeps: 0, level: 0, after_ms: 0, state: Place::File(spilled.state.clone()) })
+                }
+            },
+            Held::Checkpointed(_) => Err(Diagnostic::bug("state has changed and was not read")),
         }
     }
+}
+
+impl ChangedRun {
+    fn with(self, state: Saved) -> SavedState {
+        let ChangedRun { keeps, level, after_ms } = self;
+        SavedState { keeps, level, after_ms, state }
+    }
+}
+
+/// All of a state.
+fn saved(state: &dyn State) -> Result<Vec<u8>, Diagnostic> {
+    let mut out = ByteWriter::new();
+    state.save(&mut out)?;
+    Ok(out.into_bytes())
+}
+
+/// What has changed in a state, as the run that a checkpoint of this number writes; `None` if it writes all.
+fn changed(
+    versioned: &dyn Versioned,
+    pieces: &Pieces,
+    checkpoint: u64,
+    now_ms: i64,
+) -> Result<Option<(ChangedRun, Vec<u8>)>, Diagnostic> {
+    if !versioned.is_noting() || !versioned.is_between_beats() {
+        return Ok(None);
+    }
+    let Next::Run { level, keeps, since, then_ms } = pieces.next(checkpoint) else { return Ok(None) };
+    let mut out = ByteWriter::new();
+    versioned.save_since(since, &mut out)?;
+    let run = ChangedRun { keeps, level, after_ms: now_ms.saturating_sub(then_ms) };
+    Ok(pieces.is_worth(keeps, out.len() as u64).then(|| (run, out.into_bytes())))
+}
+
+/// The state that a checkpoint has in pieces: all of it, then what has changed since, each with the time of the last job before. It notes
+/// what changes from now on.
+pub(super) fn in_pieces(
+    pieces: impl Iterator<Item = Result<(Vec<u8>, i64), Diagnostic>>,
+    mut state: Box<dyn State>,
+) -> Result<Box<dyn State>, Diagnostic> {
+    for (number, piece) in pieces.enumerate() {
+        let (bytes, now_ms) = piece?;
+        let mut from = ByteReader::new(&bytes);
+        if number == 0 {
+            state.restore(&mut from, now_ms)?;
+            state.versioned().into_iter().for_each(|versioned| versioned.begin());
+        } else {
+            let versioned = state.versioned();
+            let versioned = versioned.ok_or_else(|| Damaged("changes are of a state that has none".into()))?;
+            versioned.apply(&mut from, now_ms)?;
+            versioned.end_version();
+        }
+        from.end()?;
+    }
+    Ok(state)
 }

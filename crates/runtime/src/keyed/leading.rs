@@ -6,12 +6,14 @@
 use super::batch::{Batch, times_of};
 use super::order::{SortKeys, compare};
 use arrow_array::Array as _;
+use millstream_abi::hash_bytes;
 use millstream_plan::logical::RankFunction;
-use millstream_plan::pipeline::{KeyedInput, Leading, LeadingWindows, SortColumn};
+use millstream_plan::pipeline::{KeyedInput, Leading, LeadingWindows, SortColumn, Ties};
 use millstream_plan::window::Timeline;
 use millstream_types::Diagnostic;
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// After so many rows of a buffer it is seen whether the others are worth looking at.
 const FIRST_ROWS: usize = 1 << 10;
@@ -30,6 +32,28 @@ struct Window {
     place: usize,
 }
 
+/// Mixes a time and a hash.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.write_u64(hash_bytes(bytes));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn write_i64(&mut self, word: i64) {
+        self.write_u64(word as u64);
+    }
+}
+
 /// The rows of an input that may matter, in their order; `None`: all.
 ///
 /// Late rows stay: the operator counts them. A row that is in time has only rows before it that are, too.
@@ -41,18 +65,22 @@ pub(super) fn leading_rows(
     hashes: &[i64],
 ) -> Result<Option<Vec<u32>>, Diagnostic> {
     let Batch { columns, ordinals, .. } = batch;
+    if hashes.len() < 2 || !ordinals.is_sorted() {
+        return Ok(None);
+    }
     let time = match leading.windows {
+        LeadingWindows::OfKey => None,
         LeadingWindows::OfTime => input.time,
         LeadingWindows::Slices { time, .. } => Some(time),
     };
-    let Some(time) = time.filter(|_| hashes.len() > 1 && ordinals.is_sorted()) else { return Ok(None) };
-    if columns[time].null_count() > 0 {
-        return Ok(None);
-    }
-    let times = times_of(&columns[time])?;
+    let times = match time {
+        Some(time) if columns[time].null_count() > 0 => return Ok(None),
+        Some(time) => Some(times_of(&columns[time])?),
+        None => None,
+    };
     let order = leading.order.iter().map(|&sort| SortKeys::new(&columns[sort.column], sort));
     let order: Vec<SortKeys> = order.collect::<Result<_, _>>()?;
-    let by_key = leading.windows == LeadingWindows::OfTime;
+    let by_key = matches!(leading.windows, LeadingWindows::OfKey | LeadingWindows::OfTime);
     let compared = if by_key { &*input.keys } else { &[] };
     let key =
         |&column: &usize| SortKeys::new(&columns[column], SortColumn { column, descending: false, nulls_first: true });
@@ -61,18 +89,19 @@ pub(super) fn leading_rows(
     let most = leading.most;
     // The best rows of each window so far, in order.
     let mut best: Vec<Vec<u32>> = Vec::new();
-    let mut places: HashMap<(i64, i64), usize> = HashMap::new();
+    let mut places: HashMap<(i64, i64), usize, BuildHasherDefault<Mixed>> = HashMap::default();
     let mut last: Option<Window> = None;
     let mut kept = Vec::new();
     for row in 0..hashes.len() {
         // With many keys nearly every row is one of the first.
-        if row == FIRST_ROWS && kept.len() > FIRST_ROWS / 2 {
+        if row == FIRST_ROWS && kept.len() > FIRST_ROWS / 4 * 3 {
             return Ok(None);
         }
-        let (time, hash) = (times[row], if by_key { hashes[row] } else { 0 });
+        let (time, hash) = (times.as_ref().map_or(0, |times| times[row]), if by_key { hashes[row] } else { 0 });
         let same = last.filter(|of| (of.start..of.end).contains(&time) && of.hash == hash);
         let window = same.unwrap_or_else(|| {
             let (start, end, due) = match leading.windows {
+                LeadingWindows::OfKey => (0, 1, i64::MAX),
                 LeadingWindows::OfTime => (time, time.saturating_add(1), timeline.watermark_at(time)),
                 LeadingWindows::Slices { slicing, .. } => {
                     let start = slicing.start_of(time);
@@ -97,17 +126,23 @@ pub(super) fn leading_rows(
         }
         if best.len() == most && !stays {
             let against = best.last().map_or(Ordering::Equal, |&last| compare(&order, last, row));
-            let is_behind = match leading.function {
-                RankFunction::RowNumber => against.is_le(),
-                RankFunction::Rank | RankFunction::DenseRank => against.is_lt(),
+            let is_behind = match (leading.function, leading.ties) {
+                (RankFunction::RowNumber, Ties::First) => against.is_le(),
+                _ => against.is_lt(),
             };
             if is_behind {
                 continue;
             }
         }
         kept.push(row);
-        let at = best.partition_point(|&other| compare(&order, other, row).is_le());
-        let has_twin = at.checked_sub(1).is_some_and(|before| compare(&order, best[before], row).is_eq());
+        let is_before = |&other: &u32| match leading.ties {
+            Ties::Last => compare(&order, other, row).is_lt(),
+            _ => compare(&order, other, row).is_le(),
+        };
+        let at = best.partition_point(is_before);
+        let neighbour = if leading.ties == Ties::Last { Some(at) } else { at.checked_sub(1) };
+        let neighbour = neighbour.and_then(|at| best.get(at));
+        let has_twin = neighbour.is_some_and(|&other| compare(&order, other, row).is_eq());
         if !has_twin || leading.function != RankFunction::DenseRank {
             best.insert(at, row);
             best.truncate(most);
@@ -170,14 +205,20 @@ mod tests {
                 .collect();
             // Two keys share a hash.
             let hashes: Vec<i64> = rows.iter().map(|row| row.1 / 2).collect();
-            let windows = match round % 2 {
-                0 => LeadingWindows::OfTime,
+            let windows = match round / 3 % 3 {
+                0 => LeadingWindows::OfKey,
+                1 => LeadingWindows::OfTime,
                 _ => LeadingWindows::Slices { time: 0, slicing },
+            };
+            let ties = match round % 2 {
+                0 => Ties::First,
+                _ if windows == LeadingWindows::OfKey => Ties::Last,
+                _ => Ties::First,
             };
             let function = [RankFunction::RowNumber, RankFunction::Rank, RankFunction::DenseRank][round % 3];
             let most = 1 + round % 4;
             let order = vec![SortColumn { column: 2, descending: round % 5 < 3, nulls_first: false }];
-            let leading = Leading { windows, order: order.clone(), function, most };
+            let leading = Leading { windows, order: order.clone(), function, ties, most };
             let batch = batch(&rows);
             let kept = leading_rows(&leading, &input, Timeline::Own, &batch, &hashes).unwrap();
             let kept = kept.unwrap_or_else(|| (0..rows.len() as u32).collect());
@@ -186,6 +227,7 @@ mod tests {
             for row in (0..rows.len()).filter(|&row| kept.binary_search(&(row as u32)).is_err()) {
                 left_out += 1;
                 let window = |row: &Row| match windows {
+                    LeadingWindows::OfKey => (0, row.1, i64::MAX),
                     LeadingWindows::OfTime => (row.0, row.1, row.0),
                     LeadingWindows::Slices { slicing, .. } => {
                         let start = slicing.start_of(row.0);
@@ -194,11 +236,14 @@ mod tests {
                 };
                 let (own, due) = (window(&rows[row]), window(&rows[row]).2);
                 assert!(rows[row].3 < due, "a late row is the operator's");
-                assert!(windows == LeadingWindows::OfTime || rows[row].0 != own.0, "the start of a slice");
+                let is_sliced = matches!(windows, LeadingWindows::Slices { .. });
+                assert!(!is_sliced || rows[row].0 != own.0, "the start of a slice");
                 let before = (0..row).filter(|&other| window(&rows[other]) == own && rows[other].3 < due);
                 let mut before: Vec<usize> = before
                     .filter(|&other| match function {
-                        RankFunction::RowNumber => sorted.compare(other as u32, row as u32).is_le(),
+                        RankFunction::RowNumber if ties == Ties::First => {
+                            sorted.compare(other as u32, row as u32).is_le()
+                        }
                         _ => sorted.compare(other as u32, row as u32).is_lt(),
                     })
                     .collect();

@@ -201,7 +201,7 @@ impl State for Over {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         if let Some(waiting) = &self.waiting {
             waiting.save(out)?;
         }

@@ -95,7 +95,7 @@ impl Sessions {
 
     /// Writes the open sessions.
     pub(crate) fn save(&self, out: &mut ByteWriter) {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         for chain in self.chains() {
             out.length(chain.len());
             for session in chain.into_iter().map(|number| &self.all[number as usize]) {

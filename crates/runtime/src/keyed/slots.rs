@@ -99,6 +99,13 @@ impl SlotTable {
         Ok(())
     }
 
+    /// Allocates the slots that [`Slots::save_some`] has written; their numbers.
+    pub(crate) fn put(&mut self, from: &mut ByteReader<'_>) -> Result<Vec<i64>, Damaged> {
+        let slots = self.slots.put(&self.types, from)?;
+        self.updated += slots.len();
+        Ok(slots)
+    }
+
     /// Checks that slots are all that there are, and each is owned once: so all of them can be removed.
     pub(crate) fn check_owned(&self, slots: impl Iterator<Item = i64>) -> Result<(), Damaged> {
         let slots: Vec<i64> = slots.collect();

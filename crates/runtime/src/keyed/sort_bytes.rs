@@ -179,24 +179,25 @@ impl KeptBytes {
         self.bytes.capacity() + self.places.capacity() * size_of::<BytesOfRow>()
     }
 
-    /// Writes them.
-    pub(super) fn save(&self, out: &mut ByteWriter) {
-        out.u32s(&self.places.iter().map(|place| place.order).collect::<Vec<_>>());
-        out.u32s(&self.places.iter().map(|place| place.length).collect::<Vec<_>>());
-        out.bytes(&self.bytes);
+    /// Writes those of the rows from number `from` on.
+    pub(super) fn save_from(&self, from: usize, out: &mut ByteWriter) {
+        let places = &self.places[from..];
+        out.u32s(&places.iter().map(|place| place.order).collect::<Vec<_>>());
+        out.u32s(&places.iter().map(|place| place.length).collect::<Vec<_>>());
+        out.bytes(&self.bytes[places.first().map_or(self.bytes.len(), |place| place.first)..]);
     }
 
-    /// Reads what [`KeptBytes::save`] has written.
-    pub(super) fn restore(from: &mut ByteReader<'_>) -> Result<KeptBytes, Damaged> {
-        let (orders, lengths, bytes) = (from.u32s()?, from.u32s()?, from.bytes()?.to_vec());
+    /// Adds those that [`KeptBytes::save_from`] has written.
+    pub(super) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
+        let (orders, lengths, bytes) = (from.u32s()?, from.u32s()?, from.bytes()?);
         Damaged::unless(orders.len() == lengths.len(), "rows are ordered by something else than they have")?;
-        let (mut places, mut first) = (Vec::with_capacity(orders.len()), 0);
+        let mut first = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
         for (order, length) in orders.into_iter().zip(lengths) {
             Damaged::unless(order <= length, "a row is ordered by more than it has")?;
-            places.push(BytesOfRow { first, order, length });
+            self.places.push(BytesOfRow { first, order, length });
             first += length as usize;
         }
-        Damaged::unless(first == bytes.len(), "what rows are ordered by is missing")?;
-        Ok(KeptBytes { bytes, places })
+        Damaged::unless(first == self.bytes.len(), "what rows are ordered by is missing")
     }
 }

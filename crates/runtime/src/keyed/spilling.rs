@@ -10,7 +10,8 @@
 use super::KeyedStation;
 use super::batch::Batch;
 use super::inbox::WaitingGroup;
-use crate::durable::blobs::{Place, StateBlob};
+use super::kept::Encoded;
+use crate::durable::blobs::StateBlob;
 use crate::station::Consequences;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{ByteWriter, SpilledBlob};
@@ -30,14 +31,18 @@ impl KeyedStation {
         if !self.is_to_spill(kept.bytes_in_memory()) {
             return Ok(false);
         }
-        let Place::Memory(encoded) = kept.save()? else { return Ok(false) };
-        let _encoded = Charge::new(&self.host.flow.budget, MemoryClass::Operators, encoded.len());
+        let Some(Encoded { state, notes, run }) = kept.encoded()? else { return Ok(false) };
+        let more = notes.as_ref().map_or(0, Vec::len) + run.as_ref().map_or(0, |(_, run)| run.len());
+        let _encoded = Charge::new(&self.host.flow.budget, MemoryClass::Operators, state.len() + more);
         let mut writer = spilling.writer()?;
-        let blob = writer.write(&encoded).map_err(|e| spilling.failed(&e))?;
-        drop(encoded);
+        let mut write = |bytes: Vec<u8>| writer.write(&bytes).map_err(|e| spilling.failed(&e));
+        let state = write(state)?;
+        let notes = notes.map(&mut write).transpose()?;
+        let run = run.map(|(run, bytes)| Ok::<_, Diagnostic>((run, write(bytes)?))).transpose()?;
         let files = writer.finish().map_err(|e| spilling.failed(&e))?;
-        let bytes = blob.bytes;
-        kept.filed(StateBlob::Spilled(SpilledBlob::new(&files, blob)));
+        let bytes = state.bytes + notes.as_ref().map_or(0, |notes| notes.bytes);
+        let blob = |blob| StateBlob::Spilled(SpilledBlob::new(&files, blob));
+        kept.spilled(blob(state), notes.map(blob), run.map(|(run, bytes)| (run, blob(bytes))));
         drop(kept);
         self.inbox(partition).spilled_state = bytes;
         self.rounds.spilled(bytes);

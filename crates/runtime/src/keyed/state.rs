@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::output::Output;
+use super::versions::Versioned;
 use crate::buffer::Rows;
 use crate::columns::{bytes_of, sliced};
 use crate::executable_plan::OperatorCode;
@@ -36,6 +37,11 @@ pub(crate) trait State: Send {
     /// Whether memory is plenty from now on; if not, what is kept in buffers of others becomes its own.
     fn settle(&mut self, _is_plenty: bool) -> Result<(), Diagnostic> {
         Ok(())
+    }
+
+    /// The same, if it notes what changes, so that checkpoints need not write all of it.
+    fn versioned(&mut self) -> Option<&mut dyn Versioned> {
+        None
     }
 
     /// Writes all of it, between two calls of [`State::advance`]; of operators that end beats, between two beats.

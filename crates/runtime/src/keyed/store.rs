@@ -10,7 +10,7 @@
 use super::batch::Batch;
 use super::encoding::{restore_columns, save_columns};
 use super::shared::Portion;
-use crate::columns::{chained, joined, of_few_buffers, selected, unselectable};
+use crate::columns::{chained, joined, of_few_buffers, selected, sliced, unselectable};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
 use millstream_storage::{ByteReader, ByteWriter};
@@ -150,14 +150,22 @@ impl RowStore {
 
     /// Writes all rows.
     pub(crate) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        out.length(self.chunks.len());
-        self.parts().try_for_each(|part| {
-            save_columns(&part.columns()?, part.rows(), out);
-            Ok(())
-        })
+        self.save_from(0, out)
     }
 
-    /// Adds the rows that [`RowStore::save`] has written; in an empty store they have the numbers that they had.
+    /// Writes the rows from number `from` on.
+    pub(crate) fn save_from(&self, from: usize, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        let written = self.chunks.partition_point(|chunk| chunk.first + chunk.rows.rows() <= from);
+        out.length(self.chunks.len() - written);
+        for Chunk { first, rows } in &self.chunks[written..] {
+            let skipped = from.saturating_sub(*first);
+            let (columns, rows) = (rows.columns()?, rows.rows() - skipped);
+            save_columns(&sliced(&columns, skipped, rows), rows, out);
+        }
+        Ok(())
+    }
+
+    /// Adds the rows that [`RowStore::save_from`] has written; behind those that were before them they have the numbers that they had.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         for _ in 0..from.count(1)? {
             let types = self.nulls.iter().map(|column| column.data_type().clone());

@@ -13,6 +13,7 @@ use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_padded};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
+use super::versions::{Versioned, Versions};
 use crate::executable_plan::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::Ordinal;
@@ -95,6 +96,8 @@ pub(crate) struct StreamJoin {
     next_sweep: i64,
     /// The time of the last job.
     now_ms: i64,
+    /// Of groups, and of the rows of each side.
+    versions: [Versions; 3],
 }
 
 /// Rows of an input of an interval join that have just come.
@@ -132,11 +135,17 @@ impl Side {
         }
     }
 
-    /// Writes the rows, with times that are relative to `now`.
+    /// Writes the rows from number `first` on, with times that are relative to `now`.
+    fn save_from(&self, first: usize, now: i64, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.store.save_from(first, out)?;
+        out.i64s(&self.times[first..].iter().map(|time| time.saturating_sub(now)).collect::<Vec<_>>());
+        self.chains.save_from(first, out);
+        Ok(())
+    }
+
+    /// Writes all rows.
     fn save(&self, now: i64, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.store.save(out)?;
-        out.i64s(&self.times.iter().map(|time| time.saturating_sub(now)).collect::<Vec<_>>());
-        self.chains.save(out);
+        self.save_from(0, now, out)?;
         if self.is_outer {
             save_flags(&self.matched, out);
             let mut is_waiting = vec![false; self.times.len()];
@@ -146,14 +155,18 @@ impl Side {
         Ok(())
     }
 
+    /// Adds the rows that [`Side::save_from`] has written; then there are `groups` groups.
+    fn restore_more(&mut self, groups: usize, now: i64, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.store.restore(from)?;
+        self.times.extend(from.i64s()?.into_iter().map(|time| time.saturating_add(now)));
+        check_count("times", self.times.len(), self.store.len())?;
+        Ok(self.chains.restore(self.store.len(), groups, from)?)
+    }
+
     /// Restores the rows that [`Side::save`] has written, of `groups` groups, with times that are relative to `now`;
     /// there are none so far.
     fn restore(&mut self, groups: usize, now: i64, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
-        self.store.restore(from)?;
-        self.times = from.i64s()?;
-        self.times.iter_mut().for_each(|time| *time = time.saturating_add(now));
-        check_count("times", self.times.len(), self.store.len())?;
-        self.chains = Chains::restore(self.store.len(), groups, from)?;
+        self.restore_more(groups, now, from)?;
         if self.is_outer {
             self.matched = restore_flags(from)?;
             let is_waiting = restore_flags(from)?;
@@ -183,7 +196,25 @@ impl StreamJoin {
     ) -> Result<StreamJoin, Diagnostic> {
         let sides = [0, 1].map(|port| Side::new(plan, port, is_outer[port], rule));
         let groups = Groups::new(plan, code)?;
-        Ok(StreamJoin { rule, sides, groups, doubling: Doubling::default(), next_sweep: i64::MAX, now_ms: 0 })
+        let (doubling, versions) = (Doubling::default(), Default::default());
+        Ok(StreamJoin { rule, sides, groups, doubling, next_sweep: i64::MAX, now_ms: 0, versions })
+    }
+
+    /// Groups, and rows of each side.
+    fn entries(&self) -> [usize; 3] {
+        [self.groups.table.len(), self.sides[0].store.len(), self.sides[1].store.len()]
+    }
+
+    /// All has been read, as if the last job had been at a moment.
+    fn restored(&mut self, now_ms: i64) -> Result<(), Diagnostic> {
+        (self.now_ms, self.next_sweep) = (now_ms, i64::MAX);
+        self.doubling.done(self.sides.iter().map(|side| side.store.len()).sum());
+        match self.rule {
+            Rule::Regular { ttl_ms } if ttl_ms != [None, None] => {
+                self.plan_sweep(ttl_ms.map(|ttl| ttl.unwrap_or(i64::MAX)), now_ms)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn stores(&self) -> [&RowStore; 2] {
@@ -335,6 +366,7 @@ impl StreamJoin {
         if !self.doubling.is_due(kept, work.is_tight) && work.now_ms < self.next_sweep {
             return self.plan_sweep(ttl, work.now_ms);
         }
+        self.versions[0].forget();
         self.groups.clear();
         let mut regrouped = Vec::new();
         for (port, side) in self.sides.iter_mut().enumerate() {
@@ -412,8 +444,16 @@ impl State for StreamJoin {
         self.groups.table.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
     }
 
+    /// An interval join keeps its rows for a while only, and marks most of them meanwhile.
+    fn versioned(&mut self) -> Option<&mut dyn Versioned> {
+        match self.rule {
+            Rule::Regular { .. } => Some(self),
+            Rule::Interval(_) => None,
+        }
+    }
+
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         let now = if let Rule::Regular { .. } = self.rule { self.now_ms } else { 0 };
         self.sides.iter().try_for_each(|side| side.save(now, out))
     }
@@ -422,13 +462,48 @@ impl State for StreamJoin {
         self.groups.restore(from)?;
         let now = if let Rule::Regular { .. } = self.rule { now_ms } else { 0 };
         self.sides.iter_mut().try_for_each(|side| side.restore(self.groups.table.len(), now, from))?;
-        self.now_ms = now_ms;
-        self.doubling.done(self.sides.iter().map(|side| side.store.len()).sum());
-        match self.rule {
-            Rule::Regular { ttl_ms } if ttl_ms != [None, None] => {
-                self.plan_sweep(ttl_ms.map(|ttl| ttl.unwrap_or(i64::MAX)), now_ms)
-            }
-            _ => Ok(()),
-        }
+        self.restored(now_ms)
+    }
+}
+
+impl Versioned for StreamJoin {
+    fn begin(&mut self) {
+        let of_all = self.entries();
+        self.versions.iter_mut().zip(of_all).for_each(|(versions, entries)| versions.begin(entries));
+    }
+
+    fn is_noting(&self) -> bool {
+        self.versions[0].is_noting()
+    }
+
+    fn is_between_beats(&self) -> bool {
+        true
+    }
+
+    fn save_notes(&self, out: &mut ByteWriter) {
+        self.versions.iter().for_each(|versions| versions.save(out));
+    }
+
+    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.versions.iter_mut().try_for_each(|versions| versions.restore(from))
+    }
+
+    fn end_version(&mut self) {
+        let of_all = self.entries();
+        self.versions.iter_mut().zip(of_all).for_each(|(versions, entries)| versions.end(entries));
+    }
+
+    fn save_since(&self, version: u32, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        let [groups, left, right] = self.versions.each_ref().map(|versions| versions.first_behind(version));
+        self.groups.table.save_from(groups, out);
+        let mut sides = self.sides.iter().zip([left, right]);
+        sides.try_for_each(|(side, first)| side.save_from(first, self.now_ms, out))
+    }
+
+    fn apply(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
+        self.groups.restore(from)?;
+        let groups = self.groups.table.len();
+        self.sides.iter_mut().try_for_each(|side| side.restore_more(groups, now_ms, from))?;
+        self.restored(now_ms)
     }
 }

@@ -13,15 +13,17 @@ use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
-use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
+use arrow_array::{ArrayRef, Int8Array, Int64Array, StringViewArray, TimestampMillisecondArray};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_codegen::lower::{Lowered, lower_keys, lower_slots};
 use millstream_functions::{FunctionContext, FunctionSettings};
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Frame, JoinKind, RankFunction};
 use millstream_plan::pipeline::{
-    ChangingJoin, ComponentOutput, ComponentUpdate, CountWindows, Group, IntervalJoin, KeyedInput, KeyedKind, Over,
-    QueryPlan, Rank, RegularJoin, Sessions, SlotAggregates, SortColumn, Ties, Top, VersionedJoin, WindowJoin,
+    ChangingJoin, ComponentOutput, ComponentUpdate, CountWindows, Group, GroupChanges, IntervalJoin, KeyedInput,
+    KeyedKind, Over, QueryPlan, Rank, RegularJoin, Sessions, SlotAggregates, SortColumn, Ties, Top, VersionedJoin,
+    WindowJoin,
 };
 use millstream_plan::window::Timeline;
 use millstream_state::Ordinal;
@@ -29,8 +31,9 @@ use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::{DataType, Field, Schema, code};
 use std::sync::Arc;
 
-/// Rows of an input: time, number, name.
-type Rows = Vec<(Ordinal, i64, i64, Option<String>)>;
+/// A row of an input: time, number, name, weight.
+type Row = (Ordinal, i64, i64, Option<String>, i8);
+type Rows = Vec<Row>;
 
 /// What a job gets.
 struct Step {
@@ -46,7 +49,26 @@ fn schema() -> Schema {
         Field::new("time", DataType::Timestamp(3), false),
         Field::new("number", DataType::BigInt, false),
         Field::new("name", DataType::STRING, true),
+        Field::new("weight", DataType::TinyInt, false),
     ])
+}
+
+/// Position of the weight.
+const WEIGHT: usize = 3;
+
+/// Aggregates of rows that may be taken back.
+fn changing_aggregates() -> SlotAggregates {
+    let update = |argument| ComponentUpdate { argument: Some(argument), guard: None };
+    let output = |finish| ComponentOutput { component: 0, finish, data_type: DataType::BigInt, nullable: true };
+    SlotAggregates {
+        components: vec![Accumulator::Object(ObjectKind::Weights, Phys::I64), Accumulator::SumI64],
+        updates: vec![
+            update(Expr::column(1, DataType::BigInt, false)),
+            update(Expr::column(WEIGHT, DataType::TinyInt, false)),
+        ],
+        calls: vec![],
+        outputs: vec![output(Finish::Count), output(Finish::Least)],
+    }
 }
 
 fn aggregates() -> SlotAggregates {
@@ -132,6 +154,30 @@ fn kinds() -> Vec<KeyedKind> {
             kinds.push(KeyedKind::ChangingJoin(ChangingJoin { kind, residual: None, weights, ttl_ms }));
         }
     }
+    for ttl_ms in [None, Some(24)] {
+        let changes = Some(GroupChanges { weight: WEIGHT, rows: 1 });
+        kinds.push(KeyedKind::Group(Group { aggregates: changing_aggregates(), changes, ttl_ms }));
+        for to in [2, u64::MAX] {
+            kinds.push(KeyedKind::Top(Top {
+                order: order.clone(),
+                function: RankFunction::RowNumber,
+                range: (1, to),
+                ties: Ties::Values,
+                shows_rank: false,
+                weight: Some(WEIGHT),
+                ttl_ms,
+                is_alone: false,
+            }));
+        }
+        for (kind, weights) in [
+            (JoinKind::Inner, [Some(WEIGHT), Some(WEIGHT)]),
+            (JoinKind::Full, [Some(WEIGHT), Some(WEIGHT)]),
+            (JoinKind::Anti, [None, Some(WEIGHT)]),
+        ] {
+            let ttl_ms = [ttl_ms, None];
+            kinds.push(KeyedKind::ChangingJoin(ChangingJoin { kind, residual: None, weights, ttl_ms }));
+        }
+    }
     for frame in [Frame::Rows(None), Frame::Rows(Some(3)), Frame::Range(None), Frame::Range(Some(40))] {
         kinds.push(KeyedKind::Over(Over { frame, aggregates: aggregates() }));
     }
@@ -175,8 +221,20 @@ fn takes_late_rows(kind: &KeyedKind) -> bool {
     }
 }
 
-/// Random rows, of which each comes before it is late unless `has_late`; some steps have none.
-fn steps(random: &Dice, (inputs, has_late): (usize, bool), count: usize) -> Vec<Step> {
+/// Whether rows of an operator may be taken back.
+fn takes_back(kind: &KeyedKind) -> bool {
+    match kind {
+        KeyedKind::Group(group) => group.changes.is_some(),
+        KeyedKind::Top(top) => top.weight.is_some(),
+        KeyedKind::ChangingJoin(join) => join.weights != [None, None],
+        _ => false,
+    }
+}
+
+/// Random rows for an operator: some steps have none.
+fn steps(random: &Dice, plan: &KeyedOperator, count: usize) -> Vec<Step> {
+    let (inputs, has_late, takes_back) = (plan.inputs.len(), takes_late_rows(&plan.kind), takes_back(&plan.kind));
+    let mut all: Vec<Rows> = vec![Vec::new(); inputs];
     let (mut before, mut position) = (0, 0);
     let mut step = |i: usize| {
         let watermark = before + 1 + random.below(30) as i64;
@@ -193,9 +251,16 @@ fn steps(random: &Dice, (inputs, has_late): (usize, bool), count: usize) -> Vec<
                     1 => Some("n".to_string()),
                     n => Some(format!("the long name of number {n}, {}", i / 20)),
                 };
-                (ordinal, time, random.below(20) as i64, name)
+                let earlier = &all[port];
+                if takes_back && !earlier.is_empty() && random.below(3) == 0 {
+                    let (_, time, number, name, _) = earlier[random.below(earlier.len() as u64) as usize].clone();
+                    return (ordinal, time, number, name, -1);
+                }
+                (ordinal, time, random.below(20) as i64, name, 1)
             };
-            (0..count).map(row).collect()
+            let rows: Rows = (0..count).map(row).collect();
+            all[port].extend(rows.iter().filter(|row| row.4 > 0).cloned());
+            rows
         };
         let inputs = (0..inputs).map(&mut rows).collect();
         before = watermark;
@@ -216,6 +281,7 @@ fn batch(rows: &Rows) -> Batch {
         Arc::new(TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.1))),
         Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2))),
         Arc::new(StringViewArray::from_iter(rows.iter().map(|row| row.3.as_deref()))),
+        Arc::new(Int8Array::from_iter_values(rows.iter().map(|row| row.4))),
     ];
     Batch::new(columns, rows.iter().map(|row| row.0).collect())
 }
@@ -224,7 +290,7 @@ fn batch(rows: &Rows) -> Batch {
 fn shared(rows: &Rows, random: &Dice) -> Batch {
     let middle = random.below(rows.len() as u64 + 1) as usize;
     let (before, after) = rows.split_at(middle);
-    let of_buffer = |rows: &[(Ordinal, i64, i64, Option<String>)]| {
+    let of_buffer = |rows: &[Row]| {
         let twice: Rows = rows.iter().flat_map(|row| [row.clone(), row.clone()]).collect();
         let hashes: Vec<i64> = (0..twice.len() as i64).map(|i| i % 2 * i64::MIN).collect();
         let mut parts = batch(&twice).share(&Parts::new(&hashes, 1), random.below(2) == 0);
@@ -296,6 +362,31 @@ fn restored(plan: &KeyedOperator, code: &OperatorCode, bytes: &[u8]) -> Result<B
     Ok(state)
 }
 
+/// Whether a state says how often its rows are there.
+fn has_counts(kind: &KeyedKind) -> bool {
+    matches!(kind, KeyedKind::ChangingJoin(_)) && takes_back(kind)
+}
+
+/// Checks that an operator has put out what it should. Where rows go and come back, those of a beat are in no order: when one that is gone
+/// is forgotten is up to the state.
+fn assert_same(kind: &KeyedKind, found: &Output, expected: &Output) {
+    if !has_counts(kind) {
+        return assert_eq!(found, expected, "{kind:?}");
+    }
+    let rows = |output: &Output| {
+        let mut rows = Vec::new();
+        for (window, columns, _) in output {
+            let options = FormatOptions::default().with_null("NULL");
+            let shown: Vec<_> = columns.iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
+            let row = |row: usize| shown.iter().map(|column| format!("{} ", column.value(row))).collect::<String>();
+            rows.extend((0..columns[0].len()).map(|number| (*window, row(number))));
+        }
+        rows.sort();
+        rows
+    };
+    assert!(rows(found) == rows(expected), "{kind:?}");
+}
+
 /// Milliseconds from one step to the next.
 const STEP_MS: i64 = 10;
 
@@ -305,10 +396,9 @@ fn states_go_on_where_they_were_written() {
     for round in 0..4 {
         for kind in kinds() {
             let what = format!("{kind:?}");
-            let has_late = takes_late_rows(&kind);
             let (plan, code) = operator(kind);
             check(&plan, &code).unwrap();
-            let steps = steps(&random, (plan.inputs.len(), has_late), 50);
+            let steps = steps(&random, &plan, 50);
             let mut undisturbed = state_of(&plan, &code).unwrap();
             let mut expected = Output::new();
             for (i, step) in steps.iter().enumerate() {
@@ -325,9 +415,148 @@ fn states_go_on_where_they_were_written() {
                     started = now;
                 }
             }
-            assert_eq!(found, expected, "{what}");
+            assert_same(&plan.kind, &found, &expected);
             let empty = state_of(&plan, &code).unwrap();
             restored(&plan, &code, &saved(&*empty)).unwrap();
+        }
+    }
+}
+
+/// What checkpoints have of a state: its base and the runs behind it, each with its moment.
+#[derive(Default)]
+struct InPieces {
+    pieces: Vec<(Vec<u8>, i64)>,
+    /// The version that each ended.
+    versions: Vec<u32>,
+}
+
+impl InPieces {
+    /// A checkpoint: a run in place of some of the last ones, or now and then all.
+    fn save(&mut self, state: &mut dyn State, random: &Dice, now_ms: i64) {
+        if let Some(versioned) = state.versioned().filter(|versioned| versioned.is_noting()) {
+            assert!(versioned.is_between_beats());
+            let ended = self.versions.last().copied().unwrap_or(0) + 1;
+            if !self.pieces.is_empty() && random.below(12) != 0 {
+                let kept = self.pieces.len() - random.below(self.pieces.len() as u64) as usize;
+                let mut out = ByteWriter::new();
+                versioned.save_since(self.versions[kept - 1], &mut out).unwrap();
+                versioned.end_version();
+                self.pieces.truncate(kept);
+                self.versions.truncate(kept);
+                self.pieces.push((out.into_bytes(), now_ms));
+                return self.versions.push(ended);
+            }
+        }
+        (self.pieces, self.versions) = (vec![(saved(state), now_ms)], vec![0]);
+        state.versioned().into_iter().for_each(|versioned| versioned.begin());
+    }
+
+    /// What they say, in a process in which the last of them is of moment 0.
+    fn restored(&mut self, plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>, Diagnostic> {
+        let last = self.pieces.last().map_or(0, |(_, moment)| *moment);
+        self.pieces.iter_mut().for_each(|(_, moment)| *moment -= last);
+        self.versions = (0..self.pieces.len() as u32).collect();
+        let pieces = self.pieces.iter().map(|(bytes, moment)| Ok((bytes.clone(), *moment)));
+        kept::in_pieces(pieces, state_of(plan, code)?)
+    }
+}
+
+#[test]
+fn states_are_what_their_base_and_runs_say() {
+    let random = Dice::new(17);
+    let mut runs = 0;
+    for round in 0..3 {
+        for kind in kinds() {
+            let (plan, code) = operator(kind);
+            let mut state = state_of(&plan, &code).unwrap();
+            if state.versioned().is_none() {
+                continue;
+            }
+            let steps = steps(&random, &plan, 60);
+            let mut undisturbed = state_of(&plan, &code).unwrap();
+            let (mut expected, mut found, mut started) = (Output::new(), Output::new(), 0);
+            let mut stored = InPieces::default();
+            for (i, step) in steps.iter().enumerate() {
+                let now = i as i64 * STEP_MS;
+                advance(&mut *undisturbed, &code, step, now, &mut expected).unwrap();
+                advance(&mut *state, &code, step, now - started, &mut found).unwrap();
+                let is_between_beats = step.watermark % 2 == 1 || !Behaviour::of(&plan.kind).ends_beats;
+                if is_between_beats && random.below(if round == 0 { 1 } else { 3 }) == 0 {
+                    stored.save(&mut *state, &random, now - started);
+                    runs += usize::from(stored.pieces.len() > 1);
+                    if random.below(4) == 0 {
+                        state = stored.restored(&plan, &code).unwrap();
+                        started = now;
+                    }
+                }
+                if random.below(3) == 0 {
+                    // It is in a file of the run for a while.
+                    let mut notes = ByteWriter::new();
+                    state.versioned().unwrap().save_notes(&mut notes);
+                    let mut read = state_of(&plan, &code).unwrap();
+                    read.restore(&mut ByteReader::new(&saved(&*state)), now - started).unwrap();
+                    let notes = notes.into_bytes();
+                    read.versioned().unwrap().restore_notes(&mut ByteReader::new(&notes)).unwrap();
+                    state = read;
+                }
+            }
+            assert_same(&plan.kind, &found, &expected);
+        }
+    }
+    assert!(runs > 1000, "{runs}");
+}
+
+#[test]
+fn damaged_runs_give_errors_or_work() {
+    let random = Dice::new(13);
+    for kind in kinds() {
+        let has_counts = has_counts(&kind);
+        let what = format!("{kind:?}");
+        let (plan, code) = operator(kind);
+        let mut state = state_of(&plan, &code).unwrap();
+        let mut steps = steps(&random, &plan, 12);
+        steps.iter_mut().for_each(|step| step.watermark |= 1);
+        let (before, after) = steps.split_at(6);
+        let mut pieces = Vec::new();
+        for step in before {
+            advance(&mut *state, &code, step, 0, &mut Output::new()).unwrap();
+            let is_first = pieces.is_empty();
+            let base = if is_first { saved(&*state) } else { Vec::new() };
+            let Some(versioned) = state.versioned() else { break };
+            if is_first {
+                versioned.begin();
+                pieces.push(base);
+            } else if versioned.is_noting() {
+                let mut out = ByteWriter::new();
+                versioned.save_since(pieces.len() as u32 - 1, &mut out).unwrap();
+                versioned.end_version();
+                pieces.push(out.into_bytes());
+            }
+        }
+        let of = |pieces: &[Vec<u8>]| {
+            kept::in_pieces(pieces.iter().map(|piece| Ok((piece.clone(), 0))), state_of(&plan, &code)?)
+        };
+        let Some(run) = (1..pieces.len()).last() else { continue };
+        of(&pieces).unwrap();
+        for length in (0..pieces[run].len()).step_by(pieces[run].len() / 60 + 1) {
+            let mut pieces = pieces.clone();
+            pieces[run].truncate(length);
+            let Err(error) = of(&pieces) else { panic!("{what}: {length} bytes are enough") };
+            assert_eq!(error.code, code::CHECKPOINT_DAMAGED, "{what}: {error:?}");
+        }
+        for _ in 0..300 {
+            let mut pieces = pieces.clone();
+            let at = random.below(pieces[run].len() as u64) as usize;
+            pieces[run][at] ^= 1 << random.below(8);
+            match of(&pieces) {
+                Err(error) => assert_eq!(error.code, code::CHECKPOINT_DAMAGED, "{what}: {error:?}"),
+                // A row that it says is there a thousand billion times would be put out as often.
+                Ok(_) if has_counts => {}
+                Ok(mut state) => after.iter().for_each(|step| {
+                    // Which rows it has is not known.
+                    let _ = advance(&mut *state, &code, step, 0, &mut Output::new());
+                }),
+            }
         }
     }
 }
@@ -335,7 +564,7 @@ fn states_go_on_where_they_were_written() {
 /// A row with this number and name, as a step in an odd watermark, at which beats end.
 fn beat_of(rows: &[(i64, &str)], inputs: usize) -> Step {
     let ordinal = Ordinal { watermark: 0, input: 0, split: 0, position: 0, pipeline: 0 };
-    let row = |&(number, name): &(i64, &str)| (ordinal, 0, number, Some(name.to_string()));
+    let row = |&(number, name): &(i64, &str)| (ordinal, 0, number, Some(name.to_string()), 1);
     let mut all: Vec<Rows> = vec![Vec::new(); inputs];
     all[0] = rows.iter().map(row).collect();
     Step { inputs: all, watermark: 1 }
@@ -404,9 +633,8 @@ fn rows_of_shared_buffers_are_as_good_as_own_ones() {
     for _ in 0..3 {
         for kind in kinds().into_iter().filter(|kind| Behaviour::of(kind).shares != Shares::Nothing) {
             let what = format!("{kind:?}");
-            let has_late = takes_late_rows(&kind);
             let (plan, code) = operator(kind);
-            let steps = steps(&random, (plan.inputs.len(), has_late), 40);
+            let steps = steps(&random, &plan, 40);
             let (mut own, mut other) = (state_of(&plan, &code).unwrap(), state_of(&plan, &code).unwrap());
             let (mut expected, mut found) = (Output::new(), Output::new());
             for (i, step) in steps.iter().enumerate() {
@@ -431,10 +659,10 @@ fn rows_of_shared_buffers_are_as_good_as_own_ones() {
 fn damaged_states_give_errors_or_work() {
     let random = Dice::new(11);
     for kind in kinds() {
+        let has_counts = has_counts(&kind);
         let what = format!("{kind:?}");
-        let has_late = takes_late_rows(&kind);
         let (plan, code) = operator(kind);
-        let steps = steps(&random, (plan.inputs.len(), has_late), 12);
+        let steps = steps(&random, &plan, 12);
         let (before, after) = steps.split_at(6);
         let mut state = state_of(&plan, &code).unwrap();
         for step in before {
@@ -453,6 +681,8 @@ fn damaged_states_give_errors_or_work() {
             bytes[at] ^= 1 << random.below(8);
             match restored(&plan, &code, &bytes) {
                 Err(error) => assert_eq!(error.code, code::CHECKPOINT_DAMAGED, "{what}: {error:?}"),
+                // A row that it says is there a thousand billion times would be put out as often.
+                Ok(_) if has_counts => {}
                 Ok(mut state) => after.iter().for_each(|step| {
                     // Which rows it has is not known.
                     let _ = advance(&mut *state, &code, step, 0, &mut Output::new());
@@ -465,7 +695,8 @@ fn damaged_states_give_errors_or_work() {
 #[test]
 fn batches_are_read_as_they_were() {
     let random = Dice::new(3);
-    let step = &steps(&random, (2, false), 1)[0];
+    let join = WindowJoin { kind: JoinKind::Inner, residual: None };
+    let step = &steps(&random, &operator(KeyedKind::WindowJoin(join)).0, 1)[0];
     for batch in step.inputs.iter().map(batch).chain([Batch::default()]) {
         // What others have of the same buffers is not written.
         let part = match batch.rows() {

@@ -9,11 +9,12 @@
 
 use super::ages::Ages;
 use super::batch::Batch;
-use super::encoding::{check_count, restore_flags, save_flags};
+use super::encoding::{Owned, check_ascending, check_count, restore_flags, save_flags};
 use super::groups::{Groups, pays_to_forget};
 use super::sort_bytes::{KeptBytes, SortBytes};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
+use super::versions::{Versioned, Versions};
 use super::weights::{ADDED, TAKEN_BACK, of_column, weights};
 use crate::columns::{compact, selected};
 use crate::executable_plan::OperatorCode;
@@ -50,6 +51,9 @@ pub(crate) struct Top {
     at_once: bool,
     /// Where groups are forgotten to which no row has been added in a while.
     ages: Ages,
+    /// Of groups, and of rows, which change when they leave their group.
+    versions: Versions,
+    row_versions: Versions,
 }
 
 /// A group.
@@ -95,6 +99,8 @@ impl Top {
             is_global: plan.keys.is_empty(),
             at_once: is_plain && top.weight.is_none() && !top.is_alone,
             ages: Ages::new(top.ttl_ms),
+            versions: Versions::default(),
+            row_versions: Versions::default(),
         })
     }
 
@@ -113,6 +119,7 @@ impl Top {
         }
         let before = self.shown(&of.rows);
         self.ages.touch(group as usize, now_ms);
+        self.versions.touch(group as usize);
         self.noted += before.len();
         let place = self.touched.len();
         self.all[group as usize].touched = place as u32;
@@ -177,7 +184,7 @@ impl Top {
                 _ => false,
             };
             while !is_left(rows) {
-                rows.pop();
+                rows.pop().into_iter().for_each(|row| self.row_versions.touch(row as usize));
                 self.alive -= 1;
             }
             self.alive += 1;
@@ -216,8 +223,9 @@ impl Top {
         Ok(())
     }
 
-    /// Merges rows that have waited into those of their group: rows that come and are taken back cancel each other out.
-    fn merge(&self, rows: &[u32], mut waiting: Vec<(u32, bool)>) -> Vec<u32> {
+    /// Merges rows that have waited into those of their group: rows that come and are taken back cancel each other out. Notes which are
+    /// gone in `versions`.
+    fn merge(&self, rows: &[u32], mut waiting: Vec<(u32, bool)>, versions: &mut Versions) -> Vec<u32> {
         let bytes = &self.bytes;
         waiting.sort_unstable_by(|a, b| bytes.whole(a.0).cmp(bytes.whole(b.0)));
         let (mut merged, mut left) = (Vec::with_capacity(rows.len() + waiting.len()), rows);
@@ -230,13 +238,15 @@ impl Top {
             let come = equal.iter().filter(|(_, comes)| *comes).map(|(row, _)| *row);
             let gone = equal.iter().filter(|(_, comes)| !comes).count();
             // Rows of equal bytes are equal. One that is taken back and was never there is ignored.
-            merged.extend(same.iter().copied().chain(come).skip(gone));
+            let mut equal = same.iter().copied().chain(come);
+            equal.by_ref().take(gone).for_each(|row| versions.touch(row as usize));
+            merged.extend(equal);
         }
         merged.extend_from_slice(left);
         if self.plan.weight.is_none() {
             let last = i64::try_from(self.plan.range.1).unwrap_or(i64::MAX);
             let kept = self.ranked(&merged).take_while(|&(_, rank)| rank <= last).count();
-            merged.truncate(kept);
+            merged.drain(kept..).for_each(|row| versions.touch(row as usize));
         }
         merged
     }
@@ -274,7 +284,8 @@ impl Top {
             let of = &mut self.all[group as usize];
             if of.touched == UNTOUCHED {
                 self.alive -= of.rows.len();
-                of.rows = Vec::new();
+                std::mem::take(&mut of.rows).into_iter().for_each(|row| self.row_versions.touch(row as usize));
+                self.versions.touch(group as usize);
             }
         }
     }
@@ -284,6 +295,7 @@ impl Top {
         if !self.doubling.is_due(self.rows.len(), work.is_tight) {
             return Ok(());
         }
+        self.versions.forget();
         let mut alive: Vec<u32> = self.all.iter().flat_map(|of| of.rows.iter().copied()).collect();
         alive.sort_unstable();
         let mut renumbered = vec![0; self.rows.len()];
@@ -336,7 +348,9 @@ impl State for Top {
             let rows = if self.at_once {
                 rows
             } else {
-                let merged = self.merge(&rows, waiting);
+                let mut versions = std::mem::take(&mut self.row_versions);
+                let merged = self.merge(&rows, waiting, &mut versions);
+                self.row_versions = versions;
                 self.alive = self.alive + merged.len() - rows.len();
                 merged
             };
@@ -361,13 +375,19 @@ impl State for Top {
     fn bytes(&mut self) -> usize {
         let lists = self.all.capacity() * size_of::<TopGroup>() + self.alive * size_of::<u32>();
         let touched = self.touched.capacity() * size_of::<Touched>() + self.noted * size_of::<Numbered>();
-        self.groups.table.bytes() + self.rows.bytes() + self.bytes.memory() + lists + touched + self.ages.bytes()
+        let versions = self.versions.bytes() + self.row_versions.bytes();
+        let rows = self.rows.bytes() + self.bytes.memory();
+        self.groups.table.bytes() + rows + lists + touched + self.ages.bytes() + versions
+    }
+
+    fn versioned(&mut self) -> Option<&mut dyn Versioned> {
+        Some(self)
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         self.rows.save(out)?;
-        self.bytes.save(out);
+        self.bytes.save_from(0, out);
         out.u32s(&self.all.iter().map(|of| of.rows.len() as u32).collect::<Vec<_>>());
         out.u32s(&self.all.iter().flat_map(|of| of.rows.iter().copied()).collect::<Vec<_>>());
         // Of a beat that has not ended, where memory is short; checkpoints come between beats.
@@ -386,7 +406,7 @@ impl State for Top {
     fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         self.rows.restore(from)?;
-        self.bytes = KeptBytes::restore(from)?;
+        self.bytes.restore(from)?;
         check_count("rows that are ordered", self.bytes.len(), self.rows.len())?;
         let (lengths, numbers) = (from.u32s()?, from.u32s()?);
         let groups = if self.is_global { lengths.len().min(1) } else { self.groups.table.len() };
@@ -423,5 +443,101 @@ impl State for Top {
             self.touched.push(Touched { group, before, waiting: waiting.into_iter().zip(come).collect() });
         }
         self.ages.restore(self.all.len(), from, now_ms)
+    }
+}
+
+impl Versioned for Top {
+    fn begin(&mut self) {
+        self.versions.begin(self.all.len());
+        self.row_versions.begin(self.rows.len());
+    }
+
+    fn is_noting(&self) -> bool {
+        self.versions.is_noting()
+    }
+
+    fn is_between_beats(&self) -> bool {
+        self.touched.is_empty()
+    }
+
+    fn save_notes(&self, out: &mut ByteWriter) {
+        self.versions.save(out);
+        self.row_versions.save(out);
+    }
+
+    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.versions.restore(from)?;
+        self.row_versions.restore(from)
+    }
+
+    fn end_version(&mut self) {
+        self.versions.end(self.all.len());
+        self.row_versions.end(self.rows.len());
+    }
+
+    fn save_since(&self, version: u32, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        let (first, first_row) = (self.versions.first_behind(version), self.row_versions.first_behind(version));
+        self.groups.table.save_from(if self.is_global { 0 } else { first }, out);
+        self.rows.save_from(first_row, out)?;
+        self.bytes.save_from(first_row, out);
+        out.u32s(&self.row_versions.changed_behind(version));
+        let mut groups = self.versions.changed_behind(version);
+        groups.extend(first as u32..self.all.len() as u32);
+        out.u32s(&groups);
+        let is_new = |row: &u32| *row as usize >= first_row;
+        let new = |&group: &u32| self.all[group as usize].rows.iter().copied().filter(is_new);
+        out.u32s(&groups.iter().map(|group| new(group).count() as u32).collect::<Vec<_>>());
+        out.u32s(&groups.iter().flat_map(new).collect::<Vec<_>>());
+        self.ages.save_some(&groups, out);
+        Ok(())
+    }
+
+    fn apply(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
+        let first_row = self.rows.len();
+        self.groups.restore(from)?;
+        self.rows.restore(from)?;
+        self.bytes.restore(from)?;
+        check_count("rows that are ordered", self.bytes.len(), self.rows.len())?;
+        let (gone, groups) = (from.u32s()?, from.u32s()?);
+        let known = if self.is_global { self.all.len().max(groups.len().min(1)) } else { self.groups.table.len() };
+        self.all.resize_with(known, || TopGroup::NONE);
+        check_ascending(&gone, first_row)?;
+        check_ascending(&groups, known)?;
+        let (lengths, numbers) = (from.u32s()?, from.u32s()?);
+        check_count("numbers of rows", lengths.len(), groups.len())?;
+        let mut new = Owned::new(self.rows.len());
+        for &row in &numbers {
+            Damaged::unless(row as usize >= first_row, "a row that has come was there before")?;
+            new.take(row as usize)?;
+        }
+        let mut left = &numbers[..];
+        for (&group, &length) in groups.iter().zip(&lengths) {
+            let come = left.split_at_checked(length as usize);
+            let (come, rest) = come.ok_or_else(|| Damaged("groups have more rows than there are".into()))?;
+            left = rest;
+            let before = std::mem::take(&mut self.all[group as usize].rows);
+            let (mut before, mut come) = (before.into_iter().peekable(), come.iter().copied().peekable());
+            let mut rows = Vec::with_capacity(before.len() + come.len());
+            loop {
+                let is_before = match (before.peek(), come.peek()) {
+                    (Some(row), _) if gone.binary_search(row).is_ok() => {
+                        before.next();
+                        continue;
+                    }
+                    (Some(&a), Some(&b)) => self.bytes.whole(a) <= self.bytes.whole(b),
+                    (Some(_), None) => true,
+                    (None, Some(_)) => false,
+                    (None, None) => break,
+                };
+                rows.extend(if is_before { before.next() } else { come.next() });
+            }
+            self.all[group as usize].rows = rows;
+            self.versions.touch(group as usize);
+        }
+        check_count("rows without a group", left.len(), 0)?;
+        gone.iter().for_each(|&row| self.row_versions.touch(row as usize));
+        self.alive = self.all.iter().map(|of| of.rows.len()).sum();
+        self.doubling.done(self.alive);
+        self.ages.restore_some(&groups, from, now_ms)
     }
 }

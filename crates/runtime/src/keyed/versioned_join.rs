@@ -225,7 +225,7 @@ impl State for VersionedJoin {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.table.save(out);
+        self.groups.table.save_from(0, out);
         self.left.save(out)?;
         let versions: Vec<u32> = self.keys.iter().flat_map(|key| &key.versions).map(|&(_, row)| row).collect();
         save_columns(&self.right.gather(&versions)?, versions.len(), out);

@@ -1,5 +1,5 @@
 //! What checkpoints cost: the Yahoo streaming benchmark's count with a million keys, in pairs of runs with a checkpoint every
-//! second and without; and how many bytes a checkpoint writes of a state in which little changes.
+//! second and without; and how many bytes a checkpoint writes of a state in which little changes, of a window and of groups without one.
 //!
 //! Which run of a pair comes first changes from pair to pair, so that a change of the machine's speed meets both; the median
 //! of the ratios of pairs counts.
@@ -27,12 +27,21 @@ const CHANGING: u64 = 100;
 /// What checkpoints may write of a state in which little changes, as a part of it.
 const WRITTEN: f64 = 0.1;
 
+/// Groups of a query without windows, and one in how many of them changes at each checkpoint where few do.
+const GROUPS: u64 = 20_000_000;
+const FEW: u64 = 1000;
+/// Milliseconds from one checkpoint to the next, how many there are to be, and how often a byte that changes may be written.
+const STANDING_MS: u64 = 100;
+const STANDING_CHECKPOINTS: u64 = 200;
+const TIMES_WRITTEN: f64 = 5.0;
+
 /// Event time of the rows of [`counted`]: two windows and a half.
 const COUNTED_MS: u64 = 25_000;
 
 const QUERY: &str = "INSERT INTO counts SELECT k, window_start, COUNT(*)
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' SECOND))
     WHERE event_type = 0 GROUP BY k, window_start, window_end";
+const STANDING: &str = "INSERT INTO counts SELECT k, CAST(NULL AS TIMESTAMP(3)), COUNT(*) FROM events GROUP BY k";
 const LONG: &str = "INSERT INTO counts SELECT k, window_start, COUNT(*)
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' DAY))
     GROUP BY k, window_start, window_end";
@@ -42,7 +51,10 @@ pub(super) fn measure(suite: &mut Suite, missed: &mut Missed) -> Result<(), Fail
     let keys = suite.rows(KEYS);
     pairs(suite, missed, "dense keys", Keys::Random(keys))?;
     pairs(suite, missed, "scattered keys", Keys::Scattered(keys))?;
-    changing(suite, missed, keys)
+    changing(suite, missed, keys)?;
+    let groups = suite.rows(GROUPS);
+    standing(suite, missed, "few groups change", groups, (groups / FEW).max(1))?;
+    standing(suite, missed, "any groups change", groups, groups)
 }
 
 /// The count of views with `keys` keys over `blocks` blocks, for a session that is given a directory for checkpoints.
@@ -224,4 +236,49 @@ fn changing(suite: &mut Suite, missed: &mut Missed, keys: u64) -> Result<(), Fai
         more,
     ))?;
     Ok(())
+}
+
+/// Groups that are all there are checkpointed while `changing` of them change, at random: how often what changes is written, with what it
+/// takes to put runs together. Bytes that change are those of the groups that do, once for each checkpoint.
+fn standing(suite: &mut Suite, missed: &mut Missed, name: &str, groups: u64, changing: u64) -> Result<(), Failure> {
+    let scale = suite.options.rows_scale.min(1.0);
+    let wanted = ((STANDING_CHECKPOINTS as f64 * scale) as u64).max(3);
+    let stream = Stream::new(Keys::Once(groups, changing), u64::MAX / BLOCK / 2, u64::MAX);
+    let state = Emptied::new(suite.options.directory.join("state-checkpoints"))?;
+    let mut session = over(&stream, suite.threads(), Some(state.path()))?;
+    session.set("execution.checkpointing.interval", &format!("{STANDING_MS} ms"))?;
+    session.set("execution.runtime-mode", "streaming")?;
+    // Rows so far and checkpoints: from the first that has all groups on.
+    let mut seen: Vec<(u64, CheckpointSnapshot)> = Vec::new();
+    let ran = run(&mut session, STANDING, &mut Collected::new(), |stats, cancel| {
+        let (rows, checkpoints) = (stats.rows_in, &stats.checkpoints);
+        if rows > groups + changing && seen.last().is_none_or(|(_, last)| last.last != checkpoints.last) {
+            seen.push((rows, checkpoints.clone()));
+        }
+        if seen.first().is_some_and(|(_, first)| checkpoints.last >= first.last + wanted) {
+            cancel.abort();
+        }
+    })?;
+    let ([(rows_before, first), ..], Some((rows, last))) = (seen.as_slice(), seen.last()) else {
+        return Err(format!("{name}: there were no checkpoints").into());
+    };
+    let (rows, checkpoints) = (rows - rows_before, (last.last - first.last).max(1));
+    let of_group = first.state_bytes as f64 / groups as f64;
+    // As many as rows come in between, of all that may change.
+    let each = rows as f64 / checkpoints as f64;
+    let changed = changing as f64 * (1.0 - (-each / changing as f64).exp());
+    let written = (last.bytes_written - first.bytes_written) as f64 / checkpoints as f64;
+    let times = written / (changed * of_group);
+    suite.say(&format!(
+        "  {name}: {groups} groups of {of_group:.0} bytes; over {checkpoints} checkpoints {:.2} MB changed for each, and {:.2} MB were written: \
+         {times:.2} times; {:.1} M rows/s",
+        changed * of_group / 1e6,
+        written / 1e6,
+        rows as f64 / (ran.seconds * 1e6),
+    ));
+    suite.say(&format!("    {}", text(last)));
+    missed.unless(times <= TIMES_WRITTEN, || format!("{name}: what changes was written {times:.2} times"));
+    let more =
+        fields(last, &[("times_written", times.into()), ("groups", groups.into()), ("changed_groups", changed.into())]);
+    suite.record(record(suite, format!("checkpoints/{name}"), "millstream", rows, ran.seconds, more))
 }
