@@ -230,7 +230,7 @@ fn what_is_wrong_with_a_change_is_said() {
         (r#"{"before":null,"after":null,"op":"d"}"#, "which row is gone"),
         (r#"{"before":null,"after":null,"op":"t"}"#, "truncation"),
         (r#"{"before":null,"after":{"id":1,"n":"many"},"op":"c"}"#, "many"),
-        (r#"{"id":1,"n":1}"#, "no operation"),
+        (r#"{"id":1,"n":1}"#, "which operation"),
     ] {
         let topic = kafka.topic(1);
         kafka.send(&topic, 0, &[r#"{"before":null,"after":{"id":7,"n":7},"op":"c"}"#, change]);

@@ -2,7 +2,7 @@
 
 use super::encoding::{restore_columns, save_columns};
 use super::shared::Portion;
-use crate::columns::{Parts, bytes_of, compact, joined, selected, sliced, unselectable};
+use crate::columns::{Parts, bytes_of, chained, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -142,9 +142,11 @@ impl Batch {
         Ok(Batch::new(columns, ordinals))
     }
 
-    /// Routes rows to their partitions. These get rows of their own: strings are copied out of the input.
-    pub(crate) fn split(self, parts: &Parts) -> Result<Vec<(usize, Batch)>, Diagnostic> {
-        let columns = self.columns.iter().map(|c| parts.arranged(c).map(|c| compact(&c)));
+    /// Routes rows to their partitions. These get rows of their own: strings are copied out of the input, unless the rows are only
+    /// passed on.
+    pub(crate) fn split(self, parts: &Parts, are_passed_on: bool) -> Result<Vec<(usize, Batch)>, Diagnostic> {
+        let own = |column| if are_passed_on { column } else { compact(&column) };
+        let columns = self.columns.iter().map(|c| parts.arranged(c).map(own));
         let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
         let of_places = PartPlaces::new(self.ordinals, self.unordered.is_some(), parts);
         let part = |(partition, places): (usize, Range<usize>)| {
@@ -231,6 +233,13 @@ impl Batch {
 
     /// All rows of the batches, one batch after the other. If some have no order, all have none.
     fn chained(batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
+        Batch::put_together(batches, joined)
+    }
+
+    fn put_together(
+        batches: Vec<Batch>,
+        put_together: fn(&[&ArrayRef]) -> Result<ArrayRef, Diagnostic>,
+    ) -> Result<Batch, Diagnostic> {
         let rows = batches.iter().map(Batch::rows).sum();
         let unordered = batches.iter().any(|b| b.unordered.is_some()).then_some(rows);
         let mut ordinals = Vec::new();
@@ -243,7 +252,7 @@ impl Batch {
             return Ok(Batch { columns: Vec::new(), parts, ordinals, unordered });
         }
         let width = batches.first().map_or(0, |b| b.columns.len());
-        let column = |i: usize| joined(&batches.iter().map(|b| &b.columns[i]).collect::<Vec<_>>());
+        let column = |i: usize| put_together(&batches.iter().map(|b| &b.columns[i]).collect::<Vec<_>>());
         let columns = (0..width).map(column).collect::<Result<_, _>>()?;
         Ok(Batch { columns, parts: Vec::new(), ordinals, unordered })
     }
@@ -252,6 +261,12 @@ impl Batch {
     pub(crate) fn gathered(mut batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
         batches.retain(|b| b.rows() > 0);
         Batch::chained(batches)
+    }
+
+    /// The same of rows that are only passed on: strings stay in the buffers that they are in.
+    pub(crate) fn gathered_to_pass_on(mut batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
+        batches.retain(|b| b.rows() > 0);
+        Batch::put_together(batches, chained)
     }
 
     /// All rows of the batches in merged order, unless they have none.
@@ -340,7 +355,7 @@ mod tests {
         assert!(after.is_none());
         is_unordered(&before.unwrap(), &[0, 1, 2]);
         let parts = Parts::new(&[0, i64::MIN, 0, i64::MIN], 1);
-        for parted in [unordered(0..4).split(&parts).unwrap(), unordered(0..4).share(&parts, false)] {
+        for parted in [unordered(0..4).split(&parts, false).unwrap(), unordered(0..4).share(&parts, false)] {
             let [(0, even), (1, odd)] = &parted[..] else { panic!("both partitions have rows") };
             is_unordered(even, &[0, 2]);
             is_unordered(odd, &[1, 3]);
@@ -371,7 +386,7 @@ mod tests {
         let rows: Vec<(i64, u16, u64)> = (0..100).map(|i| (i, 0, i as u64)).collect();
         let hashes: Vec<i64> = (0..100i64).map(|i| (i % 7) << 60 | i).collect();
         let mut seen = 0;
-        for (partition, part) in batch(&rows).split(&Parts::new(&hashes, 6)).unwrap() {
+        for (partition, part) in batch(&rows).split(&Parts::new(&hashes, 6), false).unwrap() {
             assert!(part.ordinals.is_sorted());
             let at_home = |o: &Ordinal| (hashes[o.position as usize] as u64 >> (u64::BITS - 6)) as usize == partition;
             assert!(part.ordinals.iter().all(at_home));

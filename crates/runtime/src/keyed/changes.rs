@@ -123,7 +123,7 @@ impl State for Changes {
     }
 
     fn end_beat(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let batch = Batch::gathered(std::mem::take(&mut self.batches))?;
+        let batch = Batch::gathered_to_pass_on(std::mem::take(&mut self.batches))?;
         self.bytes = 0;
         if batch.rows() == 0 {
             return Ok(());

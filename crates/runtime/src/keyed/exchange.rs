@@ -120,7 +120,7 @@ impl KeyedStation {
         let is_worth_it = batch.rows() >= FEWEST_SHARED * parts.places().count();
         match may_share && is_worth_it && self.host.spilling.is_plenty() {
             true => Ok(batch.share(&parts, are_of_table)),
-            false => batch.split(&parts),
+            false => batch.split(&parts, self.behaviour.passes_on && self.host.spilling.is_plenty()),
         }
     }
 

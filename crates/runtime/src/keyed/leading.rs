@@ -5,11 +5,13 @@
 
 use super::batch::{Batch, times_of};
 use super::order::{SortKeys, compare};
-use arrow_array::Array as _;
+use crate::columns::sliced;
+use arrow_array::{Array as _, ArrayRef};
 use millstream_abi::hash_bytes;
 use millstream_plan::logical::RankFunction;
 use millstream_plan::pipeline::{KeyedInput, Leading, LeadingWindows, SortColumn, Ties};
 use millstream_plan::window::Timeline;
+use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -65,9 +67,27 @@ pub(super) fn leading_rows(
     hashes: &[i64],
 ) -> Result<Option<Vec<u32>>, Diagnostic> {
     let Batch { columns, ordinals, .. } = batch;
-    if hashes.len() < 2 || !ordinals.is_sorted() {
+    let rows = hashes.len();
+    if rows < 2 || !ordinals.is_sorted() {
         return Ok(None);
     }
+    // With many keys nearly every row is one of the first.
+    if rows >= 2 * FIRST_ROWS {
+        let first = (&*sliced(columns, 0, FIRST_ROWS), &ordinals[..FIRST_ROWS], &hashes[..FIRST_ROWS]);
+        if leading_of(leading, input, timeline, first)?.is_none_or(|kept| kept.len() > FIRST_ROWS / 4 * 3) {
+            return Ok(None);
+        }
+    }
+    leading_of(leading, input, timeline, (columns, ordinals, hashes))
+}
+
+/// The same, however few are left out.
+fn leading_of(
+    leading: &Leading,
+    input: &KeyedInput,
+    timeline: Timeline,
+    (columns, ordinals, hashes): (&[ArrayRef], &[Ordinal], &[i64]),
+) -> Result<Option<Vec<u32>>, Diagnostic> {
     let time = match leading.windows {
         LeadingWindows::OfKey => None,
         LeadingWindows::OfTime => input.time,
@@ -93,10 +113,6 @@ pub(super) fn leading_rows(
     let mut last: Option<Window> = None;
     let mut kept = Vec::new();
     for row in 0..hashes.len() {
-        // With many keys nearly every row is one of the first.
-        if row == FIRST_ROWS && kept.len() > FIRST_ROWS / 4 * 3 {
-            return Ok(None);
-        }
         let (time, hash) = (times.as_ref().map_or(0, |times| times[row]), if by_key { hashes[row] } else { 0 });
         let same = last.filter(|of| (of.start..of.end).contains(&time) && of.hash == hash);
         let window = same.unwrap_or_else(|| {
@@ -155,9 +171,8 @@ pub(super) fn leading_rows(
 mod tests {
     use super::*;
     use crate::keyed::batch::Batch;
-    use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
+    use arrow_array::{Int64Array, StringViewArray, TimestampMillisecondArray};
     use millstream_plan::window::Slicing;
-    use millstream_state::Ordinal;
     use millstream_types::{DataType, Field, Schema};
     use std::sync::Arc;
 

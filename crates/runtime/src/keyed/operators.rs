@@ -41,6 +41,8 @@ pub(super) struct Behaviour {
     pub(super) keeps_places: bool,
     /// Which buffers its partitions may share.
     pub(super) shares: Shares,
+    /// Whether it keeps no row beyond the end of the beat: then strings need not be copied while memory is plenty.
+    pub(super) passes_on: bool,
 }
 
 /// Which buffers the partitions of an operator may share: one is freed when the last partition has forgotten its rows.
@@ -66,6 +68,7 @@ impl Behaviour {
             ends_beats: false,
             keeps_places: false,
             shares: Shares::Nothing,
+            passes_on: false,
         };
         match kind {
             KeyedKind::WindowJoin(_) => {
@@ -95,7 +98,8 @@ impl Behaviour {
                 Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, keeps_places, ..usual }
             }
             KeyedKind::ChangingJoin(_) | KeyedKind::Changes(_) => {
-                Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, ..usual }
+                let passes_on = matches!(kind, KeyedKind::Changes(_));
+                Behaviour { due: Due::Arrival, needs_time: false, ends_beats: true, passes_on, ..usual }
             }
         }
     }
