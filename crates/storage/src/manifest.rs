@@ -171,7 +171,8 @@ pub struct PartitionState {
     /// What has changed since, in the order in which it was written. Later runs replace what earlier ones say.
     #[serde(default)]
     pub runs: Vec<RunState>,
-    /// Milliseconds from its last job to the checkpoint: so much older is what the last run, or `state`, says.
+    /// Milliseconds from its last job to the checkpoint: so much older is what the last run, or `state`, says. 0 of operators that go by
+    /// watermarks.
     #[serde(default)]
     pub aged_ms: i64,
     /// Smallest watermark, in milliseconds, at which it has something to do even if no row comes. Of regular joins: milliseconds

@@ -137,7 +137,7 @@ impl KeyedStation {
         let mut kept = self.kept(partition)?;
         let kept = SavedPartition {
             state: is_state_changed.then(|| kept.save(checkpoint)).transpose()?,
-            aged_ms: kept.age_at(self.now_ms()),
+            aged_ms: if self.joins_arrivals() { kept.age_at(self.now_ms()) } else { 0 },
             due: if self.joins_arrivals() { kept.relative(due) } else { due },
             waiting: waiting.map(save_all).transpose()?,
         };
