@@ -65,44 +65,32 @@ impl Leading {
 
     /// Those of a ranking by the keys and the time of the input; `None` if a buffer says too little.
     pub(crate) fn of_ranks(rank: &Rank, input: &KeyedInput) -> Option<Leading> {
-        let serves = rank.range.1 <= Leading::MOST
-            && rank.ties == Ties::First
-            && input.time.is_some()
-            && input.keys.iter().all(|&key| Leading::is_plain(key, input));
-        serves.then(|| Leading {
-            windows: LeadingWindows::OfTime,
-            order: rank.order.clone(),
-            function: rank.function,
-            ties: rank.ties,
-            most: rank.range.1 as usize,
-        })
+        let Rank { order, function, range, ties } = rank;
+        let serves = *ties == Ties::First && input.time.is_some();
+        serves.then(|| Leading::by_key(LeadingWindows::OfTime, input, order, (*function, *ties, range.1)))?
     }
 
     /// Those of a ranking of all rows by the keys of the input, in which no row is taken back.
     pub(crate) fn of_all_ranks(top: &Top, input: &KeyedInput) -> Option<Leading> {
-        // Rows that differ as values to sort by may be equal to the ranking: those that do come before only where equal ones do.
-        let are_told_apart = top.function == RankFunction::RowNumber && top.ties == Ties::First
-            || top.order.iter().all(|sort| Leading::is_plain(sort.column, input));
-        let serves = top.range.1 <= Leading::MOST
-            && top.weight.is_none()
-            && !top.is_alone
-            && top.ties != Ties::Values
-            && are_told_apart
-            && input.keys.iter().all(|&key| Leading::is_plain(key, input));
-        serves.then(|| Leading {
-            windows: LeadingWindows::OfKey,
-            order: top.order.clone(),
-            function: top.function,
-            ties: top.ties,
-            most: top.range.1 as usize,
-        })
+        let Top { order, function, range, ties, .. } = top;
+        let serves = top.weight.is_none() && !top.is_alone && *ties != Ties::Values;
+        serves.then(|| Leading::by_key(LeadingWindows::OfKey, input, order, (*function, *ties, range.1)))?
     }
 
-    /// Whether a column is equal as a value to sort by where it is as one to group by: that has other zeroes, and no order for what is
-    /// nested.
-    fn is_plain(column: usize, input: &KeyedInput) -> bool {
-        let data_type = &input.schema.fields[column].data_type;
-        !data_type.is_nested() && !matches!(data_type, DataType::Float | DataType::Double)
+    /// Those of windows of the keys of the input, up to a rank.
+    fn by_key(
+        windows: LeadingWindows,
+        input: &KeyedInput,
+        order: &[SortColumn],
+        (function, ties, last): (RankFunction, Ties, u64),
+    ) -> Option<Leading> {
+        // Keys are compared as values to sort by, which has other zeroes than grouping, and no order for what is nested.
+        let is_plain = |&key: &usize| {
+            let data_type = &input.schema.fields[key].data_type;
+            !data_type.is_nested() && !matches!(data_type, DataType::Float | DataType::Double)
+        };
+        let serves = last <= Leading::MOST && input.keys.iter().all(is_plain);
+        serves.then(|| Leading { windows, order: order.to_vec(), function, ties, most: last as usize })
     }
 
     /// What EXPLAIN says.

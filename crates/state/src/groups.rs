@@ -11,7 +11,6 @@ use millstream_abi::{Accumulator, EntryLayout, Slot, TableHeader};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::DataType;
 use std::marker::PhantomData;
-use std::ptr;
 use std::sync::Arc;
 
 /// Number of the group of a key that a [`GroupLookup`] has not found.
@@ -76,17 +75,23 @@ impl GroupTable {
     /// As for [`Table::insert`].
     pub unsafe fn insert(&mut self, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
         // SAFETY: forwarded; the entry has the number at its offset.
-        let (inserted, memory) = unsafe {
+        let inserted = unsafe {
             let inserted = self.table.insert(hash, null_mask, keys);
             entry::write(inserted, self.number, self.entries.len() as u64);
-            (inserted, (*Table::header_of(&raw mut self.table)).entries)
+            inserted
         };
         self.entries.push(inserted);
+        self.follow_entries();
+        inserted
+    }
+
+    /// Finds all entries where they are if the table has grown since, and they have moved.
+    fn follow_entries(&mut self) {
+        // SAFETY: a table of our own.
+        let memory = unsafe { (*Table::header_of(&raw mut self.table)).entries };
         if memory != self.memory {
-            // The table has grown and all entries have moved.
             self.find_entries();
         }
-        inserted
     }
 
     /// The layout of entries.
@@ -157,10 +162,10 @@ impl GroupTable {
                 let fresh = self.table.claim_for(read);
                 fresh.copy_from_nonoverlapping(read, layout.stride);
                 self.table.keep_keys(fresh);
+                self.entries.push(fresh);
             }
+            self.follow_entries();
         }
-        self.entries = vec![ptr::null(); first + count];
-        self.find_entries();
         Ok(())
     }
 

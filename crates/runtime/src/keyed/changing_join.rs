@@ -241,32 +241,13 @@ impl State for ChangingJoin {
 }
 
 impl Versioned for ChangingJoin {
-    fn begin(&mut self) {
-        self.versions.begin(self.groups.table.len());
-        self.sides.iter_mut().for_each(|side| side.versions.begin(side.store.len()));
-    }
-
-    fn is_noting(&self) -> bool {
-        self.versions.is_noting()
+    fn versions(&mut self) -> Vec<(&mut Versions, usize)> {
+        let sides = self.sides.iter_mut().map(|side| (&mut side.versions, side.store.len()));
+        [(&mut self.versions, self.groups.table.len())].into_iter().chain(sides).collect()
     }
 
     fn is_between_beats(&self) -> bool {
         self.sides.iter().all(|side| side.waiting.is_empty())
-    }
-
-    fn save_notes(&self, out: &mut ByteWriter) {
-        self.versions.save(out);
-        self.sides.iter().for_each(|side| side.versions.save(out));
-    }
-
-    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
-        self.versions.restore(from)?;
-        self.sides.iter_mut().try_for_each(|side| side.versions.restore(from))
-    }
-
-    fn end_version(&mut self) {
-        self.versions.end(self.groups.table.len());
-        self.sides.iter_mut().for_each(|side| side.versions.end(side.store.len()));
     }
 
     fn save_since(&self, version: u32, out: &mut ByteWriter) -> Result<(), Diagnostic> {

@@ -8,7 +8,7 @@
 
 use super::KeyedStation;
 use super::inbox::{PartitionJob, Waiting, together};
-use super::kept::SavedState;
+use super::kept::{ChangedRun, SavedState};
 use crate::buffer::Generation;
 use crate::durable::blobs::{Place, Saved, damaged};
 use crate::durable::part::Gathering;
@@ -74,8 +74,8 @@ impl StoredPartitions {
         let SavedPartition { state, aged_ms, due, waiting } = kept;
         let (state, runs) = match state {
             None => (unchanged()?.state.clone(), unchanged()?.runs.clone()),
-            Some(SavedState { keeps: 0, state, .. }) => (state.store(into)?, Vec::new()),
-            Some(SavedState { keeps, level, after_ms, state }) => {
+            Some(SavedState { run: None, state }) => (state.store(into)?, Vec::new()),
+            Some(SavedState { run: Some(ChangedRun { keeps, level, after_ms }), state }) => {
                 let PartitionState { state: base, runs, .. } = unchanged()?;
                 let mut runs = runs[..keeps - 1].to_vec();
                 runs.push(RunState { blob: state.store(into)?, level, after_ms });

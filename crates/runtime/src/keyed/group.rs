@@ -318,35 +318,18 @@ impl State for GroupAggregate {
 }
 
 impl Versioned for GroupAggregate {
-    fn begin(&mut self) {
-        self.versions.begin(self.all.len());
-    }
-
-    fn is_noting(&self) -> bool {
-        self.versions.is_noting()
+    fn versions(&mut self) -> Vec<(&mut Versions, usize)> {
+        vec![(&mut self.versions, self.all.len())]
     }
 
     fn is_between_beats(&self) -> bool {
         self.touched.is_empty()
     }
 
-    fn save_notes(&self, out: &mut ByteWriter) {
-        self.versions.save(out);
-    }
-
-    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
-        self.versions.restore(from)
-    }
-
-    fn end_version(&mut self) {
-        self.versions.end(self.all.len());
-    }
-
     fn save_since(&self, version: u32, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         let first = self.versions.first_behind(version);
         self.groups.table.save_from(if self.is_global { 0 } else { first }, out);
-        let mut groups = self.versions.changed_behind(version);
-        groups.extend(first as u32..self.all.len() as u32);
+        let groups = self.versions.written_behind(version, self.all.len());
         let of = |&group: &u32| self.all[group as usize];
         out.u32s(&groups);
         save_flags(&groups.iter().map(|group| of(group).is_shown).collect::<Vec<_>>(), out);

@@ -36,11 +36,7 @@ enum Held {
 
 /// A state in a file of the run.
 struct SpilledState {
-    state: StateBlob,
-    /// What it has noted for checkpoints.
-    notes: Option<StateBlob>,
-    /// What a checkpoint writes of it.
-    run: Option<(ChangedRun, StateBlob)>,
+    encoded: Encoded<StateBlob>,
     /// What a checkpoint has written of it meanwhile.
     written: Option<Written>,
 }
@@ -52,28 +48,29 @@ enum Written {
     Run,
 }
 
-/// The encoding of a state that goes to a file of the run.
-pub(super) struct Encoded {
-    pub(super) state: Vec<u8>,
-    pub(super) notes: Option<Vec<u8>>,
-    pub(super) run: Option<(ChangedRun, Vec<u8>)>,
+/// The encoding of a state for a file of the run: bytes, or where they are.
+pub(super) struct Encoded<T> {
+    pub(super) state: T,
+    /// What it has noted for checkpoints.
+    pub(super) notes: Option<T>,
+    /// What a checkpoint writes of it.
+    pub(super) run: Option<(ChangedRun, T)>,
 }
 
 /// A run that is to be written behind some of the pieces of the last checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChangedRun {
-    keeps: usize,
-    level: u8,
-    after_ms: i64,
+    /// So many of the pieces are kept.
+    pub(super) keeps: usize,
+    pub(super) level: u8,
+    /// Milliseconds since the last of those.
+    pub(super) after_ms: i64,
 }
 
 /// What a checkpoint keeps of a state that has changed.
 pub(super) struct SavedState {
-    /// So many of the pieces of the last checkpoint are kept; none when this is all of the state.
-    pub(super) keeps: usize,
-    pub(super) level: u8,
-    /// Milliseconds since the last of the pieces that are kept.
-    pub(super) after_ms: i64,
+    /// `None`: this is all of the state.
+    pub(super) run: Option<ChangedRun>,
     pub(super) state: Saved,
 }
 
@@ -97,16 +94,16 @@ impl Kept {
     pub(super) fn state(&mut self, plan: &KeyedOperator, code: &OperatorCode) -> Result<&mut dyn State, Diagnostic> {
         let read = match &self.place {
             Held::Memory(_) => None,
-            Held::Spilled(spilled) => {
+            Held::Spilled(SpilledState { encoded, written }) => {
                 // Until it is measured after the job.
                 self.charge.set(self.needs());
-                let (mut state, bytes) = (state_of(plan, code)?, spilled.state.read()?);
+                let (mut state, bytes) = (state_of(plan, code)?, encoded.state.read()?);
                 state.restore(&mut ByteReader::new(&bytes), self.now_ms)?;
                 if let Some(versioned) = state.versioned() {
-                    if let Some(notes) = &spilled.notes {
+                    if let Some(notes) = &encoded.notes {
                         versioned.restore_notes(&mut ByteReader::new(&notes.read()?))?;
                     }
-                    match spilled.written {
+                    match written {
                         Some(Written::All) => versioned.begin(),
                         Some(Written::Run) => versioned.end_version(),
                         None => {}
@@ -152,7 +149,9 @@ impl Kept {
     pub(super) fn needs(&self) -> usize {
         let encoded = match &self.place {
             Held::Memory(_) => return self.charge.bytes(),
-            Held::Spilled(spilled) => spilled.state.bytes() + spilled.notes.as_ref().map_or(0, StateBlob::bytes),
+            Held::Spilled(SpilledState { encoded: Encoded { state, notes, .. }, .. }) => {
+                state.bytes() + notes.as_ref().map_or(0, StateBlob::bytes)
+            }
             Held::Checkpointed(pieces) => pieces.iter().map(|(blob, _)| blob.bytes()).sum(),
         };
         let encoded = usize::try_from(encoded).unwrap_or(usize::MAX);
@@ -165,8 +164,8 @@ impl Kept {
     }
 
     /// Gives its memory up, if it has any: its encoding is in a file of the run.
-    pub(super) fn spilled(&mut self, state: StateBlob, notes: Option<StateBlob>, run: Option<(ChangedRun, StateBlob)>) {
-        self.place = Held::Spilled(SpilledState { state, notes, run, written: None });
+    pub(super) fn spilled(&mut self, encoded: Encoded<StateBlob>) {
+        self.place = Held::Spilled(SpilledState { encoded, written: None });
         self.charge.set(0);
     }
 
@@ -203,10 +202,12 @@ impl Kept {
     }
 
     /// The encoding of all of it for a file of the run, if it is in memory.
-    pub(super) fn encoded(&mut self) -> Result<Option<Encoded>, Diagnostic> {
+    pub(super) fn encoded(&mut self) -> Result<Option<Encoded<Vec<u8>>>, Diagnostic> {
         let Held::Memory(state) = &mut self.place else { return Ok(None) };
         let (mut notes, mut run) = (None, None);
-        if let Some(versioned) = state.versioned().filter(|versioned| versioned.is_noting()) {
+        if let Some(versioned) = state.versioned()
+            && versioned.is_noting()
+        {
             let mut out = ByteWriter::new();
             versioned.save_notes(&mut out);
             notes = Some(out.into_bytes());
@@ -217,41 +218,40 @@ impl Kept {
 
     /// What a checkpoint of this number keeps of it, which has changed since the last one.
     pub(super) fn save(&mut self, checkpoint: u64) -> Result<SavedState, Diagnostic> {
-        match &mut self.place {
+        let (run, bytes, state) = match &mut self.place {
             Held::Memory(state) => {
-                if let Some(versioned) = state.versioned()
-                    && let Some((run, bytes)) = changed(versioned, &self.pieces, checkpoint, self.now_ms)?
-                {
-                    versioned.end_version();
-                    self.pieces.run((run.level, run.keeps), bytes.len() as u64, self.now_ms);
-                    return Ok(run.with(Place::Memory(bytes)));
-                }
-                let bytes = saved(&**state)?;
-                state.versioned().into_iter().for_each(|versioned| versioned.begin());
-                self.pieces.base(bytes.len() as u64, self.now_ms);
-                Ok(SavedState { keeps: 0, level: 0, after_ms: 0, state: Place::Memory(bytes) })
+                let run = match state.versioned() {
+                    Some(versioned) => changed(versioned, &self.pieces, checkpoint, self.now_ms)?,
+                    None => None,
+                };
+                let (run, state_bytes) = match run {
+                    Some((run, bytes)) => {
+                        state.versioned().into_iter().for_each(|versioned| versioned.end_version());
+                        (Some(run), bytes)
+                    }
+                    None => {
+                        let bytes = saved(&**state)?;
+                        state.versioned().into_iter().for_each(|versioned| versioned.begin());
+                        (None, bytes)
+                    }
+                };
+                (run, state_bytes.len() as u64, Place::Memory(state_bytes))
             }
-            Held::Spilled(spilled) => match spilled.run.take() {
-                Some((run, blob)) => {
-                    spilled.written = Some(Written::Run);
-                    self.pieces.run((run.level, run.keeps), blob.bytes(), self.now_ms);
-                    Ok(run.with(Place::File(blob)))
-                }
-                None => {
-                    spilled.written = Some(Written::All);
-                    self.pieces.base(spilled.state.bytes(), self.now_ms);
-                    Ok(SavedState { keeps: 0, level: 0, after_ms: 0, state: Place::File(spilled.state.clone()) })
-                }
-            },
-            Held::Checkpointed(_) => Err(Diagnostic::bug("state has changed and was not read")),
+            Held::Spilled(SpilledState { encoded, written }) => {
+                let (run, blob) = match encoded.run.take() {
+                    Some((run, blob)) => (Some(run), blob),
+                    None => (None, encoded.state.clone()),
+                };
+                *written = Some(if run.is_some() { Written::Run } else { Written::All });
+                (run, blob.bytes(), Place::File(blob))
+            }
+            Held::Checkpointed(_) => return Err(Diagnostic::bug("state has changed and was not read")),
+        };
+        match run {
+            Some(ChangedRun { keeps, level, .. }) => self.pieces.run((level, keeps), bytes, self.now_ms),
+            None => self.pieces.base(bytes, self.now_ms),
         }
-    }
-}
-
-impl ChangedRun {
-    fn with(self, state: Saved) -> SavedState {
-        let ChangedRun { keeps, level, after_ms } = self;
-        SavedState { keeps, level, after_ms, state }
+        Ok(SavedState { run, state })
     }
 }
 
@@ -264,7 +264,7 @@ fn saved(state: &dyn State) -> Result<Vec<u8>, Diagnostic> {
 
 /// What has changed in a state, as the run that a checkpoint of this number writes; `None` if it writes all.
 fn changed(
-    versioned: &dyn Versioned,
+    versioned: &mut dyn Versioned,
     pieces: &Pieces,
     checkpoint: u64,
     now_ms: i64,

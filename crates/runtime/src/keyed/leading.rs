@@ -74,7 +74,12 @@ pub(super) fn leading_rows(
     // With many keys nearly every row is one of the first.
     if rows >= 2 * FIRST_ROWS {
         let first = (&*sliced(columns, 0, FIRST_ROWS), &ordinals[..FIRST_ROWS], &hashes[..FIRST_ROWS]);
-        if leading_of(leading, input, timeline, first)?.is_none_or(|kept| kept.len() > FIRST_ROWS / 4 * 3) {
+        // Where partitions may share a buffer, rows that are left out cost a copy of the others.
+        let most = match leading.windows {
+            LeadingWindows::OfKey => FIRST_ROWS / 4 * 3,
+            LeadingWindows::OfTime | LeadingWindows::Slices { .. } => FIRST_ROWS / 2,
+        };
+        if leading_of(leading, input, timeline, first)?.is_none_or(|kept| kept.len() > most) {
             return Ok(None);
         }
     }

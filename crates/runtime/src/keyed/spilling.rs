@@ -42,7 +42,8 @@ impl KeyedStation {
         let files = writer.finish().map_err(|e| spilling.failed(&e))?;
         let bytes = state.bytes + notes.as_ref().map_or(0, |notes| notes.bytes);
         let blob = |blob| StateBlob::Spilled(SpilledBlob::new(&files, blob));
-        kept.spilled(blob(state), notes.map(blob), run.map(|(run, bytes)| (run, blob(bytes))));
+        let run = run.map(|(run, bytes)| (run, blob(bytes)));
+        kept.spilled(Encoded { state: blob(state), notes: notes.map(blob), run });
         drop(kept);
         self.inbox(partition).spilled_state = bytes;
         self.rounds.spilled(bytes);

@@ -200,11 +200,6 @@ impl StreamJoin {
         Ok(StreamJoin { rule, sides, groups, doubling, next_sweep: i64::MAX, now_ms: 0, versions })
     }
 
-    /// Groups, and rows of each side.
-    fn entries(&self) -> [usize; 3] {
-        [self.groups.table.len(), self.sides[0].store.len(), self.sides[1].store.len()]
-    }
-
     /// All has been read, as if the last job had been at a moment.
     fn restored(&mut self, now_ms: i64) -> Result<(), Diagnostic> {
         (self.now_ms, self.next_sweep) = (now_ms, i64::MAX);
@@ -467,30 +462,13 @@ impl State for StreamJoin {
 }
 
 impl Versioned for StreamJoin {
-    fn begin(&mut self) {
-        let of_all = self.entries();
-        self.versions.iter_mut().zip(of_all).for_each(|(versions, entries)| versions.begin(entries));
-    }
-
-    fn is_noting(&self) -> bool {
-        self.versions[0].is_noting()
+    fn versions(&mut self) -> Vec<(&mut Versions, usize)> {
+        let entries = [self.groups.table.len(), self.sides[0].store.len(), self.sides[1].store.len()];
+        self.versions.iter_mut().zip(entries).collect()
     }
 
     fn is_between_beats(&self) -> bool {
         true
-    }
-
-    fn save_notes(&self, out: &mut ByteWriter) {
-        self.versions.iter().for_each(|versions| versions.save(out));
-    }
-
-    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
-        self.versions.iter_mut().try_for_each(|versions| versions.restore(from))
-    }
-
-    fn end_version(&mut self) {
-        let of_all = self.entries();
-        self.versions.iter_mut().zip(of_all).for_each(|(versions, entries)| versions.end(entries));
     }
 
     fn save_since(&self, version: u32, out: &mut ByteWriter) -> Result<(), Diagnostic> {

@@ -433,7 +433,9 @@ struct InPieces {
 impl InPieces {
     /// A checkpoint: a run in place of some of the last ones, or now and then all.
     fn save(&mut self, state: &mut dyn State, random: &Dice, now_ms: i64) {
-        if let Some(versioned) = state.versioned().filter(|versioned| versioned.is_noting()) {
+        if let Some(versioned) = state.versioned()
+            && versioned.is_noting()
+        {
             assert!(versioned.is_between_beats());
             let ended = self.versions.last().copied().unwrap_or(0) + 1;
             if !self.pieces.is_empty() && random.below(12) != 0 {

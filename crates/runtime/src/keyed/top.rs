@@ -223,12 +223,12 @@ impl Top {
         Ok(())
     }
 
-    /// Merges rows that have waited into those of their group: rows that come and are taken back cancel each other out. Notes which are
-    /// gone in `versions`.
-    fn merge(&self, rows: &[u32], mut waiting: Vec<(u32, bool)>, versions: &mut Versions) -> Vec<u32> {
+    /// Merges rows that have waited into those of their group: rows that come and are taken back cancel each other out. Those that are in
+    /// the group now, and those that are not, or no more.
+    fn merge(&self, rows: &[u32], mut waiting: Vec<(u32, bool)>) -> (Vec<u32>, Vec<u32>) {
         let bytes = &self.bytes;
         waiting.sort_unstable_by(|a, b| bytes.whole(a.0).cmp(bytes.whole(b.0)));
-        let (mut merged, mut left) = (Vec::with_capacity(rows.len() + waiting.len()), rows);
+        let (mut merged, mut gone, mut left) = (Vec::with_capacity(rows.len() + waiting.len()), Vec::new(), rows);
         for equal in waiting.chunk_by(|a, b| bytes.whole(a.0) == bytes.whole(b.0)) {
             let key = bytes.whole(equal[0].0);
             let (before, rest) = left.split_at(left.partition_point(|&row| bytes.whole(row) < key));
@@ -236,19 +236,19 @@ impl Top {
             let (same, after) = rest.split_at(rest.partition_point(|&row| bytes.whole(row) == key));
             left = after;
             let come = equal.iter().filter(|(_, comes)| *comes).map(|(row, _)| *row);
-            let gone = equal.iter().filter(|(_, comes)| !comes).count();
+            let taken_back = equal.iter().filter(|(_, comes)| !comes).count();
             // Rows of equal bytes are equal. One that is taken back and was never there is ignored.
             let mut equal = same.iter().copied().chain(come);
-            equal.by_ref().take(gone).for_each(|row| versions.touch(row as usize));
+            gone.extend(equal.by_ref().take(taken_back));
             merged.extend(equal);
         }
         merged.extend_from_slice(left);
         if self.plan.weight.is_none() {
             let last = i64::try_from(self.plan.range.1).unwrap_or(i64::MAX);
             let kept = self.ranked(&merged).take_while(|&(_, rank)| rank <= last).count();
-            merged.drain(kept..).for_each(|row| versions.touch(row as usize));
+            gone.extend(merged.drain(kept..));
         }
-        merged
+        (merged, gone)
     }
 
     /// Puts rows with their ranks out.
@@ -348,9 +348,8 @@ impl State for Top {
             let rows = if self.at_once {
                 rows
             } else {
-                let mut versions = std::mem::take(&mut self.row_versions);
-                let merged = self.merge(&rows, waiting, &mut versions);
-                self.row_versions = versions;
+                let (merged, gone) = self.merge(&rows, waiting);
+                gone.into_iter().for_each(|row| self.row_versions.touch(row as usize));
                 self.alive = self.alive + merged.len() - rows.len();
                 merged
             };
@@ -447,32 +446,12 @@ impl State for Top {
 }
 
 impl Versioned for Top {
-    fn begin(&mut self) {
-        self.versions.begin(self.all.len());
-        self.row_versions.begin(self.rows.len());
-    }
-
-    fn is_noting(&self) -> bool {
-        self.versions.is_noting()
+    fn versions(&mut self) -> Vec<(&mut Versions, usize)> {
+        vec![(&mut self.versions, self.all.len()), (&mut self.row_versions, self.rows.len())]
     }
 
     fn is_between_beats(&self) -> bool {
         self.touched.is_empty()
-    }
-
-    fn save_notes(&self, out: &mut ByteWriter) {
-        self.versions.save(out);
-        self.row_versions.save(out);
-    }
-
-    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
-        self.versions.restore(from)?;
-        self.row_versions.restore(from)
-    }
-
-    fn end_version(&mut self) {
-        self.versions.end(self.all.len());
-        self.row_versions.end(self.rows.len());
     }
 
     fn save_since(&self, version: u32, out: &mut ByteWriter) -> Result<(), Diagnostic> {
@@ -481,8 +460,7 @@ impl Versioned for Top {
         self.rows.save_from(first_row, out)?;
         self.bytes.save_from(first_row, out);
         out.u32s(&self.row_versions.changed_behind(version));
-        let mut groups = self.versions.changed_behind(version);
-        groups.extend(first as u32..self.all.len() as u32);
+        let groups = self.versions.written_behind(version, self.all.len());
         out.u32s(&groups);
         let is_new = |row: &u32| *row as usize >= first_row;
         let new = |&group: &u32| self.all[group as usize].rows.iter().copied().filter(is_new);

@@ -25,23 +25,36 @@ const SMALL_BASE: u64 = 1 << 10;
 
 /// A state that notes what changes.
 pub(crate) trait Versioned {
-    /// All that is there is of version 0, and what changes from now on of version 1.
-    fn begin(&mut self);
-
-    /// Whether it has noted all changes since [`Versioned::begin`], since when its entries have had the same numbers.
-    fn is_noting(&self) -> bool;
+    /// The versions of its entries, kind by kind (groups, rows of a side), and how many entries of the kind there are.
+    fn versions(&mut self) -> Vec<(&mut Versions, usize)>;
 
     /// Whether no beat is under way whose changes have not been put out: only then are changes written.
     fn is_between_beats(&self) -> bool;
 
+    /// All that is there is of version 0, and what changes from now on of version 1.
+    fn begin(&mut self) {
+        self.versions().into_iter().for_each(|(versions, entries)| versions.begin(entries));
+    }
+
+    /// Whether it has noted all changes since [`Versioned::begin`], since when its entries have had the same numbers.
+    fn is_noting(&mut self) -> bool {
+        self.versions().iter().all(|(versions, _)| versions.is_noting())
+    }
+
     /// What changes from now on is of the next version.
-    fn end_version(&mut self);
+    fn end_version(&mut self) {
+        self.versions().into_iter().for_each(|(versions, entries)| versions.end(entries));
+    }
 
     /// Writes what it has noted, if it is noting, for [`Versioned::restore_notes`] of the same state in the same run.
-    fn save_notes(&self, out: &mut ByteWriter);
+    fn save_notes(&mut self, out: &mut ByteWriter) {
+        self.versions().iter().for_each(|(versions, _)| versions.save(out));
+    }
 
     /// Takes over what [`Versioned::save_notes`] has written.
-    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic>;
+    fn restore_notes(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.versions().into_iter().try_for_each(|(versions, _)| versions.restore(from))
+    }
 
     /// Writes what has changed behind the end of a version, while it [is noting](Versioned::is_noting) and
     /// [between beats](Versioned::is_between_beats).
@@ -57,7 +70,7 @@ pub(crate) trait Versioned {
 
 /// The versions of the entries of a state: groups, or rows of a store.
 #[derive(Default)]
-pub(super) struct Versions {
+pub(crate) struct Versions {
     /// The version that is under way; 0: nothing is noted.
     current: u32,
     /// In which each entry changed last, of those that were there when one changed. All that are not here have not changed since they came.
@@ -68,17 +81,17 @@ pub(super) struct Versions {
 
 impl Versions {
     /// See [`Versioned::begin`]; there are so many entries.
-    pub(super) fn begin(&mut self, entries: usize) {
+    fn begin(&mut self, entries: usize) {
         *self = Versions { current: 1, changed: Vec::new(), ends: vec![entries] };
     }
 
     /// See [`Versioned::is_noting`].
-    pub(super) fn is_noting(&self) -> bool {
+    fn is_noting(&self) -> bool {
         self.current > 0
     }
 
     /// See [`Versioned::end_version`]; there are so many entries.
-    pub(super) fn end(&mut self, entries: usize) {
+    fn end(&mut self, entries: usize) {
         if self.is_noting() {
             self.ends.push(entries);
             self.current += 1;
@@ -112,15 +125,22 @@ impl Versions {
         (0u32..).zip(were_there).filter(|&(_, &changed)| changed > version).map(|(entry, _)| entry).collect()
     }
 
+    /// These, and those that have come since, of so many.
+    pub(super) fn written_behind(&self, version: u32, entries: usize) -> Vec<u32> {
+        let mut written = self.changed_behind(version);
+        written.extend(self.first_behind(version) as u32..entries as u32);
+        written
+    }
+
     /// Writes the notes.
-    pub(super) fn save(&self, out: &mut ByteWriter) {
+    fn save(&self, out: &mut ByteWriter) {
         out.u32(self.current);
         out.u32s(&self.changed);
         out.i64s(&self.ends.iter().map(|&end| end as i64).collect::<Vec<_>>());
     }
 
     /// Reads what [`Versions::save`] has written.
-    pub(super) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         let (current, changed) = (from.u32()?, from.u32s()?);
         let ends: Vec<usize> = from.i64s()?.into_iter().map(|end| end as usize).collect();
         *self = Versions { current, changed, ends };
