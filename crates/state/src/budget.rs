@@ -13,7 +13,8 @@
 //! # Protocol
 //!
 //! Every charge adds its difference to the counter of its class and to the total, with wrapping additions: sums are
-//! exact, whatever the order. One thread may wait for memory: it calls [`MemoryBudget::watch`], *then* looks at the
+//! exact, whatever the order. What is measured is set, not added to: of two threads that measure at a time the second
+//! could take off what the first has not added yet. One thread may wait for memory: it calls [`MemoryBudget::watch`], *then* looks at the
 //! numbers, and sleeps if they are too high. Who gives memory back subtracts, *then* reads the flag, and calls the waker
 //! if it is set. Both pairs are sequentially consistent, so that of two threads at this at once the first sees the
 //! other's memory or the second sees the flag. The waker takes the lock under which the waiter looks and sleeps, so
@@ -79,7 +80,8 @@ impl MemoryClass {
 #[derive(Default)]
 pub struct MemoryBudget {
     limit: u64,
-    used: AtomicU64,
+    /// Bytes of all charges.
+    charged: AtomicU64,
     peak: AtomicU64,
     classes: [AtomicU64; MemoryClass::ALL.len()],
     /// Bytes by which tables have grown, all in all.
@@ -87,8 +89,6 @@ pub struct MemoryBudget {
     watched: AtomicBool,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
     resident: Resident,
-    /// What was measured last of the class `Other`.
-    beyond: AtomicU64,
 }
 
 /// The budgets of the queries that run in this process: what it holds, it holds for all of them.
@@ -110,9 +110,8 @@ impl Counted {
         let budgets = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counted = Counted { budgets: 0, bytes: 0, limit: 0 };
         for budget in budgets.iter().filter_map(Weak::upgrade) {
-            let beyond = budget.beyond.load(Ordering::SeqCst);
             counted.budgets += 1;
-            counted.bytes += budget.used.load(Ordering::Relaxed).saturating_sub(beyond);
+            counted.bytes += budget.charged.load(Ordering::Relaxed);
             counted.limit = counted.limit.saturating_add(budget.limit);
         }
         Counted { budgets: counted.budgets.max(1), ..counted }
@@ -136,7 +135,7 @@ impl MemoryBudget {
 
     /// Bytes that are held.
     pub fn used(&self) -> u64 {
-        self.used.load(Ordering::SeqCst)
+        self.charged.load(Ordering::SeqCst) + self.used_by(MemoryClass::Other)
     }
 
     /// Bytes held by a class.
@@ -162,10 +161,17 @@ impl MemoryBudget {
     /// Measures what the process holds, at most once a millisecond, or `at_once`. Asked for after every task. Of what nobody has
     /// counted each budget of the process has an equal part.
     pub fn measure(&self, at_once: bool) {
-        if let Some(now) = self.resident.beyond(Counted::now, at_once) {
-            // Of two threads that measure at a time both bring the difference to what they have seen.
-            let before = self.beyond.swap(now, Ordering::SeqCst);
-            self.change(MemoryClass::Other, before, now);
+        if let Some(bytes) = self.resident.beyond(Counted::now, at_once) {
+            self.set_other(bytes);
+        }
+    }
+
+    fn set_other(&self, bytes: u64) {
+        let before = self.classes[MemoryClass::Other as usize].swap(bytes, Ordering::SeqCst);
+        if bytes > before {
+            self.peak.fetch_max(self.used(), Ordering::Relaxed);
+        } else if bytes < before {
+            self.wake();
         }
     }
 
@@ -185,7 +191,7 @@ impl MemoryBudget {
     pub fn snapshot(&self) -> MemorySnapshot {
         MemorySnapshot {
             limit: self.limit,
-            used: self.used.load(Ordering::Relaxed),
+            used: self.used(),
             peak: self.peak.load(Ordering::Relaxed),
             by_class: MemoryClass::ALL.map(|class| (class, self.classes[class as usize].load(Ordering::Relaxed))),
         }
@@ -202,13 +208,20 @@ impl MemoryBudget {
         // A subtraction is the addition of the complement: additions wrap.
         let difference = to.wrapping_sub(from);
         self.classes[class as usize].fetch_add(difference, Ordering::SeqCst);
-        let used = self.used.fetch_add(difference, Ordering::SeqCst).wrapping_add(difference);
+        let charged = self.charged.fetch_add(difference, Ordering::SeqCst).wrapping_add(difference);
         if to > from {
-            self.peak.fetch_max(used, Ordering::Relaxed);
+            self.peak.fetch_max(charged + self.used_by(MemoryClass::Other), Ordering::Relaxed);
             if class == MemoryClass::Tables {
                 self.grown.fetch_add(difference, Ordering::Relaxed);
             }
-        } else if self.watched.load(Ordering::SeqCst)
+        } else {
+            self.wake();
+        }
+    }
+
+    /// Calls the waker if memory is waited for.
+    fn wake(&self) {
+        if self.watched.load(Ordering::SeqCst)
             && let Some(waker) = self.waker.get()
         {
             waker();
@@ -309,6 +322,20 @@ mod tests {
         let snapshot = budget.snapshot();
         assert_eq!((snapshot.limit, snapshot.used, snapshot.peak), (1000, 0, 500));
         assert!(snapshot.by_class.iter().all(|&(_, bytes)| bytes == 0));
+    }
+
+    #[test]
+    fn threads_that_measure_at_a_time_take_nothing_off_that_is_not_there() {
+        let budget = MemoryBudget::new(1000);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..100_000).for_each(|i| budget.set_other(i % 2 * 100)));
+            }
+            for _ in 0..100_000 {
+                assert!(budget.state() <= 100 && budget.used() <= 100);
+            }
+        });
+        assert_eq!(budget.snapshot().peak, 100);
     }
 
     #[test]
