@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo beats keep-checkpoints test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo beats keep-checkpoints test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -179,6 +179,12 @@ bench-kafka: setup
 # 120 MB once); a few minutes once built.
 flink-diff: setup
 	scripts/flink-diff.sh
+
+# Millstream and Apache Flink 2.2 read each other's topics of results that change (Java 17 and Maven; downloads 190 MB once); two minutes
+# once built.
+flink-topics: release
+	scripts/setup.sh --kafka
+	scripts/flink-topics.sh
 
 # Queries whose state is larger than the memory of their container, in control groups of 128 MiB to 1 GiB (root, cgroups); some ten
 # minutes once built.

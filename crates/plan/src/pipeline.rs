@@ -265,8 +265,8 @@ pub enum PipelineEnd {
         updates: Vec<ComponentUpdate>,
     },
     /// Rows go to the partition of their key of a keyed operator: all columns, as in [`KeyedInput::schema`], and, as one
-    /// more column that the program appends, the hash of the key (BIGINT, as `millstream_abi` hashes the entries of a
-    /// table with these keys).
+    /// more column that the program appends, the hash of the [keys that choose the partition](KeyedOperator::partition_keys) (BIGINT,
+    /// as `millstream_abi` hashes the entries of a table with these keys).
     Exchange {
         /// Which operator.
         operator: usize,
@@ -303,8 +303,19 @@ pub struct KeyedOperator {
     pub inputs: Vec<KeyedInput>,
     /// Key columns: names and types of those of the first input, nullable if that of any input is.
     pub keys: Vec<Field>,
+    /// Which of the keys, by their places among them, choose the partition of a row: those of the operator that its rows come from,
+    /// whose partitions it shares. `None`: all.
+    pub partitioned_by: Option<Vec<usize>>,
     /// Columns of the output, as [`KeyedKind`] says.
     pub output: Schema,
+}
+
+impl KeyedOperator {
+    /// The places among the keys of those that choose the partition of a row, in the order in which they are hashed.
+    pub fn partition_keys(&self) -> impl Iterator<Item = usize> + '_ {
+        let all = if self.partitioned_by.is_none() { 0..self.keys.len() } else { 0..0 };
+        all.chain(self.partitioned_by.iter().flatten().copied())
+    }
 }
 
 /// What a sink knows of changes. The last column that arrives is the kind of change, a [`RowKind`](millstream_types::RowKind) as

@@ -2,6 +2,7 @@
 //! entry is hashed, sorted or given a key.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
+#[path = "queries/support/mod.rs"]
 mod support;
 
 use millstream_abi::Accumulator;

@@ -7,14 +7,23 @@
 //! fill and for the reader to wake up. The maximum is what the query consumes when the source does not wait.
 //!
 //! `MILLSTREAM_BENCH_BUFFERS=100,1000` measures only these sizes.
+//!
+//! The same for a result that changes, with the default clock of beats: every row changes the result, and is visible when the sink is
+//! told that the beat has ended. So the latency is that of each row, by the millisecond in which it arrives.
 
 use crate::suite::{Benchmark, Failure, Random, Record, Runs, Suite, Written};
 use arrow_array::builder::StringViewBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, Int64Array, TimestampMillisecondArray};
-use millstream::connectors::{Chunk, Decoded, Decoder, Source, SourceRequest, SplitReader};
-use millstream::{Diagnostic, Outcome, RunMonitor, Session, SessionConfig, StatsSnapshot, TableProvider};
+use millstream::connectors::{
+    Chunk, ColumnEncoder, Decoded, Decoder, Encoded, Encoder, Sink, Source, SourceRequest, SplitReader,
+};
+use millstream::{
+    Diagnostic, Outcome, ResultTarget, RunMonitor, Schema, Session, SessionConfig, StatsSnapshot, TableProvider,
+};
 use serde_json::json;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
@@ -22,9 +31,10 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
     title: "latency by the size of buffers (Grizzly, figure 6d)",
     data: "the Yahoo benchmark's rows from memory at half of the maximum rate, with 100 campaigns and 10 ms, and with 10,000
            campaigns and 100 ms",
-    query: "views per campaign and window",
-    measured: "from the arrival of a window's last row until the last of its results has reached the sink; the maximum rate is
-               what the query consumes when the source does not wait",
+    query: "views per campaign and window; and views per campaign so far",
+    measured: "from the arrival of a window's last row until the last of its results has reached the sink; of what changes, from the
+               arrival of each row until the end of its beat has; the maximum rate is what the query consumes when the source does not
+               wait",
     runs: Runs::WithAll,
     run,
 };
@@ -34,6 +44,8 @@ const BUFFERS: [usize; 6] = [1, 10, 100, 1000, 10_000, 80_000];
 const POOL: usize = 2_400_000;
 /// Campaigns, length of a window, and how long rows come.
 const CASES: [(u64, u64, Duration); 2] = [(100, 10, Duration::from_secs(4)), (10_000, 100, Duration::from_secs(12))];
+/// Rows of a buffer where results change.
+const CHANGING_BUFFER: usize = 1000;
 /// A query that does not keep up gets this many times as long as rows come.
 const PATIENCE: u32 = 2;
 /// How long the maximum is measured.
@@ -59,53 +71,70 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
         ));
         let pool = Arc::new(Pool::new(campaigns));
         for &buffer in &buffers {
-            let maximum = measure(&pool, buffer, window_ms, None, MAXIMUM, threads)?;
-            let rate = maximum.rows as f64 / maximum.seconds / 2.0;
-            let half = measure(&pool, buffer, window_ms, Some(rate), duration, threads)?;
-            let keeps_up = half.seconds < duration.as_secs_f64() * 1.02 + 0.05;
-            let at = |percent: usize| half.latencies.get((half.latencies.len() * percent).div_ceil(100) - 1);
-            let ms = |time: Option<&Duration>| time.map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
-            let trigger = half.stats.trigger_delay;
-            suite.say(&format!(
-                "  {buffer:>8} {:>9.2} M rows/s {:>7.2} M rows/s {:>7.3} ms {:>7.3} ms {:>7.3} ms {:>10} {:>7.3}/{:.3} ms{}",
-                maximum.rows as f64 / maximum.seconds / 1e6,
-                rate / 1e6,
-                ms(at(50)),
-                ms(at(99)),
-                ms(half.latencies.last()),
-                half.latencies.len(),
-                trigger.p50.as_secs_f64() * 1e3,
-                trigger.p99.as_secs_f64() * 1e3,
-                if keeps_up { "" } else { " (did not keep up)" }
-            ));
-            let more = json!({ "median_ms": ms(at(50)), "p99_ms": ms(at(99)), "max_ms": ms(half.latencies.last()) });
-            suite.record(Record {
-                benchmark: BENCHMARK.name.into(),
-                case: format!("{campaigns} campaigns, {window_ms} ms/buffer={buffer}"),
-                system: "millstream".into(),
-                threads,
-                rows: half.rows,
-                seconds: half.seconds,
-                rows_per_s: half.rows as f64 / half.seconds,
-                bytes_per_s: 0.0,
-                checksum: None,
-                more: more.as_object().cloned().unwrap_or_default(),
-            })?;
+            let what = format!("{campaigns} campaigns, {window_ms} ms/buffer={buffer}");
+            let measure = |rate, duration| windows(&pool, buffer, window_ms, rate, duration, threads);
+            half_of_maximum(suite, &what, buffer, duration, measure)?;
         }
+        suite.say(&format!("  views per campaign so far, {campaigns} campaigns"));
+        let measure = |rate, duration| changes(&pool, rate, duration, threads);
+        half_of_maximum(suite, &format!("{campaigns} campaigns, changes"), CHANGING_BUFFER, duration, measure)?;
     }
     Ok(())
+}
+
+/// Prints and records the latencies of a query at half of the rate at which it consumes rows when the source does not wait.
+fn half_of_maximum(
+    suite: &mut Suite,
+    case: &str,
+    buffer: usize,
+    duration: Duration,
+    measure: impl Fn(Option<f64>, Duration) -> Result<Measured, Failure>,
+) -> Result<(), Failure> {
+    let maximum = measure(None, MAXIMUM)?;
+    let rate = maximum.rows as f64 / maximum.seconds / 2.0;
+    let half = measure(Some(rate), duration)?;
+    let keeps_up = half.seconds < duration.as_secs_f64() * 1.02 + 0.05;
+    let at = |percent: usize| half.latencies.get((half.latencies.len() * percent).div_ceil(100) - 1);
+    let ms = |time: Option<&Duration>| time.map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
+    let trigger = half.stats.trigger_delay;
+    suite.say(&format!(
+        "  {buffer:>8} {:>9.2} M rows/s {:>7.2} M rows/s {:>7.3} ms {:>7.3} ms {:>7.3} ms {:>10} {:>7.3}/{:.3} ms{}",
+        maximum.rows as f64 / maximum.seconds / 1e6,
+        rate / 1e6,
+        ms(at(50)),
+        ms(at(99)),
+        ms(half.latencies.last()),
+        half.latencies.len(),
+        trigger.p50.as_secs_f64() * 1e3,
+        trigger.p99.as_secs_f64() * 1e3,
+        if keeps_up { "" } else { " (did not keep up)" }
+    ));
+    let more = json!({ "median_ms": ms(at(50)), "p99_ms": ms(at(99)), "max_ms": ms(half.latencies.last()) });
+    suite.record(Record {
+        benchmark: BENCHMARK.name.into(),
+        case: case.into(),
+        system: "millstream".into(),
+        threads: suite.threads(),
+        rows: half.rows,
+        seconds: half.seconds,
+        rows_per_s: half.rows as f64 / half.seconds,
+        bytes_per_s: 0.0,
+        checksum: None,
+        more: more.as_object().cloned().unwrap_or_default(),
+    })
 }
 
 /// A run.
 struct Measured {
     rows: u64,
     seconds: f64,
-    /// Of each window, in order of length.
+    /// Of each window, or of each millisecond in which rows have come, in order of length.
     latencies: Vec<Duration>,
     stats: StatsSnapshot,
 }
 
-fn measure(
+/// Measures windows.
+fn windows(
     pool: &Arc<Pool>,
     buffer: usize,
     window_ms: u64,
@@ -113,19 +142,6 @@ fn measure(
     duration: Duration,
     threads: usize,
 ) -> Result<Measured, Failure> {
-    let clock = Arc::new(OnceLock::new());
-    let feed = Feed { pool: Arc::clone(pool), clock: Arc::clone(&clock), buffer, rate, duration };
-    let mut session = Session::new(SessionConfig::default());
-    session.set("parallelism.default", &threads.to_string())?;
-    session.set("pipeline.tier", "compiled")?;
-    // The source brings buffers of the size; the results of a window shall not be cut into as small ones.
-    session.set("pipeline.buffer-rows", &buffer.max(10_000).to_string())?;
-    session.register_source(
-        "events",
-        "event_type STRING NOT NULL, campaign BIGINT NOT NULL, event_time TIMESTAMP(3) NOT NULL,
-         WATERMARK FOR event_time AS event_time - INTERVAL '0.001' SECOND",
-        Arc::new(feed),
-    )?;
     let sql = format!(
         "SELECT campaign, window_end, COUNT(*) AS views
          FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '0.{window_ms:03}' SECOND))
@@ -133,16 +149,8 @@ fn measure(
          GROUP BY campaign, window_start, window_end"
     );
     let mut written = Written::new(1, Instant::now);
-    let mut stats = None;
-    for statement in &session.parse(&sql)? {
-        if let Outcome::Ran(s) = session.execute(statement, &mut written, &RunMonitor::new())? {
-            stats = Some(*s);
-        }
-    }
-    let ended = Instant::now();
-    let start = *clock.get().ok_or("no row was read")?;
-    let stats = stats.ok_or("the query did not run")?;
-    let mut latencies = Vec::new();
+    let feed = Feed { pool: Arc::clone(pool), clock: Arc::default(), buffer, rate, duration };
+    let mut measured = run_query(&feed, threads, &sql, &mut written)?;
     if let Some(rate) = rate {
         let last = duration.saturating_sub(Duration::from_millis(window_ms));
         for (end_ms, at) in written.times() {
@@ -152,14 +160,120 @@ fn measure(
             }
             // Row i has an event time before the end when (i + 1) / rate is.
             let rows = (end.as_secs_f64() * rate).ceil() - 1.0;
-            latencies.push(at.saturating_duration_since(start + Duration::from_secs_f64(rows / rate)));
+            measured.latencies.push(feed.since(at, Duration::from_secs_f64(rows / rate))?);
         }
     }
-    if rate.is_some() && latencies.is_empty() {
-        return Err("no window was written".into());
+    measured.sorted(rate)
+}
+
+/// Measures what changes.
+fn changes(pool: &Arc<Pool>, rate: Option<f64>, duration: Duration, threads: usize) -> Result<Measured, Failure> {
+    let sql = "SET 'execution.runtime-mode' = 'streaming'; SET 'sql-client.execution.result-mode' = 'changelog';
+               SELECT campaign, COUNT(*) AS views, MAX(event_time) AS latest FROM events GROUP BY campaign";
+    let mut beats = Beats::default();
+    let feed = Feed { pool: Arc::clone(pool), clock: Arc::default(), buffer: CHANGING_BUFFER, rate, duration };
+    let mut measured = run_query(&feed, threads, sql, &mut beats)?;
+    if rate.is_some() {
+        let mut next = 0;
+        for (latest, at) in beats.ended() {
+            for arrived in (next..=latest).map(|ms: i64| Duration::from_millis(ms as u64)).filter(|at| *at > WARM_UP) {
+                measured.latencies.push(feed.since(at, arrived)?);
+            }
+            next = next.max(latest + 1);
+        }
     }
-    latencies.sort_unstable();
-    Ok(Measured { rows: stats.rows_in, seconds: (ended - start).as_secs_f64(), latencies, stats })
+    measured.sorted(rate)
+}
+
+/// Runs a query over a feed, without latencies.
+fn run_query(feed: &Feed, threads: usize, sql: &str, target: &mut dyn ResultTarget) -> Result<Measured, Failure> {
+    let mut session = Session::new(SessionConfig::default());
+    session.set("parallelism.default", &threads.to_string())?;
+    session.set("pipeline.tier", "compiled")?;
+    // The source brings buffers of the size; the results of a window shall not be cut into as small ones.
+    session.set("pipeline.buffer-rows", &feed.buffer.max(10_000).to_string())?;
+    session.register_source(
+        "events",
+        "event_type STRING NOT NULL, campaign BIGINT NOT NULL, event_time TIMESTAMP(3) NOT NULL,
+         WATERMARK FOR event_time AS event_time - INTERVAL '0.001' SECOND",
+        Arc::new(feed.clone()),
+    )?;
+    let mut stats = None;
+    for statement in &session.parse(sql)? {
+        if let Outcome::Ran(s) = session.execute(statement, target, &RunMonitor::new())? {
+            stats = Some(*s);
+        }
+    }
+    let (ended, stats) = (Instant::now(), stats.ok_or("the query did not run")?);
+    Ok(Measured { rows: stats.rows_in, seconds: (ended - feed.start()?).as_secs_f64(), latencies: Vec::new(), stats })
+}
+
+impl Measured {
+    /// With latencies in their order, of which a run at a rate has some.
+    fn sorted(mut self, rate: Option<f64>) -> Result<Measured, Failure> {
+        if rate.is_some() && self.latencies.is_empty() {
+            return Err("no result was written".into());
+        }
+        self.latencies.sort_unstable();
+        Ok(self)
+    }
+}
+
+/// Notes the latest row of each beat, in milliseconds, and when the beat ended. The column behind what a row does, the campaign and its
+/// views has the time of the last one. Clones share it.
+#[derive(Debug, Clone, Default)]
+struct Beats {
+    latest: Arc<Mutex<i64>>,
+    ended: Arc<Mutex<Vec<(i64, Instant)>>>,
+}
+
+impl Beats {
+    const LATEST: usize = 3;
+
+    fn ended(&self) -> Vec<(i64, Instant)> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn end(&self) {
+        let latest = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).push((latest, Instant::now()));
+    }
+}
+
+impl ResultTarget for Beats {
+    fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Sink for Beats {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(ColumnEncoder)
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let Encoded::Columns { columns, .. } = piece else {
+            return Err(Diagnostic::bug("bytes reached a sink of columns"));
+        };
+        let times = columns[Beats::LATEST].as_primitive::<TimestampMillisecondType>().values();
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = times.iter().copied().max().unwrap_or(0).max(*latest);
+        Ok(())
+    }
+
+    fn end_beat(&mut self) -> Result<(), Diagnostic> {
+        self.end();
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        self.end();
+        Ok(())
+    }
 }
 
 /// The rows, of which buffers are slices.
@@ -195,6 +309,18 @@ struct Feed {
 struct Piece {
     first: u64,
     time_ms: i64,
+}
+
+impl Feed {
+    /// When reading began.
+    fn start(&self) -> Result<Instant, Failure> {
+        self.clock.get().copied().ok_or_else(|| "no row was read".into())
+    }
+
+    /// How long before `at` something came that was to come so long after the start.
+    fn since(&self, at: Instant, after: Duration) -> Result<Duration, Failure> {
+        Ok(at.saturating_duration_since(self.start()? + after))
+    }
 }
 
 impl TableProvider for Feed {

@@ -18,7 +18,12 @@ impl Lowering<'_> {
             let column = columns.get(index).cloned();
             column.ok_or_else(|| Diagnostic::bug("a pipeline does not fit the keyed operator that it ends in"))
         };
-        let exprs = input.keys.iter().map(|&key| column(key)).collect::<Result<Vec<Expr>, _>>()?;
+        if input.keys.len() != operator.keys.len() {
+            return Err(Diagnostic::bug("a keyed operator has other keys than its input"));
+        }
+        let by: Vec<usize> = operator.partition_keys().collect();
+        let exprs = by.iter().map(|&key| column(input.keys[key])).collect::<Result<Vec<Expr>, _>>()?;
+        let keys: Vec<Field> = by.iter().map(|&key| operator.keys[key].clone()).collect();
         match (input.time.map(column).transpose()?, input.reach_ms) {
             (Some(time), Some(reach_ms)) => {
                 let time = self.event_time(&time)?;
@@ -29,7 +34,7 @@ impl Lowering<'_> {
             (None, Some(_)) => return Err(Diagnostic::bug("rows of a keyed operator can be late but have no time")),
             (None, None) => {}
         }
-        let hash = self.hash(&exprs, &operator.keys)?;
+        let hash = self.hash(&exprs, &keys)?;
         self.emit_columns(name, &columns, &[], Some(hash))
     }
 
@@ -48,9 +53,6 @@ impl Lowering<'_> {
     /// The hash of a key, with the bits that table entries of the key fields have.
     fn hash(&mut self, exprs: &[Expr], keys: &[Field]) -> Computed<Value> {
         let layout = super::aggregate::key_layout(keys, &[])?;
-        if exprs.len() != keys.len() {
-            return Err(Diagnostic::bug("a pipeline does not fit the keyed operator that it ends in"));
-        }
         if keys.is_empty() {
             return Ok(self.builder.int((hash_finish(HASH_SEED) as i64).into(), Phys::I64));
         }

@@ -143,6 +143,7 @@ pub(super) fn exchange(random: &mut Random, current: &Schema, plan: &mut QueryPl
     fields.iter_mut().for_each(|f| f.nullable |= random.chance(3));
     let timeline = timeline(random);
     plan.operators.push(KeyedOperator {
+        partitioned_by: None,
         kind: KeyedKind::Sessions(Sessions { gap_ms: 1, aggregates: None }),
         timeline,
         inputs: vec![KeyedInput { schema: current.clone(), keys, time, reach_ms, leading: None }],

@@ -308,7 +308,9 @@ pub(crate) fn operator_text(operator: &KeyedOperator) -> String {
     let components = kind.aggregates().map(|a| format!(", {}", components_text(&a.components, &a.updates)));
     let keys: Vec<&str> = operator.keys.iter().map(|k| k.name.as_str()).collect();
     let (what, timeline) = (kind.text(&both), operator.timeline.text());
-    format!("{what}{condition}{}{timeline}, partitioned by [{}]", components.unwrap_or_default(), keys.join(", "))
+    let by: Vec<&str> = operator.partition_keys().map(|key| keys[key]).collect();
+    let keys = operator.partitioned_by.as_ref().map_or(String::new(), |_| format!(", keys [{}]", keys.join(", ")));
+    format!("{what}{condition}{}{timeline}{keys}, partitioned by [{}]", components.unwrap_or_default(), by.join(", "))
 }
 
 fn input_text(input: PipelineInput) -> String {
@@ -364,9 +366,11 @@ fn end_text(end: &PipelineEnd, schema: &Schema, plan: &QueryPlan) -> String {
                 (_, 0) => " (left)",
                 _ => " (right)",
             };
-            let KeyedInput { keys, leading, .. } = &plan.operators[*operator].inputs[*port];
+            let into = &plan.operators[*operator];
+            let KeyedInput { keys, leading, .. } = &into.inputs[*port];
+            let keys: Vec<usize> = into.partition_keys().map(|key| keys[key]).collect();
             let leading = leading.as_ref().map_or(String::new(), |leading| format!(", {}", leading.text(schema)));
-            format!("exchange by [{}] into operator {operator}{side}{leading}", names(schema, keys))
+            format!("exchange by [{}] into operator {operator}{side}{leading}", names(schema, &keys))
         }
         PipelineEnd::Build { lookup } => format!("build lookup {lookup}"),
         PipelineEnd::Sort { sort } => format!("rows into sort {sort}"),

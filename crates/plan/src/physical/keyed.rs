@@ -23,7 +23,7 @@ impl Planner {
     ) -> usize {
         let inputs: Vec<KeyedInput> = inputs.iter().map(|payload| payload.input(&kind)).collect();
         let output = kind.keyed().output(&keys, &inputs);
-        self.operators.push(KeyedOperator { kind, timeline, inputs, keys, output });
+        self.operators.push(KeyedOperator { kind, timeline, inputs, keys, partitioned_by: None, output });
         self.operators.len() - 1
     }
 

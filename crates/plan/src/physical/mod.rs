@@ -22,6 +22,7 @@
 mod above;
 mod aggregate;
 mod branch;
+mod copartition;
 mod expressions;
 mod fan_out;
 mod group_join;
@@ -45,6 +46,7 @@ use crate::logical::{Insert, Rel, Table, Target};
 use crate::pipeline::*;
 use crate::window::{Timeline, WindowAssigner};
 use branch::Branch;
+use copartition::share_partitions;
 use expressions::{columns_of, expand_computed, meaning};
 use fan_out::Path;
 use millstream_types::text::zone::Zone;
@@ -387,6 +389,9 @@ impl Planner {
             pipeline.rewrite_input(&mut |e| {
                 e.renumbered(|column| if column == TIME_COLUMN { time_column } else { column })
             });
+        }
+        if self.rules >= Rules::Partitions {
+            share_partitions(&mut self.operators, &pipelines);
         }
         Ok(QueryPlan {
             time_zone,

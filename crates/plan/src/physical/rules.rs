@@ -10,11 +10,13 @@ pub enum Rules {
     /// Also rows and their own maximum (`own_extreme`), and equal relations wherever they stand in the text.
     Equals,
     /// Also joins of aggregations by `window_time` alone, over windows of two lengths, and of one input that is read once.
-    #[default]
     Lengths,
+    /// Also partitions that operators over changes share with the operator below (`copartition`).
+    #[default]
+    Partitions,
 }
 
 impl Rules {
     /// Those of earlier versions, the newest first.
-    pub const EARLIER: [Rules; 3] = [Rules::Equals, Rules::GroupJoins, Rules::Copies];
+    pub const EARLIER: [Rules; 4] = [Rules::Lengths, Rules::Equals, Rules::GroupJoins, Rules::Copies];
 }

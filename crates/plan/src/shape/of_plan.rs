@@ -184,7 +184,9 @@ impl Walk<'_> {
         let both = Schema::new(fields);
         let over_positions = |expr: &Expr| shown(expr, &[], &both);
         let kind = operator.kind.keyed();
-        let (name, constants) = kind.state();
+        let (name, mut constants) = kind.state();
+        let by = |by: &Vec<usize>| by.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        constants.extend(operator.partitioned_by.as_ref().map(|keys| ("partitioned_by_keys", by(keys))));
         let (components, aggregates) = kind.aggregates().map_or_else(Default::default, |aggregates| {
             let component = |(accumulator, update): (&Accumulator, &ComponentUpdate)| ComponentShape {
                 accumulator: accumulator.name(),

@@ -206,7 +206,14 @@ fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
     };
     // Nobody asks what is output.
     (
-        KeyedOperator { timeline: Timeline::Own, kind, inputs: vec![input; inputs], keys, output: Schema::new(vec![]) },
+        KeyedOperator {
+            partitioned_by: None,
+            timeline: Timeline::Own,
+            kind,
+            inputs: vec![input; inputs],
+            keys,
+            output: Schema::new(vec![]),
+        },
         programs,
     )
 }

@@ -27,6 +27,7 @@ fn exchange(schema: Schema, keys: Vec<usize>, time: Option<usize>, reach_ms: Opt
     let end = PipelineEnd::Exchange { operator: 0, port: 0 };
     let pipeline = Pipeline { input: PipelineInput::Source(0), schema: schema.clone(), operators: vec![], end };
     let operator = KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::Sessions(Sessions { gap_ms: 1, aggregates: None }),
         inputs: vec![KeyedInput { schema, keys, time, reach_ms, leading: None }],

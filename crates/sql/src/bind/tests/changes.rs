@@ -1,6 +1,10 @@
 //! Results that change: how they are planned, and who cannot take them.
 
 use super::{Session, TABLES, tables};
+use millstream_plan::beat::BeatClock;
+use millstream_plan::physical;
+use millstream_plan::shape::PlanShape;
+use millstream_types::text::zone::Zone;
 
 fn with_sinks() -> Session {
     let sinks = "
@@ -46,6 +50,54 @@ fn changes_are_netted_by_key_in_front_of_their_sink() {
     let nested = "SELECT n, COUNT(*) AS m FROM (SELECT i, COUNT(*) AS n FROM t GROUP BY i) GROUP BY n";
     let pipelines = session.pipelines(nested);
     assert!(pipelines.contains("groups of all rows that have not been taken back, components [SumI64]"), "{pipelines}");
+}
+
+#[test]
+fn operators_over_changes_share_the_partitions_of_the_one_below() {
+    let session = tables();
+    let has = |sql: &str, texts: &[&str]| {
+        let pipelines = session.pipelines(sql);
+        texts.iter().for_each(|text| assert!(pipelines.contains(text), "{text} is not in {pipelines}"));
+    };
+    // The ranks of a partition change together.
+    let ranks =
+        "SELECT * FROM (SELECT i, l, ROW_NUMBER() OVER (PARTITION BY i ORDER BY l DESC) AS r FROM t) WHERE r <= 3";
+    has(
+        ranks,
+        &[
+            "net changes by key, keys [column0, column2], partitioned by [column0]",
+            "exchange by [column0] into operator 0",
+        ],
+    );
+    // A join by i, groups by l and i of its rows, which are in another order, and what a sink gets of them.
+    let joined = "SELECT t.l, t.i, COUNT(*) AS n FROM t JOIN z ON t.i = z.k GROUP BY t.l, t.i";
+    has(
+        joined,
+        &[
+            "operator 2: regular join",
+            "keys [l, i], partitioned by [i]",
+            "keys [column0, column1], partitioned by [column1]",
+        ],
+    );
+    // Filters on the way change nothing; what is computed of a key is another one, and both sides have to agree.
+    has(&joined.replace("GROUP", "WHERE t.l > 5 GROUP"), &["keys [l, i], partitioned by [i]"]);
+    for sql in [
+        joined.replace("t.i, COUNT", "t.i + 1, COUNT").replace("t.l, t.i", "t.l, t.i + 1"),
+        joined.replace("JOIN", "RIGHT JOIN"),
+        "SELECT i, l, COUNT(*) FROM (SELECT i, l FROM t JOIN z ON i = k UNION ALL SELECT i, l FROM t) GROUP BY i, l"
+            .into(),
+    ] {
+        let pipelines = session.pipelines(&sql);
+        assert!(!pipelines.contains("keys [l, i]") && !pipelines.contains("keys [i, l]"), "{pipelines}");
+    }
+    // Earlier plans did not, and what they keep is resumed as they do.
+    let by = |rules| {
+        let plan = physical::plan(&[session.bind(joined).unwrap()], Zone::default(), BeatClock::Arrival, None, rules);
+        PlanShape::of(&plan.unwrap())
+    };
+    let (now, earlier) = (by(physical::Rules::default()), by(physical::Rules::Lengths));
+    assert_eq!(now.operators[1].parameters["partitioned_by_keys"], "1");
+    assert!(now.fit(&earlier).is_err() && earlier.fit(&earlier).is_ok());
 }
 
 #[test]

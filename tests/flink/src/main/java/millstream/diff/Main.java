@@ -19,7 +19,7 @@ import org.apache.flink.types.RowKind;
 /**
  * Runs SQL on Flink and writes what it answers: {@code Main DATA OUT FILE…}.
  *
- * <p>A {@code FILE.sql} is a script that ends with one query. The tables of {@code ddl.sql} beside it are there,
+ * <p>A {@code FILE.sql} is a script that ends with one query, or with one INSERT, which is waited for. The tables of {@code ddl.sql} beside it are there,
  * <code>${DATA}</code> is the folder DATA, and a line {@code -- zone: Europe/Berlin} sets the session's time zone, which
  * is UTC otherwise. Its rows go to {@code OUT/FILE.csv}: a line of column names, then the rows sorted as text, those of
  * an updating query as they are in the end. A {@code FILE.txt} has an expression on each line; {@code OUT/FILE.csv} gets
@@ -87,6 +87,11 @@ public final class Main {
                 tables.getConfig().getConfiguration().setString(set.group(1), set.group(2));
             } else {
                 result = tables.executeSql(statement.replace("${DATA}", data.toString()));
+                if (statement.startsWith("INSERT")) {
+                    // The cluster of a job ends with it, so there are no rows to be collected.
+                    result.getJobClient().orElseThrow().getJobExecutionResult().get();
+                    return List.of("rows");
+                }
             }
         }
         if (result == null) {

@@ -1,8 +1,6 @@
 //! Pipelines of several stages: the elements of collections, lookup tables and their phases, and processing time.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::*;
 use arrow_array::builder::{Int64Builder, ListBuilder, MapBuilder, StringViewBuilder};
 use arrow_array::{Array, ArrayRef, Int64Array, ListArray, StringViewArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -15,7 +13,6 @@ use millstream_runtime::*;
 use millstream_types::{DataType, Field, Schema};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use support::*;
 
 /// `SELECT number, elements FROM constants CROSS JOIN UNNEST(collection)`
 fn unnest_plan(collection: DataType, columns: Vec<Field>, outer: bool, ordinality: bool) -> QueryPlan {

@@ -1,9 +1,8 @@
 //! Runs whose storage fails at any moment, and that resume from what is there: the rows are those of an undisturbed
 //! run.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::keyed::{aggregates, windowed_operators};
+use crate::support::*;
 use millstream_connectors::{Commit, Encoded, Encoder, Sink};
 use millstream_plan::pipeline::{KeyedKind, QueryPlan, Sessions};
 use millstream_runtime::*;
@@ -17,8 +16,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::keyed::{aggregates, windowed_operators};
-use support::*;
 
 /// Files that were read, and where.
 type Reads = Arc<Mutex<Vec<(String, Range<u64>)>>>;

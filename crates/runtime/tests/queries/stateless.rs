@@ -1,14 +1,11 @@
 //! Pipelines from a source straight to a sink: order, limits, statement sets, constant rows, statistics.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::*;
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::pipeline::*;
 use millstream_runtime::*;
 use millstream_types::{DataType, Value};
 use std::sync::Arc;
-use support::*;
 
 /// Rows with their number as key.
 fn numbered(from: i64, rows: i64) -> Vec<Row> {

@@ -296,6 +296,7 @@ pub fn windowed_operators(aggregate: KeyedKind, of_rows: KeyedKind) -> [KeyedOpe
     let mut rows_output = source_schema();
     rows_output.fields.extend(window_fields());
     let operator = |kind, output| KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind,
         inputs: vec![keyed_input(None)],

@@ -1,9 +1,7 @@
 //! Windows over out-of-order input: the same rows and late counts as a brute-force model, whatever the number of
 //! workers, the size of buffers and the cut of chunks.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::*;
 use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind};
 use millstream_plan::pipeline::*;
 use millstream_plan::window::WindowAssigner;
@@ -12,7 +10,6 @@ use millstream_types::{DataType, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use support::*;
 
 /// Window starts of rows in the order of output.
 fn starts(rows: &[String]) -> Vec<i64> {

@@ -1,9 +1,7 @@
 //! Errors, panics and cancellation anywhere: the query ends with the right diagnostic, no thread is lost, and no sink
 //! is finished.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::*;
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::*;
@@ -12,7 +10,6 @@ use millstream_runtime::*;
 use millstream_types::{Code, Field, MemorySize, Schema, code};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::*;
 
 fn rows(n: i64) -> Vec<Row> {
     (0..n).map(|i| (Some(i), i % 5, None)).collect()
@@ -153,6 +150,7 @@ fn panicking_sessions() -> QueryPlan {
     output.extend(keyed::aggregate_fields());
     output.extend(["start", "end"].map(|name| Field::new(name, TIME, false)));
     keyed::plan(KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::Sessions(Sessions { gap_ms: 5, aggregates: Some(aggregates) }),
         inputs: vec![keyed::keyed_input(None)],
@@ -205,6 +203,7 @@ fn interval_join() -> QueryPlan {
             .collect::<Vec<_>>()
     };
     keyed::plan(KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::IntervalJoin(IntervalJoin {
             kind: JoinKind::Inner,

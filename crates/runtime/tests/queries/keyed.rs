@@ -1,9 +1,8 @@
 //! Ranks, OVER, sessions and count windows against brute-force models: the same rows for any number of workers and splits
 //! and any buffer size.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::keyed::*;
+use crate::support::*;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{Frame, RankFunction};
 use millstream_plan::pipeline::*;
@@ -12,8 +11,6 @@ use millstream_runtime::*;
 use millstream_types::{DataType, Field, Schema};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::keyed::*;
-use support::*;
 
 fn with(fields: &[(&str, DataType)]) -> Schema {
     let mut output = source_schema();
@@ -51,6 +48,7 @@ fn ranks_number_the_rows_of_a_window() {
             }
         }
         let operator = KeyedOperator {
+            partitioned_by: None,
             timeline: Timeline::Own,
             kind: KeyedKind::Rank(Rank {
                 order: vec![SortColumn { column: 1, descending, nulls_first: true }],
@@ -74,6 +72,7 @@ fn a_window_of_many_rows_is_cut_down_to_the_first_ranks() {
     numbers.sort_unstable();
     let expected: Vec<String> = (1..=10).map(|rank| format!("999,{},NULL,{rank}", numbers[rank - 1])).collect();
     let operator = KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::Rank(Rank {
             order: vec![SortColumn { column: 1, descending: false, nulls_first: true }],
@@ -139,6 +138,7 @@ fn over(frame: Frame, time: Option<usize>, reach_ms: Option<i64>) -> KeyedOperat
     let mut output = source_schema();
     output.fields.extend(aggregate_fields());
     KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::Over(Over { frame, aggregates: aggregates() }),
         inputs: vec![KeyedInput { time, ..keyed_input(reach_ms) }],
@@ -276,6 +276,7 @@ fn sessions_of_many_keys_leave_nothing_behind() {
     let mut input = KeyedInput { keys: vec![1], ..keyed_input(None) };
     input.schema.fields[0].nullable = false;
     let operator = KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::Sessions(Sessions { gap_ms: 50, aggregates: Some(aggregates()) }),
         inputs: vec![input],

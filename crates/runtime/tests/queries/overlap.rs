@@ -1,16 +1,13 @@
 //! Overlapping windows over out-of-order input: the same rows and late counts as a brute-force model, whatever the number
 //! of workers, the size of buffers, the cut of chunks, and how windows are made from their slices.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::*;
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::*;
 use millstream_plan::window::{Overlap, Timeline, WindowAssigner};
 use millstream_runtime::*;
 use millstream_types::{DataType, Field};
-use support::*;
 
 fn hop(size_ms: i64, slide_ms: i64, offset_ms: i64) -> Overlap {
     Overlap::Hop { size_ms, slide_ms, offset_ms }

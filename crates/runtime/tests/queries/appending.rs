@@ -1,12 +1,9 @@
 //! Tables that append rows instead of aggregating them: whichever do, and whenever they cease to, the rows are those of tables
 //! that aggregate, in the same order.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::*;
 use millstream_runtime::*;
 use millstream_types::MemorySize;
-use support::*;
 
 /// Ways to aggregate, of which all but the first let tables append.
 fn ways() -> [Adaptivity; 4] {

@@ -1,9 +1,8 @@
 //! Window, interval and regular joins against brute-force models: the same rows for any number of workers and splits and any
 //! buffer size.
-#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod support;
-
+use crate::support::keyed::*;
+use crate::support::*;
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::*;
@@ -12,8 +11,6 @@ use millstream_runtime::*;
 use millstream_types::{DataType, Field, Schema};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::keyed::*;
-use support::*;
 
 fn joined_output(kind: JoinKind) -> Schema {
     let mut output = source_schema();
@@ -66,6 +63,7 @@ fn window_joins_pair_rows_of_the_same_window() {
             let meets = |l: &Arrived, r: &Arrived| l.time == r.time && (residual.is_none() || l.number < r.number);
             let expected = joined(&left, &right, kind, meets);
             let operator = KeyedOperator {
+                partitioned_by: None,
                 timeline: Timeline::Own,
                 kind: KeyedKind::WindowJoin(WindowJoin { kind, residual: residual.clone() }),
                 inputs: vec![keyed_input(Some(0)), keyed_input(Some(0))],
@@ -155,6 +153,7 @@ fn interval_joins_pair_rows_whose_times_are_near() {
             }
             let expected = output.iter().map(|(l, r, _)| format!("{},{}", shown(l), shown(r))).collect();
             let operator = KeyedOperator {
+                partitioned_by: None,
                 timeline: Timeline::Own,
                 kind: KeyedKind::IntervalJoin(IntervalJoin {
                     kind,
@@ -239,6 +238,7 @@ fn versioned_joins_find_the_version_of_the_time() {
             format!("{},{}", row.text(), version.as_ref().map_or("NULL,NULL,NULL".into(), Arrived::text))
         };
         let operator = KeyedOperator {
+            partitioned_by: None,
             timeline: Timeline::Own,
             kind: KeyedKind::VersionedJoin(VersionedJoin { kind, residual: residual.clone() }),
             inputs: vec![keyed_input(None), keyed_input(None)],
@@ -274,6 +274,7 @@ fn versioned_joins_forget_versions_and_keys() {
     let expected: Vec<String> = (0..200_000).filter_map(row).collect();
     let by_number = || KeyedInput { keys: vec![1], ..keyed_input(None) };
     let operator = KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::VersionedJoin(VersionedJoin { kind: JoinKind::Inner, residual: None }),
         inputs: vec![by_number(), by_number()],
@@ -308,6 +309,7 @@ fn interval_joins_forget_rows_and_keys_that_are_dead() {
     expected.sort();
     let by_key = || KeyedInput { keys: vec![1], ..keyed_input(None) };
     let operator = KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::IntervalJoin(IntervalJoin { kind: JoinKind::Full, lower_ms: -5, upper_ms: 5, residual: None }),
         inputs: vec![by_key(), by_key()],
@@ -333,6 +335,7 @@ fn regular_joins_pair_all_rows() {
         let expected = joined(&left, &right, JoinKind::Inner, |l, r| residual.is_none() || l.number < r.number);
         for ttl_ms in [[None, None], [Some(3_600_000), Some(7_200_000)]] {
             let operator = KeyedOperator {
+                partitioned_by: None,
                 timeline: Timeline::Own,
                 kind: KeyedKind::RegularJoin(RegularJoin { ttl_ms, residual: residual.clone() }),
                 inputs: vec![
@@ -350,6 +353,7 @@ fn regular_joins_pair_all_rows() {
 #[test]
 fn joins_without_rows_end() {
     let join = KeyedOperator {
+        partitioned_by: None,
         timeline: Timeline::Own,
         kind: KeyedKind::RegularJoin(RegularJoin { ttl_ms: [None; 2], residual: None }),
         inputs: vec![keyed_input(None), keyed_input(None)],
@@ -390,6 +394,7 @@ fn only_what_comes_late_is_late_behind_an_interval_join() {
                 expected.extend(sessions.iter().map(of_session));
             }
             let join = KeyedOperator {
+                partitioned_by: None,
                 timeline: Timeline::Own,
                 kind: KeyedKind::IntervalJoin(IntervalJoin { kind, lower_ms: lower, upper_ms: upper, residual: None }),
                 inputs: vec![keyed_input(None), keyed_input(None)],
