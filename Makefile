@@ -114,7 +114,8 @@ chaos:
 
 # Disturbs jobs with windows, joins, sessions, ranks and OVER at random moments. From files to files with 32 MiB of memory, by 500
 # signals (TERM, KILL, and STOP before CONT or KILL) and by full disks, which take root or sudo without a password: with the state in a
-# directory, and in a local S3 server. And by 200 times KILL each from files to PostgreSQL, and from Kafka to files, Kafka and PostgreSQL.
+# directory, and in a local S3 server. And by 200 times KILL each from files to PostgreSQL, and from Kafka to files, PostgreSQL and Kafka
+# (rows, upserts, changes).
 # Half an hour once built.
 SIGNALS ?= 500
 KILLS ?= 200

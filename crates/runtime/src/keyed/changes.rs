@@ -132,9 +132,8 @@ impl State for Changes {
             columns.iter().map(|&column| Arc::clone(&batch.columns[column])).collect()
         };
         let [keys] = Comparable::of([&of(&self.keys)])?;
-        let mut order: Vec<u32> = (0..batch.rows() as u32).collect();
-        order.sort_unstable_by(|&a, &b| keys.row(a as usize).cmp(keys.row(b as usize)));
-        let net = self.net(order, &keys, &of(&self.others), of_column(&batch.columns[self.weight])?)?;
+        let net =
+            self.net(keys.order(batch.rows()), &keys, &of(&self.others), of_column(&batch.columns[self.weight])?)?;
         work.stats.beats.count(&net.kinds);
         let (rows, places) = (net.rows.len(), UInt32Array::from(net.rows));
         let mut columns: Vec<ArrayRef> =
