@@ -12,8 +12,6 @@ port=$((20000 + RANDOM % 10000))
 trap 'scripts/kafka.sh stop "$dir/kafka" >/dev/null 2>&1 || true; rm -rf "$dir"' EXIT
 scripts/kafka.sh jars
 scripts/kafka.sh start "$dir/kafka" "$port" $$
-classes=${XDG_CACHE_HOME:-$HOME/.cache}/millstream/kafka/${KAFKA_VERSION:-3.9.2}/libs
-topic() { java "-Dlog4j.configuration=file:$dir/kafka/log4j.properties" -cp "$classes/*" org.apache.kafka.tools.TopicCommand --bootstrap-server "127.0.0.1:$port" --create --topic "$1" --partitions 2 >/dev/null; }
 
 # Names with what JSON escapes, NULL in every column that may be, and numbers that a double would not hold.
 awk 'BEGIN {
@@ -60,7 +58,7 @@ same() {
 millstream "$dir/expected.sql" >"$dir/expected"
 for writer in millstream flink; do
     for topic in upserts changes; do
-        topic "$writer-$topic"
+        scripts/kafka.sh topic "$port" "$writer-$topic" 2 >/dev/null
         {
             tables "$writer"
             # Many beats.

@@ -7,6 +7,7 @@
 #                                   follows, where a test puts something in between. Certificates are in DIR/tls.
 #   kafka.sh stop DIR               stops it
 #   kafka.sh kill DIR               ends it at once, as a crash would
+#   kafka.sh topic PORT NAME N      creates a topic of N partitions
 #   kafka.sh jars                   only fetches the jars: 56 MB from Maven Central, once, into ~/.cache/millstream/kafka
 set -euo pipefail
 
@@ -140,8 +141,13 @@ start() {
 command=${1:-}
 case $command in
     jars) jars; exit ;;
+    topic)
+        java -cp "$cache/libs/*" org.apache.kafka.tools.TopicCommand --bootstrap-server "127.0.0.1:$2" --create --topic "$3" \
+            --partitions "$4" 2>&1 | grep -v '^log4j:WARN'
+        exit
+        ;;
     start | stop | kill) ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 mkdir -p "${2:?a directory is needed}"
 dir=$(cd "$2" && pwd)

@@ -1,5 +1,6 @@
 //! A job from Kafka to files, Kafka and PostgreSQL that is killed at random moments leaves the rows of an undisturbed run in all of
-//! them; topics of results that change, by key and as Debezium's changes, have its rows when they are put together. Needs a broker, too: `MILLSTREAM_KAFKA=start`. `MILLSTREAM_KILLS=200` kills more often.
+//! them; topics of results that change, by key and as Debezium's changes, have its rows when they are put together. Needs a broker, too:
+//! `MILLSTREAM_KAFKA=start`. `MILLSTREAM_KILLS=200` kills more often.
 
 use crate::broker::{Kafka, shared};
 use crate::draws::Draws;
