@@ -31,8 +31,9 @@ fn damaged_state_is_never_trusted() {
     let state = folder.path().join("state/job-1");
     let manifests = || {
         let files = fs::read_dir(&state).map(|files| files.map(|file| file.unwrap().file_name()).collect::<Vec<_>>());
-        let is_manifest = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("checkpoint-");
-        files.unwrap_or_default().iter().filter(|name| is_manifest(name)).count()
+        // One that is being written has another ending.
+        let is_manifest = |name: &str| name.starts_with("checkpoint-") && name.ends_with(".json");
+        files.unwrap_or_default().iter().filter(|name| is_manifest(&name.to_string_lossy())).count()
     };
     while manifests() < 2 {
         assert!(child.try_wait().unwrap().is_none(), "it has ended too early");

@@ -312,9 +312,8 @@ pub struct KeyedOperator {
 
 impl KeyedOperator {
     /// The places among the keys of those that choose the partition of a row, in the order in which they are hashed.
-    pub fn partition_keys(&self) -> impl Iterator<Item = usize> + '_ {
-        let all = if self.partitioned_by.is_none() { 0..self.keys.len() } else { 0..0 };
-        all.chain(self.partitioned_by.iter().flatten().copied())
+    pub fn partition_keys(&self) -> Vec<usize> {
+        self.partitioned_by.clone().unwrap_or_else(|| (0..self.keys.len()).collect())
     }
 }
 

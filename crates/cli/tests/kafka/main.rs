@@ -7,6 +7,8 @@
 #[allow(dead_code, reason = "what the tests of the connector need besides")]
 mod broker;
 mod commits;
+#[path = "../support/folded.rs"]
+mod folded;
 mod outages;
 mod proxy;
 #[path = "../support/mod.rs"]

@@ -4,6 +4,7 @@
 
 use crate::broker::{Kafka, shared};
 use crate::draws::Draws;
+use crate::folded::{current, left};
 use crate::how_often::how_often;
 use crate::server::Database;
 use crate::support::millstream;
@@ -132,9 +133,11 @@ impl Job<'_> {
         for topic in ["tumble", "session"] {
             rows.insert(topic, self.kafka.texts(&format!("{}-{topic}", self.out)));
         }
-        rows.insert("current", self.current(&format!("{}-current", self.out)));
+        rows.insert("current", current(self.kafka.read(&format!("{}-current", self.out))));
         for topic in &CHANGING[1..] {
-            rows.insert(topic, self.left(&format!("{}-{topic}", self.out)));
+            let left = left(&self.kafka.texts(&format!("{}-{topic}", self.out)));
+            let left = left.unwrap_or_else(|| panic!("{topic}: a change does not fit what is there"));
+            rows.insert(topic, left.into_iter().collect());
         }
         for table in ["hop", "window_join"] {
             let files = fs::read_dir(self.folder.join(&self.out).join(table)).unwrap().map(|file| file.unwrap().path());
@@ -146,33 +149,6 @@ impl Job<'_> {
         rows.insert("top", self.database.rows("k, n, ws, r", "FROM top"));
         rows.values_mut().for_each(|rows| rows.sort());
         rows
-    }
-
-    /// The last row of each key of a topic.
-    fn current(&self, topic: &str) -> Vec<String> {
-        let mut last = BTreeMap::new();
-        for record in self.kafka.read(topic) {
-            last.insert(record.key, record.value);
-        }
-        last.into_values().flatten().map(|value| String::from_utf8(value).unwrap()).collect()
-    }
-
-    /// What is left when each change of a topic has taken back a row that is there and added another.
-    fn left(&self, topic: &str) -> Vec<String> {
-        let mut left: BTreeMap<String, u64> = BTreeMap::new();
-        for text in self.kafka.texts(topic) {
-            let change: serde_json::Value = serde_json::from_str(&text).unwrap();
-            if !change["before"].is_null() {
-                let before = change["before"].to_string();
-                let count = left.get_mut(&before).unwrap_or_else(|| panic!("{topic}: {before} is not there"));
-                *count -= 1;
-                left.retain(|_, count| *count > 0);
-            }
-            if !change["after"].is_null() {
-                *left.entry(change["after"].to_string()).or_default() += 1;
-            }
-        }
-        left.into_iter().flat_map(|(row, count)| (0..count).map(move |_| row.clone())).collect()
     }
 
     /// Waits until the outputs have these rows: a commit is one for the brokers before its marks are in all partitions.

@@ -19,6 +19,8 @@ mod changing;
 mod draws;
 mod encryption;
 mod failures;
+#[path = "../support/folded.rs"]
+mod folded;
 mod from_kafka;
 #[path = "../support/how_often.rs"]
 mod how_often;

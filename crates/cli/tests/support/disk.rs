@@ -42,19 +42,25 @@ impl Disk {
 
     /// Takes all space but `left` bytes.
     pub fn fill(&self, left: u64) {
-        let mut file = File::create(self.filler()).unwrap();
-        let mut length = 0;
+        let file = File::create(self.filler()).unwrap();
+        self.fill_up();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length.saturating_sub(left)).unwrap();
+    }
+
+    /// Takes all space that is left.
+    pub fn fill_up(&self) {
+        let mut file = File::options().append(true).create(true).open(self.filler()).unwrap();
         for block in [1 << 16, 1] {
             let bytes = vec![7; block];
             loop {
                 match file.write(&bytes) {
-                    Ok(written) => length += written as u64,
+                    Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::StorageFull => break,
                     Err(error) => panic!("{error}"),
                 }
             }
         }
-        file.set_len(length.saturating_sub(left)).unwrap();
     }
 
     /// Gives back what was taken.

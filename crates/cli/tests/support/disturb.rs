@@ -151,7 +151,12 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 /// What a process has left that must end by itself.
-pub fn await_end(mut child: Child, when: &str) -> Output {
+pub fn await_end(child: Child, when: &str) -> Output {
+    await_end_beside(child, when, || {})
+}
+
+/// The same, and does something again and again until then.
+pub fn await_end_beside(mut child: Child, when: &str, mut does: impl FnMut()) -> Output {
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if since.elapsed() > PATIENCE {
@@ -159,6 +164,7 @@ pub fn await_end(mut child: Child, when: &str) -> Output {
             let output = child.wait_with_output().unwrap();
             panic!("it hangs {when}: {}", String::from_utf8_lossy(&output.stderr));
         }
+        does();
         std::thread::sleep(Duration::from_millis(2));
     }
     child.wait_with_output().unwrap()

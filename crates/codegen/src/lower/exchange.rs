@@ -21,7 +21,7 @@ impl Lowering<'_> {
         if input.keys.len() != operator.keys.len() {
             return Err(Diagnostic::bug("a keyed operator has other keys than its input"));
         }
-        let by: Vec<usize> = operator.partition_keys().collect();
+        let by = operator.partition_keys();
         let exprs = by.iter().map(|&key| column(input.keys[key])).collect::<Result<Vec<Expr>, _>>()?;
         let keys: Vec<Field> = by.iter().map(|&key| operator.keys[key].clone()).collect();
         match (input.time.map(column).transpose()?, input.reach_ms) {

@@ -308,7 +308,7 @@ pub(crate) fn operator_text(operator: &KeyedOperator) -> String {
     let components = kind.aggregates().map(|a| format!(", {}", components_text(&a.components, &a.updates)));
     let keys: Vec<&str> = operator.keys.iter().map(|k| k.name.as_str()).collect();
     let (what, timeline) = (kind.text(&both), operator.timeline.text());
-    let by: Vec<&str> = operator.partition_keys().map(|key| keys[key]).collect();
+    let by: Vec<&str> = operator.partition_keys().into_iter().map(|key| keys[key]).collect();
     let keys = operator.partitioned_by.as_ref().map_or(String::new(), |_| format!(", keys [{}]", keys.join(", ")));
     format!("{what}{condition}{}{timeline}{keys}, partitioned by [{}]", components.unwrap_or_default(), by.join(", "))
 }
@@ -368,7 +368,7 @@ fn end_text(end: &PipelineEnd, schema: &Schema, plan: &QueryPlan) -> String {
             };
             let into = &plan.operators[*operator];
             let KeyedInput { keys, leading, .. } = &into.inputs[*port];
-            let keys: Vec<usize> = into.partition_keys().map(|key| keys[key]).collect();
+            let keys: Vec<usize> = into.partition_keys().into_iter().map(|key| keys[key]).collect();
             let leading = leading.as_ref().map_or(String::new(), |leading| format!(", {}", leading.text(schema)));
             format!("exchange by [{}] into operator {operator}{side}{leading}", names(schema, &keys))
         }

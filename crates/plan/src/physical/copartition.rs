@@ -77,7 +77,7 @@ impl Sharing<'_> {
         let place = |key: usize| if kind.shows_keys() { key } else { below.inputs[0].keys[key] };
         let keys = &self.operators[*operator].inputs[*port].keys;
         let same = |key: usize| keys.iter().position(|&k| columns.get(k).copied().flatten() == Some(place(key)));
-        let kept: Option<Vec<usize>> = below.partition_keys().map(same).collect();
+        let kept: Option<Vec<usize>> = below.partition_keys().into_iter().map(same).collect();
         kept.filter(|kept| !kept.is_empty())
     }
 }

@@ -20,14 +20,7 @@ fn unnest_plan(collection: DataType, columns: Vec<Field>, outer: bool, ordinalit
         vec![Field::new("number", DataType::BigInt, false), Field::new("collection", collection.clone(), true)];
     let mut source = source_plan(None);
     source.scan = ScanKind::Values(vec![]);
-    let column = |(i, f): (usize, &Field)| SourceColumn {
-        name: f.name.clone(),
-        origin: ColumnOrigin::Path(vec![i]),
-        data_type: f.data_type.clone(),
-        nullable: f.nullable,
-        in_record: None,
-    };
-    source.columns = fields.iter().enumerate().map(column).collect();
+    source.columns = source_columns(&fields);
     let unnest = FlatMap::Unnest(Unnest {
         collection: Expr::column(1, collection, true),
         outer,

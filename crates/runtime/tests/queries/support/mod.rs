@@ -285,6 +285,12 @@ pub fn source_plan(watermark: Option<SourceWatermark>) -> SourcePlan {
         primary_key: vec![],
         options: Options::default(),
     };
+    let columns = source_columns(&source_schema().fields);
+    SourcePlan { scan: ScanKind::Table(Arc::new(table)), columns, watermark, phase: 0 }
+}
+
+/// Columns that a source reads as they are.
+pub fn source_columns(fields: &[Field]) -> Vec<SourceColumn> {
     let column = |(i, f): (usize, &Field)| SourceColumn {
         name: f.name.clone(),
         origin: ColumnOrigin::Path(vec![i]),
@@ -292,8 +298,7 @@ pub fn source_plan(watermark: Option<SourceWatermark>) -> SourcePlan {
         nullable: f.nullable,
         in_record: None,
     };
-    let columns = source_schema().fields.iter().enumerate().map(column).collect();
-    SourcePlan { scan: ScanKind::Table(Arc::new(table)), columns, watermark, phase: 0 }
+    fields.iter().enumerate().map(column).collect()
 }
 
 pub fn delay(ms: i64) -> Option<SourceWatermark> {
