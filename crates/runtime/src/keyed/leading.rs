@@ -71,105 +71,125 @@ pub(super) fn leading_rows(
     if rows < 2 || !ordinals.is_sorted() {
         return Ok(None);
     }
-    // With many keys nearly every row is one of the first.
+    let mut leaders = Leaders {
+        leading,
+        input,
+        timeline,
+        best: Vec::new(),
+        places: HashMap::default(),
+        last: None,
+        rows: 0,
+        kept: Vec::new(),
+    };
+    // With many keys nearly every row is one of the first: then the keys of the others are not made.
     if rows >= 2 * FIRST_ROWS {
-        let first = (&*sliced(columns, 0, FIRST_ROWS), &ordinals[..FIRST_ROWS], &hashes[..FIRST_ROWS]);
         // Where partitions may share a buffer, rows that are left out cost a copy of the others.
         let most = match leading.windows {
             LeadingWindows::OfKey => FIRST_ROWS / 4 * 3,
             LeadingWindows::OfTime | LeadingWindows::Slices { .. } => FIRST_ROWS / 2,
         };
-        if leading_of(leading, input, timeline, first)?.is_none_or(|kept| kept.len() > most) {
+        if !leaders.take(&sliced(columns, 0, FIRST_ROWS), ordinals, &hashes[..FIRST_ROWS])? || leaders.kept.len() > most
+        {
             return Ok(None);
         }
     }
-    leading_of(leading, input, timeline, (columns, ordinals, hashes))
+    let are_known = leaders.take(columns, ordinals, hashes)?;
+    Ok((are_known && leaders.kept.len() < rows).then_some(leaders.kept))
 }
 
-/// The same, however few are left out.
-fn leading_of(
-    leading: &Leading,
-    input: &KeyedInput,
+/// The rows of a buffer that may matter, of those that have been looked at.
+struct Leaders<'a> {
+    leading: &'a Leading,
+    input: &'a KeyedInput,
     timeline: Timeline,
-    (columns, ordinals, hashes): (&[ArrayRef], &[Ordinal], &[i64]),
-) -> Result<Option<Vec<u32>>, Diagnostic> {
-    let time = match leading.windows {
-        LeadingWindows::OfKey => None,
-        LeadingWindows::OfTime => input.time,
-        LeadingWindows::Slices { time, .. } => Some(time),
-    };
-    let times = match time {
-        Some(time) if columns[time].null_count() > 0 => return Ok(None),
-        Some(time) => Some(times_of(&columns[time])?),
-        None => None,
-    };
-    let order = leading.order.iter().map(|&sort| SortKeys::new(&columns[sort.column], sort));
-    let order: Vec<SortKeys> = order.collect::<Result<_, _>>()?;
-    let by_key = matches!(leading.windows, LeadingWindows::OfKey | LeadingWindows::OfTime);
-    let compared = if by_key { &*input.keys } else { &[] };
-    let key =
-        |&column: &usize| SortKeys::new(&columns[column], SortColumn { column, descending: false, nulls_first: true });
-    let keys: Vec<SortKeys> = compared.iter().map(key).collect::<Result<_, _>>()?;
+    /// The best rows of each window so far, in order.
+    best: Vec<Vec<u32>>,
+    places: HashMap<(i64, i64), usize, BuildHasherDefault<Mixed>>,
+    last: Option<Window>,
+    /// How many rows have been looked at.
+    rows: usize,
+    kept: Vec<u32>,
+}
 
-    let most = leading.most;
-    // The best rows of each window so far, in order.
-    let mut best: Vec<Vec<u32>> = Vec::new();
-    let mut places: HashMap<(i64, i64), usize, BuildHasherDefault<Mixed>> = HashMap::default();
-    let mut last: Option<Window> = None;
-    let mut kept = Vec::new();
-    for row in 0..hashes.len() {
-        let (time, hash) = (times.as_ref().map_or(0, |times| times[row]), if by_key { hashes[row] } else { 0 });
-        let same = last.filter(|of| (of.start..of.end).contains(&time) && of.hash == hash);
-        let window = same.unwrap_or_else(|| {
-            let (start, end, due) = match leading.windows {
-                LeadingWindows::OfKey => (0, 1, i64::MAX),
-                LeadingWindows::OfTime => (time, time.saturating_add(1), timeline.watermark_at(time)),
-                LeadingWindows::Slices { slicing, .. } => {
-                    let start = slicing.start_of(time);
-                    let end = start.saturating_add(slicing.size_ms);
-                    (start, end, end.saturating_sub(1))
-                }
-            };
-            let place = *places.entry((start, hash)).or_insert_with(|| {
-                best.push(Vec::new());
-                best.len() - 1
+impl Leaders<'_> {
+    /// Looks at rows up to a place, of columns that begin with those that it has looked at. `false`: a time is NULL, so nothing is
+    /// known.
+    fn take(&mut self, columns: &[ArrayRef], ordinals: &[Ordinal], hashes: &[i64]) -> Result<bool, Diagnostic> {
+        let (leading, input) = (self.leading, self.input);
+        let time = match leading.windows {
+            LeadingWindows::OfKey => None,
+            LeadingWindows::OfTime => input.time,
+            LeadingWindows::Slices { time, .. } => Some(time),
+        };
+        let times = match time {
+            Some(time) if columns[time].null_count() > 0 => return Ok(false),
+            Some(time) => Some(times_of(&columns[time])?),
+            None => None,
+        };
+        let order = leading.order.iter().map(|&sort| SortKeys::new(&columns[sort.column], sort));
+        let order: Vec<SortKeys> = order.collect::<Result<_, _>>()?;
+        let by_key = matches!(leading.windows, LeadingWindows::OfKey | LeadingWindows::OfTime);
+        let compared = if by_key { &*input.keys } else { &[] };
+        let key = |&column: &usize| {
+            SortKeys::new(&columns[column], SortColumn { column, descending: false, nulls_first: true })
+        };
+        let keys: Vec<SortKeys> = compared.iter().map(key).collect::<Result<_, _>>()?;
+
+        let most = leading.most;
+        let are_ties_behind = leading.function == RankFunction::RowNumber && leading.ties == Ties::First;
+        let Leaders { best: all, places, kept, .. } = self;
+        let (timeline, mut last) = (self.timeline, self.last);
+        for row in std::mem::replace(&mut self.rows, hashes.len())..hashes.len() {
+            let (time, hash) = (times.as_ref().map_or(0, |times| times[row]), if by_key { hashes[row] } else { 0 });
+            let same = last.filter(|of| (of.start..of.end).contains(&time) && of.hash == hash);
+            let window = same.unwrap_or_else(|| {
+                let (start, end, due) = match leading.windows {
+                    LeadingWindows::OfKey => (0, 1, i64::MAX),
+                    LeadingWindows::OfTime => (time, time.saturating_add(1), timeline.watermark_at(time)),
+                    LeadingWindows::Slices { slicing, .. } => {
+                        let start = slicing.start_of(time);
+                        let end = start.saturating_add(slicing.size_ms);
+                        (start, end, end.saturating_sub(1))
+                    }
+                };
+                let place = *places.entry((start, hash)).or_insert_with(|| {
+                    all.push(Vec::new());
+                    all.len() - 1
+                });
+                Window { start, end, hash, due, place }
             });
-            Window { start, end, hash, due, place }
-        });
-        last = Some(window);
-        let (best, is_in_time) = (&mut best[window.place], ordinals[row].watermark < window.due);
-        let stays = !by_key && time == window.start;
-        let row = row as u32;
-        let is_other = |&first: &u32| compare(&keys, first, row).is_ne();
-        if !is_in_time || best.first().is_some_and(is_other) {
-            kept.push(row);
-            continue;
-        }
-        if best.len() == most && !stays {
-            let against = best.last().map_or(Ordering::Equal, |&last| compare(&order, last, row));
-            let is_behind = match (leading.function, leading.ties) {
-                (RankFunction::RowNumber, Ties::First) => against.is_le(),
-                _ => against.is_lt(),
-            };
-            if is_behind {
+            last = Some(window);
+            let (best, is_in_time) = (&mut all[window.place], ordinals[row].watermark < window.due);
+            let stays = !by_key && time == window.start;
+            let row = row as u32;
+            let is_other = |&first: &u32| compare(&keys, first, row).is_ne();
+            if !is_in_time || best.first().is_some_and(is_other) {
+                kept.push(row);
                 continue;
             }
+            if best.len() == most && !stays {
+                let against = best.last().map_or(Ordering::Equal, |&last| compare(&order, last, row));
+                if against.is_lt() || (are_ties_behind && against.is_eq()) {
+                    continue;
+                }
+            }
+            kept.push(row);
+            let is_before = |&other: &u32| match leading.ties {
+                Ties::Last => compare(&order, other, row).is_lt(),
+                _ => compare(&order, other, row).is_le(),
+            };
+            let at = best.partition_point(is_before);
+            let neighbour = if leading.ties == Ties::Last { Some(at) } else { at.checked_sub(1) };
+            let neighbour = neighbour.and_then(|at| best.get(at));
+            let has_twin = neighbour.is_some_and(|&other| compare(&order, other, row).is_eq());
+            if !has_twin || leading.function != RankFunction::DenseRank {
+                best.insert(at, row);
+                best.truncate(most);
+            }
         }
-        kept.push(row);
-        let is_before = |&other: &u32| match leading.ties {
-            Ties::Last => compare(&order, other, row).is_lt(),
-            _ => compare(&order, other, row).is_le(),
-        };
-        let at = best.partition_point(is_before);
-        let neighbour = if leading.ties == Ties::Last { Some(at) } else { at.checked_sub(1) };
-        let neighbour = neighbour.and_then(|at| best.get(at));
-        let has_twin = neighbour.is_some_and(|&other| compare(&order, other, row).is_eq());
-        if !has_twin || leading.function != RankFunction::DenseRank {
-            best.insert(at, row);
-            best.truncate(most);
-        }
+        self.last = last;
+        Ok(true)
     }
-    Ok((kept.len() < hashes.len()).then_some(kept))
 }
 
 #[cfg(test)]

@@ -38,10 +38,17 @@ type Part = fn(&mut Suite, &mut Missed) -> Result<(), Failure>;
 const PARTS: &[(&str, Part)] = &[
     ("checkpoints", checkpoints::measure),
     ("budget", budget::measure),
+    ("standing", standing),
     #[cfg(feature = "rocksdb")]
     ("rocksdb", rocks::measure),
     ("recovery", recovery::measure),
 ];
+
+/// Groups without windows, which stand as long as the job runs.
+fn standing(suite: &mut Suite, missed: &mut Missed) -> Result<(), Failure> {
+    checkpoints::measure_standing(suite, missed)?;
+    budget::measure_standing(suite, missed)
+}
 
 /// Targets that were missed.
 #[derive(Debug, Default)]
