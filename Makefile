@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo beats keep-checkpoints test site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo beats keep-checkpoints test test-services site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -20,12 +20,16 @@ test: setup
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) clippy --package millstream-cli --no-default-features --features dynamic-libraries --quiet -- -D warnings
 	$(CARGO) test --workspace --no-run --quiet
-	scripts/beside.sh kafka env MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet --test kafka -- \
-	    env MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python $(CARGO) test --workspace --quiet
-	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
-	$(MAKE) test-s3
+	scripts/beside.sh services $(MAKE) --no-print-directory test-services -- $(CARGO) test --workspace --quiet
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+# What waits for brokers, servers and interpreters most of its time, so that it runs beside the rest (part of `make test`).
+test-services:
+	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet --test kafka
+	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python $(CARGO) test --workspace --quiet --test python
+	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
+	$(MAKE) test-s3
 
 # The documentation site of docs/, in target/site: 20 s, and 3 s again (part of `make test`).
 site:

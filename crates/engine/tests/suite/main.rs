@@ -49,6 +49,10 @@ mod sums;
 
 use std::path::PathBuf;
 
+/// That of the command: a fifth of what the corpus takes is memory that is allocated and freed.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The folder `tests` of the repository.
 fn tests_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests")

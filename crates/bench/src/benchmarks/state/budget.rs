@@ -30,7 +30,7 @@ pub(super) fn measure(suite: &mut Suite, missed: &mut Missed) -> Result<(), Fail
 pub(super) fn measure_standing(suite: &mut Suite, missed: &mut Missed) -> Result<(), Failure> {
     let groups = suite.rows(GROUPS);
     let standing = Window { standing: true, ..window(suite, groups, ROWS_PER_KEY) };
-    measure_one(suite, missed, &format!("budget/groups={groups}"), &standing, groups * GROUP)
+    measure_one(suite, missed, &format!("standing/groups={groups}"), &standing, groups * GROUP)
 }
 
 fn measure_one(suite: &mut Suite, missed: &mut Missed, name: &str, window: &Window, bytes: u64) -> Result<(), Failure> {

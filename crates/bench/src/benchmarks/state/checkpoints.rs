@@ -284,5 +284,5 @@ fn standing(suite: &mut Suite, missed: &mut Missed, name: &str, groups: u64, cha
     missed.unless(times <= TIMES_WRITTEN, || format!("{name}: what changes was written {times:.2} times"));
     let more =
         fields(last, &[("times_written", times.into()), ("groups", groups.into()), ("changed_groups", changed.into())]);
-    suite.record(record(suite, format!("checkpoints/{name}"), "millstream", rows, ran.seconds, more))
+    suite.record(record(suite, format!("standing/{name}"), "millstream", rows, ran.seconds, more))
 }
