@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo beats keep-checkpoints test test-services site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo beats keep-checkpoints test test-prepared test-services site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -12,17 +12,24 @@ demo: setup
 
 # Everything that CI checks.
 test: setup
-	scripts/setup.sh --kafka
-	scripts/kafka.sh jars
-	scripts/python.sh
 	$(CARGO) fmt --all --check
-	scripts/site.sh
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	scripts/setup.sh --python
+	scripts/beside.sh prepared $(MAKE) --no-print-directory test-prepared -- $(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) clippy --package millstream-cli --no-default-features --features dynamic-libraries --quiet -- -D warnings
 	$(CARGO) test --workspace --no-run --quiet
 	scripts/beside.sh services $(MAKE) --no-print-directory test-services -- $(CARGO) test --workspace --quiet
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+# What tests need that is fetched and installed, and the documentation site (part of `make test`).
+test-prepared:
+	scripts/setup.sh --kafka
+	scripts/kafka.sh jars
+	scripts/python.sh
+	@scripts/postgres.sh
+	@scripts/setup.sh --s3
+	@scripts/s3.sh install
+	scripts/site.sh
 
 # What waits for brokers, servers and interpreters most of its time, so that it runs beside the rest (part of `make test`).
 test-services:
