@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo beats keep-checkpoints test test-prepared test-services site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -15,11 +15,9 @@ test: setup
 	$(CARGO) fmt --all --check
 	scripts/setup.sh --python
 	scripts/beside.sh prepared $(MAKE) --no-print-directory test-prepared -- $(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	$(CARGO) clippy --package millstream-cli --no-default-features --features dynamic-libraries --quiet -- -D warnings
 	$(CARGO) test --workspace --no-run --quiet
 	scripts/beside.sh services $(MAKE) --no-print-directory test-services -- $(CARGO) test --workspace --quiet
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	scripts/beside.sh loom $(MAKE) --no-print-directory loom -- $(MAKE) --no-print-directory test-stores
 
 # What tests need that is fetched and installed, and the documentation site (part of `make test`).
 test-prepared:
@@ -31,12 +29,18 @@ test-prepared:
 	@scripts/s3.sh install
 	scripts/site.sh
 
-# What waits for brokers, servers and interpreters most of its time, so that it runs beside the rest (part of `make test`).
+# What waits for brokers and interpreters most of its time, so that it runs beside the rest; then the command as `make demo` builds it
+# (part of `make test`).
 test-services:
 	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet --test kafka
 	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python $(CARGO) test --workspace --quiet --test python
+	$(CARGO) clippy --package millstream-cli --no-default-features --features dynamic-libraries --quiet -- -D warnings
+
+# What runs beside the longest test of `make loom`, which takes one core (part of `make test`).
+test-stores:
 	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
 	$(MAKE) test-s3
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 # The documentation site of docs/, in target/site: 20 s, and 3 s again (part of `make test`).
 site:
@@ -102,9 +106,9 @@ test-s3:
 	$(CARGO) clippy --workspace --test s3 --quiet -- -D warnings
 	$(CARGO) test --workspace --test s3 --quiet
 
-# Every interleaving of the lock-free structures, for a few threads each; seconds once built (part of `make test`).
+# Every interleaving of the lock-free structures, for a few threads each; three minutes, most of them one test (part of `make test`).
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 
 # The memory of the lock-free structures under miri (needs a nightly toolchain with the component miri).
 miri:
