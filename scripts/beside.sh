@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/beside.sh NAME COMMAND… -- COMMAND…: runs two commands at once, and shows the output of the first, which waits most of its
-# time, behind that of the second. Fails if either does.
+# scripts/beside.sh NAME COMMAND… -- COMMAND…: runs two commands at once, and shows the output of the first behind that of the second. Fails
+# if either does. For commands that wait for something, or use one core, beside one that keeps all busy.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 name=$1

@@ -13,6 +13,8 @@ mod draws;
 mod how_often;
 #[path = "support/job.rs"]
 mod job;
+#[path = "support/manifests.rs"]
+mod manifests;
 mod support;
 
 use disk::Disk;
@@ -20,7 +22,8 @@ use disturb::{Disturber, await_end, await_end_beside};
 use draws::Draws;
 use how_often::how_often;
 use job::{Job, assert_same};
-use std::collections::{BTreeMap, BTreeSet};
+use manifests::manifests;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -103,11 +106,7 @@ fn a_disk_that_is_full_in_a_checkpoint_ends_the_query_and_nothing_is_half_writte
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    let manifests = || -> BTreeSet<String> {
-        let files = fs::read_dir(folder.path().join("state/job-1")).into_iter().flatten();
-        let names = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with("checkpoint-") && !name.ends_with(".part")).collect()
-    };
+    let state = folder.path().join("state/job-1");
     // Nothing has room; then only some of the files of a checkpoint.
     for (round, left) in [0, 5 << 10, 40 << 10].into_iter().enumerate() {
         // With enough memory that nothing is spilled to the disk, too.
@@ -116,10 +115,10 @@ fn a_disk_that_is_full_in_a_checkpoint_ends_the_query_and_nothing_is_half_writte
             command.args(["--state-dir", "state"]);
             command
         };
-        let before = manifests();
+        let before = manifests(&state);
         let mut child = run(2500).spawn().unwrap();
         // Later rounds find checkpoints of earlier ones: only its own say that it has begun.
-        while manifests().difference(&before).count() < 2 {
+        while manifests(&state).difference(&before).count() < 2 {
             assert!(child.try_wait().unwrap().is_none(), "it has ended too early");
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -9,11 +9,14 @@ mod draws;
 mod folders;
 #[path = "support/job.rs"]
 mod job;
+#[path = "support/manifests.rs"]
+mod manifests;
 mod support;
 
 use draws::Draws;
 use folders::copy;
 use job::{Job, assert_same, lines_of};
+use manifests::manifests;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,13 +32,7 @@ fn damaged_state_is_never_trusted() {
     let mut draws = Draws(3);
     let mut child = job.command("out", 3000, 2).args(["--state-dir", "state"]).spawn().unwrap();
     let state = folder.path().join("state/job-1");
-    let manifests = || {
-        let files = fs::read_dir(&state).map(|files| files.map(|file| file.unwrap().file_name()).collect::<Vec<_>>());
-        // One that is being written has another ending.
-        let is_manifest = |name: &str| name.starts_with("checkpoint-") && name.ends_with(".json");
-        files.unwrap_or_default().iter().filter(|name| is_manifest(&name.to_string_lossy())).count()
-    };
-    while manifests() < 2 {
+    while manifests(&state).len() < 2 {
         assert!(child.try_wait().unwrap().is_none(), "it has ended too early");
         std::thread::sleep(Duration::from_millis(5));
     }

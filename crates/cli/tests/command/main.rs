@@ -7,6 +7,8 @@ mod connections;
 #[path = "../support/folders.rs"]
 mod folders;
 mod giants;
+#[path = "../support/manifests.rs"]
+mod manifests;
 mod memory;
 mod messages;
 mod named;
@@ -20,6 +22,7 @@ mod watched;
 #[path = "../support/watching.rs"]
 mod watching;
 
+use manifests::manifests;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -535,11 +538,7 @@ fn an_insert_that_fails_stops_those_beside_it_with_a_checkpoint() {
     let (code, errors) = ended(two_inserts(folder.path(), "1000 / (id - id)", &options));
     assert_eq!(code, Some(1), "{errors}");
     assert!(errors.contains("error[MS3002]") && errors.contains("the query was stopped; checkpoint"), "{errors}");
-    let checkpoints = |job: &str| {
-        let files = fs::read_dir(folder.path().join("state").join(job)).unwrap();
-        files.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-")).count()
-    };
-    assert!(checkpoints("job-1") > 0, "{errors}");
+    assert!(!manifests(&folder.path().join("state/job-1")).is_empty(), "{errors}");
 }
 
 #[test]

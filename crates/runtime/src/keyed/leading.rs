@@ -71,16 +71,7 @@ pub(super) fn leading_rows(
     if rows < 2 || !ordinals.is_sorted() {
         return Ok(None);
     }
-    let mut leaders = Leaders {
-        leading,
-        input,
-        timeline,
-        best: Vec::new(),
-        places: HashMap::default(),
-        last: None,
-        rows: 0,
-        kept: Vec::new(),
-    };
+    let mut leaders = Leaders::new(leading, input, timeline);
     // With many keys nearly every row is one of the first: then the keys of the others are not made.
     if rows >= 2 * FIRST_ROWS {
         // Where partitions may share a buffer, rows that are left out cost a copy of the others.
@@ -111,7 +102,13 @@ struct Leaders<'a> {
     kept: Vec<u32>,
 }
 
-impl Leaders<'_> {
+impl<'a> Leaders<'a> {
+    /// Before the first row.
+    fn new(leading: &'a Leading, input: &'a KeyedInput, timeline: Timeline) -> Leaders<'a> {
+        let (best, places, kept) = (Vec::new(), HashMap::default(), Vec::new());
+        Leaders { leading, input, timeline, best, places, last: None, rows: 0, kept }
+    }
+
     /// Looks at rows up to a place, of columns that begin with those that it has looked at. `false`: a time is NULL, so nothing is
     /// known.
     fn take(&mut self, columns: &[ArrayRef], ordinals: &[Ordinal], hashes: &[i64]) -> Result<bool, Diagnostic> {
@@ -263,6 +260,12 @@ mod tests {
             let kept = leading_rows(&leading, &input, Timeline::Own, &batch, &hashes).unwrap();
             let kept = kept.unwrap_or_else(|| (0..rows.len() as u32).collect());
             assert!(kept.is_sorted());
+            let mut in_steps = Leaders::new(&leading, &input, Timeline::Own);
+            for end in [rows.len() / 3, rows.len() / 2, rows.len()] {
+                let first = sliced(&batch.columns, 0, end);
+                assert!(in_steps.take(&first, &batch.ordinals, &hashes[..end]).unwrap());
+            }
+            assert_eq!(in_steps.kept, kept, "in one step and in several");
             let sorted = SortKeys::new(&batch.columns[2], order[0]).unwrap();
             for row in (0..rows.len()).filter(|&row| kept.binary_search(&(row as u32)).is_err()) {
                 left_out += 1;

@@ -23,7 +23,8 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
     title: "checkpoints, state larger than memory, recovery (Darwin, figures 1 to 3 and 5)",
     data: "rows that are computed from their numbers: event_type (a third are views), k (1 M keys for checkpoints, 20 M for state
            larger than memory, one for each row for recovery), v, event_time",
-    query: "views by key and 10 s; count and sum by key of one window; 14 aggregates by key of one window, and of one session",
+    query: "views by key and 10 s; count and sum by key of one window; 14 aggregates by key of one window, and of one session;
+            counts by key without a window",
     measured: "the whole statement, in turn: with a checkpoint every second and without; with a tenth of the memory that the
                state takes and with enough; beside RocksDB with a read and a write of every record, or of every key of a batch
                (with the feature `rocksdb`). How long it takes from the beginning of a session until a job with 5 GB of
