@@ -10,14 +10,17 @@ demo: setup
 	eval "$$(scripts/build_info.sh)" && $(CARGO) build --profile demo --package millstream-cli --no-default-features --features dynamic-libraries
 	./target/demo/millstream run examples/demo.sql --output live
 
+# Named by a variable of its own beside another command: make takes lines with its own variable for its own, and runs them in a dry run, too.
+BESIDE_MAKE := $(MAKE) --no-print-directory
+
 # Everything that CI checks.
 test: setup
 	$(CARGO) fmt --all --check
 	scripts/setup.sh --python
-	scripts/beside.sh prepared $(MAKE) --no-print-directory test-prepared -- $(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	scripts/beside.sh prepared $(BESIDE_MAKE) test-prepared -- $(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) test --workspace --no-run --quiet
-	scripts/beside.sh services $(MAKE) --no-print-directory test-services -- $(CARGO) test --workspace --quiet
-	scripts/beside.sh loom $(MAKE) --no-print-directory loom -- $(MAKE) --no-print-directory test-stores
+	scripts/beside.sh services $(BESIDE_MAKE) test-services -- $(CARGO) test --workspace --quiet
+	scripts/beside.sh loom $(BESIDE_MAKE) loom -- $(BESIDE_MAKE) test-stores
 
 # What tests need that is fetched and installed, and the documentation site (part of `make test`).
 test-prepared:
