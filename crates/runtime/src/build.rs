@@ -13,6 +13,7 @@ use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::keyed::{KeyedStation, most_behind};
 use crate::lookup::LookupStation;
 use crate::lookup::table::LookupTable;
+use crate::partitions::partitions_of_job;
 use crate::pipeline::Pipeline;
 use crate::query::{Graph, Query};
 use crate::schedule::beats::Beats;
@@ -100,7 +101,9 @@ pub(crate) fn build(
     let groups = streams.iter().map(group).collect();
     let holds_back = plan.has_beats() && config.beats.clock.is_event_time();
     let has_state = !(plan.aggregations.is_empty() && plan.operators.is_empty() && plan.sorts.is_empty());
+    let partitions = partitions_of_job(&config, &budget, restored.as_ref().map(Restored::manifest));
     let host = Arc::new(Host {
+        partitions,
         spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
         flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), holds_back, budget),
         buffer_size: BufferSize::new(&config),
@@ -387,7 +390,7 @@ impl Stations<'_> {
             let id = StationId::new(first + number);
             let inputs = (self.ports[id.index()], is_derived(self.plan, number));
             let links = (self.host, &self.outputs[id.index()]);
-            let station = KeyedStation::new((number, id), planned, code, links, inputs, self.restored)?;
+            let station = KeyedStation::new((number, id), planned, code, links, inputs)?;
             Ok(Arc::new(station) as Arc<dyn Station>)
         };
         self.plan.operators.iter().zip(codes).enumerate().map(operator).collect()

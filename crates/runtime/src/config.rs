@@ -193,6 +193,10 @@ pub struct RunConfig {
     pub merge: MergeStrategy,
     /// Whether tables may keep the entries of a dense range of integer keys in an array.
     pub dense_tables: bool,
+    /// Into how many partitions the tables of aggregations are cut, a power of two; `None`: as those that the query resumes from, or 16.
+    pub table_partitions: Option<u32>,
+    /// The same of keyed operators; `None`: as those that the query resumes from, or 64, or more where memory is little.
+    pub key_partitions: Option<u32>,
     /// What is adapted to the data.
     pub adaptivity: Adaptivity,
     /// What may be held in buffers, tables and other state: a bound, or a share of the memory of the machine or container.
@@ -259,6 +263,8 @@ impl Default for RunConfig {
             chunks_in_flight: 0,
             merge: MergeStrategy::Auto,
             dense_tables: true,
+            table_partitions: None,
+            key_partitions: None,
             adaptivity: Adaptivity::default(),
             memory: MemorySize::Auto,
             spill: SpillConfig::default(),

@@ -16,6 +16,7 @@ use crate::schedule::flow::Flow;
 use crate::station::Unconsumed;
 use crate::stats::QueryStats;
 use crate::stream::Stream;
+use millstream_storage::JobPartitions;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ const ROWS_IN_BEATS: usize = 8 << 10;
 /// See the module.
 pub(crate) struct Host {
     pub(crate) config: RunConfig,
+    /// Into how many partitions state is cut.
+    pub(crate) partitions: JobPartitions,
     pub(crate) stats: Arc<QueryStats>,
     pub(crate) flow: Arc<Flow>,
     pub(crate) spilling: Spilling,

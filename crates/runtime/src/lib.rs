@@ -40,6 +40,7 @@ mod host;
 mod ids;
 mod keyed;
 mod lookup;
+mod partitions;
 mod pipeline;
 mod pipeline_stages;
 mod query;

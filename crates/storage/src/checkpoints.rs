@@ -335,7 +335,7 @@ impl Checkpoints {
 mod tests {
     use super::*;
     use crate::local::LocalStore;
-    use crate::manifest::{AggregationState, FORMAT, TableState};
+    use crate::manifest::{AggregationState, FORMAT, JobPartitions, TableState};
     use crate::objects::ObjectDirectory;
 
     fn checkpoints(directory: &std::path::Path) -> Checkpoints {
@@ -368,6 +368,7 @@ mod tests {
             is_finished: false,
             is_later: false,
             shape: serde_json::Value::Null,
+            partitions: JobPartitions { tables: 1, ..JobPartitions::default() },
             sources: vec![],
             aggregations: vec![aggregation],
             operators: vec![],

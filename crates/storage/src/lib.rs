@@ -30,8 +30,8 @@ pub use bytes::{ByteReader, ByteWriter, Damaged};
 pub use checkpoints::{Checkpoints, Listed, Savepoint, is_savepoint_name};
 pub use local::{DirectoryLock, LocalStore};
 pub use manifest::{
-    AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PartitionState, RunState, SinkState, SourceState,
-    SplitState, TableState, WaitingRows, WaitingState, is_of_other_format,
+    AggregationState, BlobRef, FORMAT, JobPartitions, Manifest, OperatorState, PartitionState, RunState, SinkState,
+    SourceState, SplitState, TableState, WaitingRows, WaitingState, is_of_other_format,
 };
 pub use objects::store_failed;
 pub use pack::{PackWriter, PendingBlob};

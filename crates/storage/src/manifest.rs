@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":11,"checkpoint":42,…}
+//! {"format":12,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -13,11 +13,14 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// The oldest version that is read as well: jobs have no names in its manifests. Kept checkpoints of all versions that are read are in
 /// `tests/checkpoints`.
 const OLDEST_FORMAT: u32 = 7;
+
+/// The first version whose manifests say into how many partitions the state is cut.
+const FORMAT_OF_PARTITIONS: u32 = 12;
 
 /// What the damage of a manifest of another version says.
 const OTHER_FORMAT: &str = "it has the format";
@@ -58,6 +61,9 @@ pub struct Manifest {
     pub is_later: bool,
     /// What the query keeps, as the plan describes it: a query that keeps something else cannot resume from it.
     pub shape: Value,
+    /// Into how many partitions the state is cut.
+    #[serde(default)]
+    pub partitions: JobPartitions,
     /// Sources of the plan.
     pub sources: Vec<SourceState>,
     /// Windowed aggregations of the plan.
@@ -68,6 +74,46 @@ pub struct Manifest {
     pub sinks: Vec<SinkState>,
     /// Bytes of the files that the checkpoint itself has written.
     pub bytes_written: u64,
+}
+
+/// Into how many partitions the state of a job is cut: powers of two, which stay the same until its user asks for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobPartitions {
+    /// The tables of windowed aggregations.
+    pub tables: u32,
+    /// Keyed operators.
+    pub keys: u32,
+}
+
+impl JobPartitions {
+    /// As many as there can be.
+    pub const MOST: u32 = 1 << 12;
+    /// Those of tables, unless their user says otherwise: as many workers can merge them beside each other, and tables of a handful of
+    /// keys stay cheap.
+    pub const TABLES: u32 = 16;
+    /// Those of keyed operators in manifests without operators that keep something.
+    const KEYS: u32 = 64;
+
+    /// Bits of a hash that choose the partition of a table.
+    pub fn table_bits(self) -> u32 {
+        self.tables.trailing_zeros()
+    }
+
+    /// The same of a keyed operator.
+    pub fn key_bits(self) -> u32 {
+        self.keys.trailing_zeros()
+    }
+
+    /// Whether there can be so many.
+    pub fn is_possible(count: u32) -> bool {
+        count.is_power_of_two() && count <= JobPartitions::MOST
+    }
+}
+
+impl Default for JobPartitions {
+    fn default() -> JobPartitions {
+        JobPartitions { tables: JobPartitions::TABLES, keys: JobPartitions::KEYS }
+    }
 }
 
 /// Bytes in a file of a store.
@@ -273,7 +319,12 @@ impl Manifest {
                 return Err(Damaged(format!("{OTHER_FORMAT} {format}; {read}")));
             }
         }
-        let manifest: Manifest = serde_json::from_value(value).map_err(|e| Damaged(e.to_string()))?;
+        let mut manifest: Manifest = serde_json::from_value(value).map_err(|e| Damaged(e.to_string()))?;
+        if manifest.format < FORMAT_OF_PARTITIONS {
+            let keys = manifest.operators.iter().map(|operator| operator.partitions.len()).find(|&count| count > 0);
+            let keys = keys.map_or(JobPartitions::KEYS, |count| u32::try_from(count).unwrap_or(0));
+            manifest.partitions = JobPartitions { keys, ..JobPartitions::default() };
+        }
         Damaged::unless(manifest.is_possible(), "it has numbers that no checkpoint has")?;
         Ok(manifest)
     }
@@ -294,7 +345,18 @@ impl Manifest {
             partition.runs.iter().map(|run| run.after_ms).chain(std::iter::once(partition.aged_ms))
         });
         counts.extend(ages.map(|age| u64::try_from(age).unwrap_or(u64::MAX)));
-        counts.into_iter().all(|count| count < MOST_COUNTED)
+        let JobPartitions { tables, keys } = self.partitions;
+        let mut of_tables = self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices));
+        let mut of_operators = self.operators.iter().map(|operator| operator.partitions.len());
+        let are_as_said = [tables, keys].into_iter().all(JobPartitions::is_possible)
+            && of_tables.all(|table| table.partitions.len() == tables as usize)
+            && of_operators.all(|count| match self.format {
+                FORMAT_OF_PARTITIONS.. => count == 0 || count == keys as usize,
+                // An operator that was new had as many as suited it.
+                _ => count == 0 || u32::try_from(count).is_ok_and(JobPartitions::is_possible),
+            });
+        are_as_said
+            && counts.into_iter().all(|count| count < MOST_COUNTED)
             && sizes.into_iter().all(|size| size < MOST_STORED)
             && self.inputs().all(|input| input < MOST_INPUTS)
             && self.sources.iter().flat_map(|source| &source.splits).all(SplitState::is_possible)
@@ -340,7 +402,9 @@ mod tests {
             due: 5,
             waiting: vec![WaitingState { blob: blob.clone(), about }],
         };
-        let table = TableState { id: 1, entries: 2, partitions: vec![vec![blob]] };
+        let mut partitions = vec![vec![]; JobPartitions::TABLES as usize];
+        partitions[0].push(blob);
+        let table = TableState { id: 1, entries: 2, partitions };
         Manifest {
             format: FORMAT,
             checkpoint: 4,
@@ -351,6 +415,7 @@ mod tests {
             is_finished: false,
             is_later: false,
             shape: Value::Null,
+            partitions: JobPartitions { keys: 1, ..JobPartitions::default() },
             sources: vec![SourceState { table: "t".into(), number: 0, splits: vec![split] }],
             aggregations: vec![AggregationState {
                 number: 1,

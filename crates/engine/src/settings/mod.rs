@@ -13,7 +13,7 @@ use millstream_plan::pipeline::Combination;
 use millstream_runtime::{ErrorPolicy, MergeStrategy, RunConfig, When};
 use millstream_sql::diagnostics::nearest;
 use millstream_sql::{BindSettings, ResultMode, RuntimeMode};
-use millstream_storage::Compression;
+use millstream_storage::{Compression, JobPartitions};
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, MemorySize, Options, Place, code};
 use std::collections::BTreeMap;
@@ -179,6 +179,12 @@ settings! {
          one lock-free table for each NUMA node (global); rows exchanged by key first (partition); or as it suits (auto).";
     "pipeline.dense-tables" = "auto", one_of(run.dense_tables, &[("auto", true), ("never", false)]),
         "Whether tables may keep the entries of a dense range of integer keys in an array.";
+    "pipeline.table-partitions" = "auto", partitions(run.table_partitions),
+        "Into how many partitions the tables of windowed aggregations are cut: a power of two up to 4096, or (auto) 16. As many workers can merge them beside \
+         each other. A job keeps its number; with another one its state is cut again when it resumes.";
+    "pipeline.key-partitions" = "auto", partitions(run.key_partitions),
+        "The same of joins, Top-N, OVER, sessions, count windows and changing groups; (auto) 64, or 256 with 32 to 512 MiB of memory. One partition must fit \
+         into memory. The order of equal rows of such an operator (ROW_NUMBER over ties) can depend on it.";
     "pipeline.adaptive" = "auto", one_of(run.adaptivity.is_enabled, &[("auto", true), ("never", false)]),
         "Whether a running query is adapted to its data: observed, and given code for what was seen (auto), or left as it was \
          planned (never). Each of the choices below can be forbidden or forced by itself.";
@@ -252,6 +258,17 @@ fn integer<T: TryFrom<u64>>(place: &mut T, text: &str, allowed: RangeInclusive<u
     let number: u64 = number.ok_or_else(expected)?;
     *place = T::try_from(number).map_err(|_| expected())?;
     Ok(number.to_string())
+}
+
+/// A number of partitions, or `auto`.
+fn partitions(place: &mut Option<u32>, text: &str) -> Read {
+    if text.eq_ignore_ascii_case("auto") {
+        *place = None;
+        return Ok("auto".to_owned());
+    }
+    let count = text.parse().ok().filter(|&count| JobPartitions::is_possible(count));
+    *place = Some(count.ok_or_else(|| format!("a power of two from 1 to {}, or auto", JobPartitions::MOST))?);
+    Ok(text.to_owned())
 }
 
 /// An IANA region or an offset from UTC.

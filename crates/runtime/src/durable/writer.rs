@@ -117,6 +117,7 @@ impl<'a> Writer<'a> {
             version: env!("CARGO_PKG_VERSION").into(),
             is_later: self.checkpointing.has_completed(),
             shape: self.shape.clone(),
+            partitions: self.query.host().partitions,
             ..Manifest::default()
         };
         self.query.stations().iter().for_each(|station| station.describe(&mut manifest));

@@ -6,7 +6,7 @@
 //!                                                         └► …          (one worker at a time)
 //! ```
 //!
-//! A process task routes the rows of its buffer to the inboxes of the partitions of their keys: see [`partition_bits`].
+//! A process task routes the rows of its buffer to the inboxes of the partitions of their keys (`JobPartitions::keys`).
 //! When the operator's watermark advances to *W*, every partition that has something due gets a *job*: it takes the rows
 //! with a watermark before them below *W* out of the inbox, which have all come, puts them in merged order and lets the
 //! partition's [`State`] consume them. So state changes in the same order in every run, without a lock while a row is
@@ -48,7 +48,6 @@ mod output;
 mod over;
 mod over_order;
 mod pairs;
-mod partitioning;
 mod rank;
 mod regular_join;
 mod rounds;
@@ -75,7 +74,6 @@ mod working;
 mod tests;
 
 use crate::buffer::Generation;
-use crate::config::When;
 use crate::durable::restored::Restored;
 use crate::executable_plan::OperatorCode;
 use crate::host::Host;
@@ -96,7 +94,6 @@ use millstream_types::Diagnostic;
 pub(crate) use operators::most_behind;
 use operators::{Behaviour, check};
 use parking_lot::{Mutex, MutexGuard};
-use partitioning::{bits_of_partitions, partition_bits};
 use rounds::Rounds;
 use spooled::SpooledOutput;
 use state::Due;
@@ -170,24 +167,19 @@ struct Turn {
 }
 
 impl KeyedStation {
-    /// With `inputs` channels that end in it; whether all of them come from other operators. A query that is recovered keeps the
-    /// number of partitions that it had.
+    /// With `inputs` channels that end in it; whether all of them come from other operators.
     pub(crate) fn new(
         (number, id): (usize, StationId),
         plan: &KeyedOperator,
         code: OperatorCode,
         (host, output): (&Arc<Host>, &Arc<Stream>),
         (inputs, are_derived): (usize, bool),
-        restored: Option<&Restored<'_>>,
     ) -> Result<KeyedStation, Diagnostic> {
         check(plan, &code)?;
         let behaviour = Behaviour::of(&plan.kind);
         let lag_ms = if are_derived { behaviour.lag_ms } else { 0 };
         let budget = &host.flow.budget;
-        // One that had ended keeps nothing, so any number serves.
-        let bits = restored.and_then(|from| bits_of_partitions(from.manifest().operators[number].partitions.len()));
-        let may_spill = host.config.spill.mode != When::Never;
-        let partition_bits = bits.unwrap_or_else(|| partition_bits(budget.limit(), may_spill));
+        let partition_bits = host.partitions.key_bits();
         let partition = |_| {
             let (mut inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);
             // A result that is there without rows is put out at the end of the first beat.
