@@ -8,7 +8,7 @@ use crate::log;
 use crate::output::print;
 use crate::units::{amount, timestamp};
 use millstream::storage::{
-    Checkpoints, Damaged, DirectoryLock, Listed, Manifest, PlaceLock, Savepoint, SplitState, StatePlace,
+    Checkpoints, Damaged, DirectoryLock, JobPartitions, Listed, Manifest, PlaceLock, Savepoint, SplitState, StatePlace,
     is_savepoint_name, store_failed,
 };
 use millstream::{Diagnostic, PlanShape, code, counted};
@@ -324,6 +324,8 @@ fn description(job: &str, manifest: &Manifest) -> String {
     line(1, format!("by version {}, format {}", manifest.version, manifest.format));
     let (state, written) = (bytes(manifest.state_bytes()), bytes(manifest.bytes_written));
     line(1, format!("state {state} in {}, of which it has written {written}", counted(manifest.files().len(), "file")));
+    let JobPartitions { tables, keys } = manifest.partitions;
+    line(1, format!("cut into {tables} partitions of tables and {keys} of keyed operators"));
     if manifest.is_finished {
         line(1, "the job had come to its end".into());
     }

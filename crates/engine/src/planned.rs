@@ -26,6 +26,7 @@ use millstream_runtime::{
     Compiled, Hints, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput,
     SourceRows, When, WorkerSet, combination,
 };
+use millstream_storage::JobPartitions;
 use millstream_types::{DataType, Diagnostic, MemorySize, Options, Place, Schema, code};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -267,6 +268,15 @@ impl PreparedRun {
             }
         };
         let restored = checkpoints.as_ref().and_then(|config| config.restored.as_ref());
+        if let Some(before) = restored.map(|restored| restored.manifest().partitions)
+            && let Some(now) = config.other_partitions(before)
+            && !(plan.aggregations.is_empty() && plan.operators.is_empty())
+        {
+            let of = |partitions: JobPartitions| {
+                format!("{} partitions of tables and {} of keyed operators", partitions.tables, partitions.keys)
+            };
+            monitor.notice(format!("its state is cut into {}, so far it was {}", of(now), of(before)));
+        }
         let begins = |sink: usize| restored.is_none_or(|restored| restored.is_new_sink(sink));
         let beginning = sinks.iter().enumerate().filter(|(sink, _)| begins(*sink));
         if let Some(file) = beginning.map(|(_, sink)| sink).find_map(|sink| sink.replaces()) {

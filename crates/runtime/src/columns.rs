@@ -56,6 +56,13 @@ fn put_together(arrays: &[&ArrayRef], finish: impl FnOnce(ArrayRef) -> ArrayRef)
     concat(&arrays).map(finish).map_err(unselectable)
 }
 
+/// The partition of a key: the top bits of its hash. So of twice as many partitions two are one of these.
+#[inline]
+pub(crate) fn partition_of(hash: u64, bits: u32) -> usize {
+    // In two steps, because there may be one partition.
+    (hash >> 1 >> (u64::BITS - 1 - bits)) as usize
+}
+
 /// Which partition each row belongs to, by the top bits of the hash of its key.
 pub(crate) struct Parts {
     /// Numbers of the rows, partition by partition, in each of them ascending; `None`: all rows in their order, for
@@ -69,7 +76,7 @@ impl Parts {
     /// Of rows with these hashes, of which `bits` bits choose the partition.
     pub(crate) fn new(hashes: &[i64], bits: u32) -> Parts {
         let partitions = 1 << bits;
-        let partition = |hash: &i64| (*hash as u64 >> (u64::BITS - bits)) as usize;
+        let partition = |hash: &i64| partition_of(*hash as u64, bits);
         let mut starts = vec![0; partitions + 1];
         hashes.iter().for_each(|h| starts[partition(h) + 1] += 1);
         let has_only_one = starts.contains(&hashes.len());

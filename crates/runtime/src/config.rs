@@ -7,7 +7,7 @@ use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::beat::BeatClock;
 use millstream_state::available_memory;
-use millstream_storage::{Compression, user_directory};
+use millstream_storage::{Compression, JobPartitions, user_directory};
 use millstream_types::MemorySize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -239,6 +239,13 @@ impl RunConfig {
     pub fn most_adapted_rows(&self) -> usize {
         let rows = self.memory_bytes() / BYTES_OF_A_ROW;
         usize::try_from(rows).unwrap_or(usize::MAX).clamp(LEAST, RunConfig::MAX_BUFFER_ROWS)
+    }
+
+    /// The partitions of a job that has been cut into these so far, if others are asked for.
+    pub fn other_partitions(&self, before: JobPartitions) -> Option<JobPartitions> {
+        let JobPartitions { tables, keys } = before;
+        let (tables, keys) = (self.table_partitions.unwrap_or(tables), self.key_partitions.unwrap_or(keys));
+        Some(JobPartitions { tables, keys }).filter(|asked| *asked != before)
     }
 
     /// Bound of the chunks in flight, with the default applied.

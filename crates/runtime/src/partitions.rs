@@ -19,12 +19,10 @@ pub(crate) fn partitions_of_job(
     budget: &MemoryBudget,
     restored: Option<&Manifest>,
 ) -> JobPartitions {
-    let before = restored.map(|manifest| manifest.partitions);
-    let keys = || before.map_or_else(|| keys(budget.limit(), config.spill.mode != When::Never), |before| before.keys);
-    JobPartitions {
-        tables: config.table_partitions.unwrap_or_else(|| before.unwrap_or_default().tables),
-        keys: config.key_partitions.unwrap_or_else(keys),
-    }
+    let suitable =
+        || JobPartitions { keys: keys(budget.limit(), config.spill.mode != When::Never), ..JobPartitions::default() };
+    let before = restored.map_or_else(suitable, |manifest| manifest.partitions);
+    config.other_partitions(before).unwrap_or(before)
 }
 
 /// How many partitions suit the keyed operators of a query that has `limit` bytes and may spill, or not. One

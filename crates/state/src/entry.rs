@@ -4,7 +4,9 @@
 //! mean by *entry*.
 
 use crate::arena::Arena;
-use millstream_abi::{Accumulator, EntryLayout, KeySlot, Phys, Slot, Str};
+use millstream_abi::{
+    Accumulator, EntryLayout, HASH_SEED, KeySlot, Phys, Slot, Str, hash_finish, hash_str, hash_wide, hash_word,
+};
 use std::cmp::Ordering;
 
 /// Reads a field.
@@ -111,6 +113,35 @@ pub(crate) unsafe fn null_mask(layout: &EntryLayout, entry: *const u8) -> u64 {
         Some(offset) => unsafe { read(entry, offset) },
         None => 0,
     }
+}
+
+/// The hash of some of the keys of an entry: that of rows with these values, as generated code computes it.
+///
+/// # Safety
+/// `entry` is an entry of `layout` whose strings are alive.
+pub(crate) unsafe fn hash_of_keys(layout: &EntryLayout, entry: *const u8, keys: &[usize]) -> u64 {
+    // SAFETY: promised by the caller.
+    let mask = unsafe { null_mask(layout, entry) };
+    let fold = |hash: u64, &number: &usize| {
+        let (at, phys) = (layout.keys[number].offset, layout.keys[number].phys);
+        if mask >> number & 1 == 1 {
+            return hash_word(hash, HASH_SEED);
+        }
+        // SAFETY: the field has the size of the physical type; floats in it are canonical.
+        unsafe {
+            match phys {
+                Phys::Bool | Phys::I8 => hash_word(hash, i64::from(read::<i8>(entry, at)) as u64),
+                Phys::I16 => hash_word(hash, i64::from(read::<i16>(entry, at)) as u64),
+                Phys::I32 => hash_word(hash, i64::from(read::<i32>(entry, at)) as u64),
+                Phys::I64 => hash_word(hash, read(entry, at)),
+                Phys::F32 => hash_word(hash, f64::from(read::<f32>(entry, at)).to_bits()),
+                Phys::F64 => hash_word(hash, read(entry, at)),
+                Phys::I128 => hash_wide(hash, read(entry, at)),
+                Phys::Str => hash_str(hash, read(entry, at)),
+            }
+        }
+    };
+    hash_finish(keys.iter().fold(HASH_SEED, fold))
 }
 
 /// Writes the null mask and the keys of a fresh entry; long strings are copied into the arena.

@@ -157,16 +157,49 @@ impl GroupTable {
                 entry::read::<u64>(read, self.number) == (first + i) as u64 && self.table.find(read).is_none()
             };
             Damaged::unless(is_next, format_args!("group {} has another number, or the key of another", first + i))?;
-            // SAFETY: as above; the key is not there yet, and the fresh place is ours to write.
-            unsafe {
-                let fresh = self.table.claim_for(read);
-                fresh.copy_from_nonoverlapping(read, layout.stride);
-                self.table.keep_keys(fresh);
-                self.entries.push(fresh);
-            }
-            self.follow_entries();
+            // SAFETY: as above; the key is not there yet.
+            unsafe { self.add(read) };
         }
         Ok(())
+    }
+
+    /// Adds some groups of a table of the same keys: in this order they get the next numbers.
+    ///
+    /// # Errors
+    /// When the key of one is here already. Those before it have been added.
+    pub fn adopt(&mut self, other: &GroupTable, groups: &[u64]) -> Result<(), Damaged> {
+        for &group in groups {
+            let from = other.entries[group as usize];
+            // SAFETY: an entry of a table with the same layout, which is borrowed.
+            let is_new = unsafe { self.table.find(from).is_none() };
+            Damaged::unless(is_new, format_args!("two partitions have the key of group {group}"))?;
+            // SAFETY: as above.
+            unsafe { self.add(from) };
+        }
+        Ok(())
+    }
+
+    /// Adds a group with the key of an entry and the next number.
+    ///
+    /// # Safety
+    /// It is an entry of the layout whose strings are alive, and its key is not there yet.
+    unsafe fn add(&mut self, from: *const u8) {
+        // SAFETY: promised by the caller; the fresh place is ours to write.
+        unsafe {
+            let fresh = self.table.claim_for(from);
+            fresh.copy_from_nonoverlapping(from, self.table.layout().stride);
+            entry::write(fresh, self.number, self.entries.len() as u64);
+            self.table.keep_keys(fresh);
+            self.entries.push(fresh);
+        }
+        self.follow_entries();
+    }
+
+    /// The hash of some of the columns of a group's key, by their places in it: the same as that of a row with these values, so what chooses
+    /// the partition of such a row.
+    pub fn hash_of(&self, group: u64, columns: &[usize]) -> u64 {
+        // SAFETY: an entry of the table.
+        unsafe { entry::hash_of_keys(self.table.layout(), self.entries[group as usize], columns) }
     }
 
     /// Notes where the entries of the table are.
@@ -272,6 +305,12 @@ mod tests {
         unsafe { restored.insert(77, 0, &[Slot::of(1000i64.to_le_bytes())]) };
         assert_eq!((restored.len(), restored.is_null(7), restored.is_null(500)), (501, true, false));
         assert!((0..saved.len()).all(|length| restore(&saved[..length]).is_err()));
+        let mut some = GroupTable::new(Arc::clone(groups.layout()));
+        some.adopt(&groups, &[499, 7]).unwrap();
+        some.adopt(&groups, &[0]).unwrap();
+        assert_eq!(some.columns(&[0, 1, 2], &[DataType::BigInt]), groups.columns(&[499, 7, 0], &[DataType::BigInt]));
+        assert_eq!([0, 1, 2].map(|group| some.hash_of(group, &[0])), [hash_of(499), hash_of(7), hash_of(0)]);
+        assert!(some.adopt(&groups, &[5, 7]).is_err(), "it has that key");
         let mut lookup = groups.lookup();
         // SAFETY: the dummy entry has its number at the offset of all.
         assert_eq!(unsafe { entry::read::<u64>(lookup.missing(), groups.number) }, NO_GROUP);

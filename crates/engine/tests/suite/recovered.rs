@@ -11,19 +11,22 @@ use millstream::{Collected, Diagnostic, RunMonitor, Session};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// How the parts of a run differ: workers, and whether state is spilled.
-const RUNS: [(&str, &str); 4] = [("2", "auto"), ("1", "always"), ("4", "auto"), ("3", "always")];
+/// How the parts of a run differ: workers, whether state is spilled, and the partitions of keyed operators.
+type RunSettings = (&'static str, &'static str, &'static str);
+
+const RUNS: [RunSettings; 4] = [("2", "auto", "64"), ("1", "always", "16"), ("4", "auto", "256"), ("3", "always", "1")];
 
 /// The runs that are stopped: all but the last.
 const STOPS: u64 = RUNS.len() as u64 - 1;
 
-fn session(folder: &Path, (workers, spill): (&str, &str)) -> Session {
+fn session(folder: &Path, (workers, spill, key_partitions): RunSettings) -> Session {
     let state = folder.join("state").to_string_lossy().into_owned();
     let settings = [
         ("pipeline.tier", "interpreted"),
         ("pipeline.buffer-rows", "32"),
         ("parallelism.default", workers),
         ("pipeline.spill", spill),
+        ("pipeline.key-partitions", key_partitions),
         ("execution.checkpointing.dir", &state),
         ("execution.checkpointing.interval", "5 ms"),
     ];
@@ -272,7 +275,7 @@ fn check_standing(query: &str) -> Result<String, Diagnostic> {
         format!("customer number {group},{},{row}\n", row * 31 % 1000)
     };
     std::fs::write(folder.path().join("in.csv"), (0..STANDING_ROWS).map(row).collect::<String>()).unwrap();
-    let open = |settings: (&str, &str), rate: u64| {
+    let open = |settings: RunSettings, rate: u64| {
         let mut session = session(folder.path(), settings);
         session.run(&format!(
             "CREATE TABLE t (k STRING, v BIGINT, id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}',

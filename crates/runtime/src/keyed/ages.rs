@@ -90,6 +90,17 @@ impl Ages {
         self.set(written);
     }
 
+    /// Adds entries of others, by their numbers there; there are `entries` so far.
+    pub(super) fn absorb(&mut self, entries: usize, other: &Ages, taken: impl IntoIterator<Item = usize>) {
+        if self.ttl.is_none() {
+            return;
+        }
+        let mut written = std::mem::take(&mut self.written);
+        written.resize(entries, NEVER);
+        written.extend(taken.into_iter().map(|entry| other.written.get(entry).copied().unwrap_or(NEVER)));
+        self.set(written);
+    }
+
     fn set(&mut self, written: Vec<i64>) {
         let mut order: Vec<(i64, u32)> =
             written.iter().copied().zip(0..).filter(|(written, _)| *written != NEVER).collect();

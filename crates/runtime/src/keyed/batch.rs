@@ -142,6 +142,15 @@ impl Batch {
         Ok(Batch::new(columns, ordinals))
     }
 
+    /// Reads what several calls of [`Batch::save`] have written.
+    pub(crate) fn restore_all(schema: &Schema, bytes: &[u8]) -> Result<Vec<Batch>, Damaged> {
+        let (mut from, mut batches) = (ByteReader::new(bytes), Vec::new());
+        while !from.is_empty() {
+            batches.push(Batch::restore(schema, &mut from)?);
+        }
+        Ok(batches)
+    }
+
     /// Routes rows to their partitions. These get rows of their own: strings are copied out of the input, unless the rows are only
     /// passed on.
     pub(crate) fn split(self, parts: &Parts, are_passed_on: bool) -> Result<Vec<(usize, Batch)>, Diagnostic> {

@@ -5,6 +5,7 @@
 
 use super::batch::Batch;
 use super::comparable::{Comparable, Equality};
+use super::repartition::KeyShare;
 use super::state::{State, Work};
 use super::weights::of_column;
 use crate::columns::{bytes_of, selected};
@@ -158,6 +159,11 @@ impl State for Changes {
             self.batches.push(Batch::restore(&self.schema, from)?);
         }
         self.bytes = self.batches.iter().map(|batch| bytes_of(&batch.columns)).sum();
+        Ok(())
+    }
+
+    /// Nothing is left between two beats.
+    fn absorb(&mut self, _: &mut dyn State, _: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
         Ok(())
     }
 }

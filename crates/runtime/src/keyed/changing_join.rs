@@ -16,6 +16,7 @@ use super::chains::NONE;
 use super::changing_side::{Delta, JoinSide, Shows};
 use super::groups::{Groups, pays_to_forget};
 use super::pairs::residual_of;
+use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW};
 use super::versions::{Versioned, Versions};
@@ -235,6 +236,18 @@ impl State for ChangingJoin {
         self.groups.restore(from)?;
         let groups = self.groups.table.len();
         self.sides.iter_mut().try_for_each(|side| side.restore(groups, from, now_ms))?;
+        self.doubling.done(self.sides.iter().filter_map(|side| Some(side.counts.as_ref()?.alive)).sum());
+        Ok(())
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let (other, first) = (of_same_operator::<ChangingJoin>(other)?, self.groups.table.len());
+        let taken = self.groups.absorb(&other.groups, share)?;
+        let numbers = NewNumbers::of_groups(&taken, other.groups.table.len(), first);
+        let groups = self.groups.table.len();
+        for (port, (side, other)) in self.sides.iter_mut().zip(&other.sides).enumerate() {
+            side.absorb(other, &share.rows(port, &other.store)?, &numbers, groups)?;
+        }
         self.doubling.done(self.sides.iter().filter_map(|side| Some(side.counts.as_ref()?.alive)).sum());
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::chains::{Chains, NONE};
 use super::contents::Contents;
 use super::encoding::{check_ascending, check_count};
 use super::groups::Groups;
+use super::repartition::NewNumbers;
 use super::state::Work;
 use super::store::RowStore;
 use super::versions::Versions;
@@ -313,6 +314,32 @@ impl JoinSide {
         for _ in 0..from.count(1)? {
             self.waiting.push(Batch::restore(&self.schema, from)?);
         }
+        Ok(())
+    }
+
+    /// Adds rows of the same side in another partition, whose groups have new numbers; then there are `groups` groups.
+    pub(super) fn absorb(
+        &mut self,
+        other: &JoinSide,
+        rows: &[u32],
+        numbers: &NewNumbers,
+        groups: usize,
+    ) -> Result<(), Diagnostic> {
+        let first = self.store.absorb(&other.store, rows)? as usize;
+        let group = |&row: &u32| numbers.of(other.chains.group(row) as usize).unwrap_or(NONE);
+        self.chains.add(rows.iter().map(group), groups);
+        if let (Some(changing), Some(others)) = (&mut self.changing, &other.changing) {
+            changing.contents.absorb(&others.contents, rows);
+        }
+        if let (Some(counts), Some(others)) = (&mut self.counts, &other.counts) {
+            counts.of.extend(rows.iter().map(|&row| others.of[row as usize]));
+        }
+        self.count_rows()?;
+        if self.shows.is_some() {
+            self.partners.extend(rows.iter().map(|&row| other.partners[row as usize]));
+            self.is_touched.resize(self.store.len(), false);
+        }
+        self.ages.absorb(first, &other.ages, rows.iter().map(|&row| row as usize));
         Ok(())
     }
 

@@ -100,6 +100,11 @@ impl Contents {
         kept.into_iter().for_each(|hash| self.add(hash));
     }
 
+    /// The next rows of the store are rows of another one, by their numbers there.
+    pub(super) fn absorb(&mut self, other: &Contents, rows: &[u32]) {
+        rows.iter().for_each(|&row| self.add(other.hashes[row as usize]));
+    }
+
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         let of_row = size_of::<u64>() + size_of::<u32>();

@@ -4,6 +4,7 @@ use super::batch::{Batch, times_of};
 use super::encoding::{Owned, check_count};
 use super::fifo::{Element, Fifo, restore_elements, save_elements};
 use super::groups::Groups;
+use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore, timestamps};
@@ -86,6 +87,13 @@ struct CountKey {
     slices: Fifo,
     /// The slice that is being filled.
     filling: Option<Element>,
+}
+
+impl CountKey {
+    /// The slots that belong to it.
+    fn slots(&self) -> impl Iterator<Item = i64> + use<'_> {
+        self.slices.slots().chain(self.filling.map(|slice| slice.slot))
+    }
 }
 
 /// What happens to a key when its slices have been updated.
@@ -219,8 +227,23 @@ impl State for CountAggregate {
             self.keys.push(CountKey { rows, slices, filling: filling.first().copied() });
         }
         self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
-        let slots = |key: &CountKey| key.slices.slots().chain(key.filling.map(|f| f.slot)).collect::<Vec<_>>();
-        Ok(self.table.check_owned(self.keys.iter().flat_map(slots))?)
+        Ok(self.table.check_owned(self.keys.iter().flat_map(CountKey::slots))?)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let other = of_same_operator::<CountAggregate>(other)?;
+        let taken = self.groups.absorb(&other.groups, share)?;
+        let keys: Vec<CountKey> = taken.iter().map(|&group| std::mem::take(&mut other.keys[group as usize])).collect();
+        let slots: Vec<i64> = keys.iter().flat_map(CountKey::slots).collect();
+        let slots = self.table.absorb(&other.table, &slots)?;
+        let moved = |key: CountKey| CountKey {
+            slices: key.slices.with_slots(&slots),
+            filling: key.filling.map(|slice| Element { slot: slots[&slice.slot], ..slice }),
+            ..key
+        };
+        self.keys.extend(keys.into_iter().map(moved));
+        self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
+        Ok(())
     }
 }
 
@@ -361,6 +384,24 @@ impl State for CountRows {
             open.iter().try_for_each(|&row| owned.take(row as usize))?;
             self.keys.push(KeyRows { rows, open });
         }
+        self.doubling.done(self.rows.len());
+        Ok(())
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let other = of_same_operator::<CountRows>(other)?;
+        let taken = self.groups.absorb(&other.groups, share)?;
+        let keys: Vec<KeyRows> = taken.iter().map(|&group| std::mem::take(&mut other.keys[group as usize])).collect();
+        let mut rows: Vec<u32> = keys.iter().flat_map(|key| key.open.iter().copied()).collect();
+        rows.sort_unstable();
+        let first = self.rows.absorb(&other.rows, &rows)?;
+        let numbers = NewNumbers::new(rows.iter().map(|&row| row as usize), other.rows.len(), first as usize);
+        self.times.extend(rows.iter().map(|&row| other.times[row as usize]));
+        let moved = |key: KeyRows| KeyRows {
+            open: key.open.iter().filter_map(|&row| numbers.of(row as usize)).collect(),
+            ..key
+        };
+        self.keys.extend(keys.into_iter().map(moved));
         self.doubling.done(self.rows.len());
         Ok(())
     }

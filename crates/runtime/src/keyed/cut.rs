@@ -191,8 +191,12 @@ impl KeyedStation {
         if state.partitions.is_empty() {
             return Ok(());
         }
+        let waiting = state.partitions.iter().flat_map(|partition| &partition.waiting);
+        let mut inputs = waiting.map(|rows| rows.about.input);
+        let are_known = inputs.all(|input| input < self.plan.inputs.len());
+        Damaged::unless(are_known, "rows wait for an input that an operator does not have").map_err(damaged)?;
         if state.partitions.len() != self.partitions.len() {
-            return Err(damaged(Damaged("an operator lacks partitions".into())));
+            return self.repartition(&state.partitions, from);
         }
         for (partition, state) in state.partitions.iter().enumerate() {
             self.restore_partition(partition, state, from)?;
@@ -210,9 +214,6 @@ impl KeyedStation {
     ) -> Result<(), Diagnostic> {
         let mut inbox = self.inbox(partition);
         for rows in &saved.waiting {
-            if rows.about.input >= self.plan.inputs.len() {
-                return Err(damaged(Damaged("rows wait for an input that an operator does not have".into())));
-            }
             let content = Place::File(from.blob(&rows.blob));
             self.rounds.came(inbox.put_anywhere(Generation::default(), content, rows.about));
         }

@@ -12,6 +12,7 @@
 
 use millstream_state::Slots;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use std::collections::BTreeMap;
 
 /// An element, or several that were merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +131,13 @@ impl Fifo {
     /// The slots that belong to it.
     pub(crate) fn slots(&self) -> impl Iterator<Item = i64> + use<'_> {
         self.front.iter().chain(&self.back).chain(&self.sum).map(|element| element.slot)
+    }
+
+    /// The same with other slots.
+    pub(crate) fn with_slots(mut self, slots: &BTreeMap<i64, i64>) -> Fifo {
+        let elements = self.front.iter_mut().chain(&mut self.back).chain(&mut self.sum);
+        elements.for_each(|element| element.slot = slots[&element.slot]);
+        self
     }
 
     /// Writes it.

@@ -8,6 +8,7 @@ use super::batch::Batch;
 use super::comparable::Comparable;
 use super::encoding::{check_ascending, check_count, restore_columns, restore_flags, save_columns, save_flags};
 use super::groups::{Groups, pays_to_forget};
+use super::repartition::{KeyShare, of_same_operator};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::versions::{Versioned, Versions};
@@ -314,6 +315,19 @@ impl State for GroupAggregate {
         // Without outputs a group that is shown has nothing to compare.
         check_count("groups as they were", rows, if self.types.is_empty() { rows } else { self.shown.len() })?;
         self.ages.restore(self.all.len(), from, now_ms)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let other = of_same_operator::<GroupAggregate>(other)?;
+        let taken = self.groups.absorb_or_one(&other.groups, other.all.len(), share)?;
+        let all = || taken.iter().map(|&group| other.all[group as usize]);
+        let slots: Vec<i64> = all().map(|of| of.slot).filter(|&slot| slot != NO_SLOT).collect();
+        let slots = self.table.absorb(&other.table, &slots)?;
+        self.ages.absorb(self.all.len(), &other.ages, taken.iter().map(|&group| group as usize));
+        let moved = |of: OfGroup| OfGroup { slot: slots.get(&of.slot).copied().unwrap_or(NO_SLOT), ..of };
+        self.all.extend(all().map(moved));
+        self.empty += all().filter(|of| of.slot == NO_SLOT).count();
+        Ok(())
     }
 }
 

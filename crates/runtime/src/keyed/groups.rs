@@ -1,11 +1,13 @@
 //! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
 
+use super::repartition::KeyShare;
 use super::shared::Portion;
 use super::state::Work;
 use crate::columns::sliced;
 use crate::executable_plan::OperatorCode;
 use crate::groups;
 use arrow_array::{ArrayRef, new_null_array};
+use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
 use millstream_state::GroupTable;
 use millstream_storage::{ByteReader, Damaged};
@@ -64,7 +66,26 @@ impl Groups {
         if rows == 0 {
             return Ok(Vec::new());
         }
-        groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
+        self.assign_by(port, columns, rows, work.code, work.functions)
+    }
+
+    /// The same by the programs of an operator.
+    pub(super) fn assign_by(
+        &mut self,
+        port: usize,
+        columns: &[ArrayRef],
+        rows: usize,
+        code: &OperatorCode,
+        functions: &mut FunctionContext,
+    ) -> Result<Vec<u64>, Diagnostic> {
+        groups::assign(&mut self.table, &code.keys[port], columns, rows, functions)
+    }
+
+    /// Takes over the groups of a share from others, none of which is here; which ones, ascending: in this order they have the next numbers.
+    pub(super) fn absorb(&mut self, other: &Groups, share: &KeyShare<'_>) -> Result<Vec<u64>, Damaged> {
+        let taken = share.groups(other);
+        self.table.adopt(&other.table, &taken)?;
+        Ok(taken)
     }
 
     /// The same for rows of the one input of an operator; without keys they are all of one group, which is in no table.
@@ -119,6 +140,19 @@ impl Groups {
         let mut columns = sliced(others, 0, rows);
         places.iter().zip(keys).for_each(|(&place, key)| columns[place] = key);
         self.assign(port, &columns, rows, work)
+    }
+
+    /// The same of an operator that has one group if it has no keys, where others may have come to know it: they have `known` groups.
+    pub(super) fn absorb_or_one(
+        &mut self,
+        other: &Groups,
+        known: usize,
+        share: &KeyShare<'_>,
+    ) -> Result<Vec<u64>, Damaged> {
+        match self.types.is_empty() {
+            true => Ok((0..known as u64).filter(|_| share.is_home()).collect()),
+            false => self.absorb(other, share),
+        }
     }
 
     /// Adds the groups that [`GroupTable::save_from`] has written.

@@ -9,7 +9,7 @@ use crate::buffer::Generation;
 use crate::durable::blobs::{Place, StateBlob};
 use crate::schedule::flow::Permit;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
-use millstream_storage::{ByteReader, PartitionState, SpilledBlob, WaitingRows};
+use millstream_storage::{PartitionState, SpilledBlob, WaitingRows};
 use millstream_types::{Diagnostic, Schema};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -122,12 +122,7 @@ impl Waiting {
             Place::Memory(batch) => return Ok(vec![batch]),
             Place::File(blob) => blob,
         };
-        let bytes = blob.read()?;
-        let (mut from, mut batches) = (ByteReader::new(&bytes), Vec::new());
-        while !from.is_empty() {
-            batches.push(Batch::restore(schema, &mut from).map_err(|what| blob.invalid(what))?);
-        }
-        Ok(batches)
+        Batch::restore_all(schema, &blob.read()?).map_err(|what| blob.invalid(what))
     }
 
     /// Whether a job up to a watermark consumes some of them.

@@ -172,14 +172,7 @@ impl Kept {
     /// It is what a checkpoint says, whose files are read when it is needed.
     pub(super) fn restored(&mut self, saved: &PartitionState, from: &Restored<'_>) {
         self.now_ms = -saved.aged_ms;
-        // From the last back to the base.
-        let (mut now_ms, mut pieces) = (self.now_ms, Vec::with_capacity(saved.runs.len() + 1));
-        for run in saved.runs.iter().rev() {
-            pieces.push((from.blob(&run.blob), now_ms));
-            now_ms = now_ms.saturating_sub(run.after_ms);
-        }
-        pieces.push((from.blob(&saved.state), now_ms));
-        pieces.reverse();
+        let pieces = pieces_of(saved, from);
         let levels = [u8::MAX].into_iter().chain(saved.runs.iter().map(|run| run.level));
         self.pieces =
             Pieces::restored(pieces.iter().zip(levels).map(|((blob, now), level)| (level, blob.bytes(), *now)));
@@ -253,6 +246,19 @@ impl Kept {
         }
         Ok(SavedState { run, state })
     }
+}
+
+/// The pieces that a checkpoint has of a partition, each with the time of the last job before it.
+pub(super) fn pieces_of(saved: &PartitionState, from: &Restored<'_>) -> Vec<(StateBlob, i64)> {
+    // From the last back to the base.
+    let (mut now_ms, mut pieces) = (-saved.aged_ms, Vec::with_capacity(saved.runs.len() + 1));
+    for run in saved.runs.iter().rev() {
+        pieces.push((from.blob(&run.blob), now_ms));
+        now_ms = now_ms.saturating_sub(run.after_ms);
+    }
+    pieces.push((from.blob(&saved.state), now_ms));
+    pieces.reverse();
+    pieces
 }
 
 /// All of a state.

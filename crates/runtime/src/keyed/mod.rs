@@ -50,6 +50,7 @@ mod over_order;
 mod pairs;
 mod rank;
 mod regular_join;
+mod repartition;
 mod rounds;
 mod session;
 mod session_rows;

@@ -10,6 +10,7 @@ use super::encoding::restore_optional;
 use super::fifo::{Element, Fifo};
 use super::groups::Groups;
 use super::over_order::{ReadyRows, WaitingRanks};
+use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::Doubling;
@@ -156,6 +157,12 @@ impl Over {
         }
     }
 
+    /// Keys have been read or taken over.
+    fn measure(&mut self) {
+        self.frames = (self.keys.iter().map(|key| key.last.bytes()).sum(), self.processed);
+        self.doubling.done(self.keys.len());
+    }
+
     /// Forgets keys whose frames have ended, when there are many.
     fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         if !self.doubling.is_due(self.keys.len(), work.is_tight) {
@@ -228,8 +235,29 @@ impl State for Over {
             let (running, last) = (restore_optional("sums", from)?, Fifo::restore(from)?);
             self.keys.push(Key { running, last, peers: None });
         }
-        self.frames = (self.keys.iter().map(|key| key.last.bytes()).sum(), self.processed);
-        self.doubling.done(self.keys.len());
+        self.measure();
         Ok(self.table.check_owned(self.keys.iter().flat_map(|key| key.last.slots().chain(key.running)))?)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let (other, first) = (of_same_operator::<Over>(other)?, self.groups.table.len());
+        let taken = self.groups.absorb(&other.groups, share)?;
+        if let (Some(waiting), Some(others)) = (&mut self.waiting, &other.waiting) {
+            let numbers = NewNumbers::of_groups(&taken, other.groups.table.len(), first);
+            waiting.absorb(others, &taken, &numbers)?;
+        }
+        let keys: Vec<Key> = taken.iter().map(|&group| std::mem::take(&mut other.keys[group as usize])).collect();
+        let slots: Vec<i64> = keys.iter().flat_map(|key| key.last.slots().chain(key.running)).collect();
+        let slots = self.table.absorb(&other.table, &slots)?;
+        let moved = |key: Key| Key {
+            running: key.running.map(|slot| slots[&slot]),
+            last: key.last.with_slots(&slots),
+            peers: None,
+        };
+        self.keys.extend(keys.into_iter().map(moved));
+        // What comes from now on is behind the rows of all keys.
+        self.processed = self.processed.max(other.processed);
+        self.measure();
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@
 
 use super::batch::{Batch, times_of};
 use super::encoding::{check_count, restore_optional};
+use super::repartition::NewNumbers;
 use super::state::Work;
 use super::store::Doubling;
 use super::timed_rows::TimedRows;
@@ -108,6 +109,13 @@ impl Triggers {
         let (ends, groups): (Vec<i64>, Vec<u32>) = self.ends.iter().map(|Reverse(end)| *end).unzip();
         out.i64s(&ends);
         out.u32s(&groups);
+    }
+
+    /// Adds some groups of others, which have new numbers in this order.
+    fn absorb(&mut self, other: &Triggers, taken: &[u64], numbers: &NewNumbers) {
+        self.keys.extend(taken.iter().map(|&group| other.keys[group as usize]));
+        let end = |&Reverse((end, group)): &Reverse<(i64, u32)>| Some(Reverse((end, numbers.of(group as usize)?)));
+        self.ends.extend(other.ends.iter().filter_map(end));
     }
 
     /// Restores what [`Triggers::save`] has written of `groups` groups.
@@ -229,6 +237,21 @@ impl WaitingRanks {
     pub(super) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         self.rows.save(out)?;
         self.triggers.iter().for_each(|triggers| triggers.save(out));
+        Ok(())
+    }
+
+    /// Adds what waits of some groups of others, which have new numbers in this order.
+    pub(super) fn absorb(
+        &mut self,
+        other: &WaitingRanks,
+        taken: &[u64],
+        numbers: &NewNumbers,
+    ) -> Result<(), Diagnostic> {
+        self.rows.absorb(&other.rows, numbers)?;
+        if let (Some(triggers), Some(others)) = (&mut self.triggers, &other.triggers) {
+            triggers.absorb(others, taken, numbers);
+        }
+        self.doubling.done(self.rows.rows.len());
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 use super::batch::Batch;
 use super::groups::Groups;
 use super::order::{SortKeys, compare};
+use super::repartition::{KeyShare, of_same_operator};
 use super::state::{State, Work};
 use super::store::RowStore;
 use super::window_join::Windows;
@@ -146,5 +147,9 @@ impl State for Rank {
 
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.windows.restore(from)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        self.windows.absorb(&of_same_operator::<Rank>(other)?.windows, share)
     }
 }

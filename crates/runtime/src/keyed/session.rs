@@ -7,6 +7,7 @@
 use super::batch::{Batch, times_of};
 use super::encoding::check_count;
 use super::groups::Groups;
+use super::repartition::{KeyShare, of_same_operator};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, timestamps};
@@ -124,6 +125,30 @@ impl Sessions {
         }
         self.doubling.done(self.groups.table.len());
         Ok(())
+    }
+
+    /// Takes over the open sessions of a share from others; which ones, by their numbers there: in this order they have the next numbers.
+    pub(crate) fn absorb(&mut self, other: &Sessions, share: &KeyShare<'_>) -> Result<Vec<u32>, Damaged> {
+        let (first, known) = (self.all.len(), self.groups.table.len() as u32);
+        let taken = self.groups.absorb(&other.groups, share)?;
+        let chains: Vec<Vec<u32>> = other.chains().collect();
+        let mut sessions = Vec::new();
+        for (group, before) in (known..).zip(taken) {
+            let chain = &chains[before as usize];
+            let number = |place: usize| if place < chain.len() { (self.all.len() + place) as u32 } else { NONE };
+            self.heads.push(number(0));
+            let moved = chain.iter().enumerate().map(|(place, &session)| {
+                let next = if place + 1 < chain.len() { number(place + 1) } else { NONE };
+                Session { group, next, generation: 0, ..other.all[session as usize] }
+            });
+            let moved: Vec<Session> = moved.collect();
+            self.all.extend(moved);
+            sessions.extend_from_slice(chain);
+        }
+        let deadline = |(number, session): (usize, &Session)| Reverse((session.end - 1, number as u32, 0));
+        self.deadlines.extend(self.all.iter().enumerate().skip(first).map(deadline));
+        self.doubling.done(self.groups.table.len());
+        Ok(sessions)
     }
 
     /// Finds or begins the session of each row; late rows are counted and left out of the batch.
@@ -380,5 +405,14 @@ impl State for SessionAggregate {
         self.slots = from.i64s()?;
         check_count("slots of sessions", self.slots.len(), self.sessions.all.len())?;
         Ok(self.table.check_owned(self.slots.iter().copied())?)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let other = of_same_operator::<SessionAggregate>(other)?;
+        let sessions = self.sessions.absorb(&other.sessions, share)?;
+        let slots: Vec<i64> = sessions.iter().map(|&session| other.slots[session as usize]).collect();
+        let numbers = self.table.absorb(&other.table, &slots)?;
+        self.slots.extend(slots.iter().map(|slot| numbers[slot]));
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::encoding::Owned;
+use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::session::Sessions;
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
@@ -140,6 +141,27 @@ impl State for SessionRows {
                 chain = (if chain.0 == NO_ROW { row } else { chain.0 }, row);
             }
             self.chains.push(chain);
+        }
+        self.doubling.done(self.rows.len());
+        Ok(())
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let other = of_same_operator::<SessionRows>(other)?;
+        let sessions = self.sessions.absorb(&other.sessions, share)?;
+        let chains: Vec<Vec<u32>> = sessions.iter().map(|&session| other.rows_of(session)).collect();
+        let mut taken: Vec<u32> = chains.iter().flatten().copied().collect();
+        taken.sort_unstable();
+        let first = self.rows.absorb(&other.rows, &taken)?;
+        let numbers = NewNumbers::new(taken.iter().map(|&row| row as usize), other.rows.len(), first as usize);
+        self.before.resize(self.rows.len(), NO_ROW);
+        for chain in chains {
+            let mut own = (NO_ROW, NO_ROW);
+            for row in chain.into_iter().filter_map(|row| numbers.of(row as usize)) {
+                self.before[row as usize] = own.1;
+                own = (if own.0 == NO_ROW { row } else { own.0 }, row);
+            }
+            self.chains.push(own);
         }
         self.doubling.done(self.rows.len());
         Ok(())

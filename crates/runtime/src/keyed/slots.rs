@@ -8,8 +8,9 @@ use millstream_abi::{EntryLayout, ExecContext, Finish, Slot, Str};
 use millstream_codegen::execute::{TableHooks, update};
 use millstream_plan::pipeline::SlotAggregates;
 use millstream_state::{Change, Ordinal, Output, OutputTypes, Slots, Table};
-use millstream_storage::{ByteReader, Damaged};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{DataType, Diagnostic};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// See the module.
@@ -104,6 +105,14 @@ impl SlotTable {
         let slots = self.slots.put(&self.types, from)?;
         self.updated += slots.len();
         Ok(slots)
+    }
+
+    /// Allocates slots for some of another table; the numbers that they have here.
+    pub(crate) fn absorb(&mut self, other: &SlotTable, slots: &[i64]) -> Result<BTreeMap<i64, i64>, Damaged> {
+        let mut out = ByteWriter::new();
+        other.slots.save_some(slots, &mut out);
+        let numbers = self.put(&mut ByteReader::new(&out.into_bytes()))?;
+        Ok(slots.iter().copied().zip(numbers).collect())
     }
 
     /// Checks that slots are all that there are, and each is owned once: so all of them can be removed.

@@ -165,13 +165,18 @@ impl KeptBytes {
     /// Keeps the rows of these ascending numbers only; the *i*-th of them is number *i* from now on.
     pub(super) fn keep(&mut self, rows: &[u32]) {
         let mut kept = KeptBytes::default();
-        kept.places.reserve(rows.len());
-        for &row in rows {
-            let first = kept.bytes.len();
-            kept.bytes.extend_from_slice(self.whole(row));
-            kept.places.push(BytesOfRow { first, ..self.places[row as usize] });
-        }
+        kept.absorb(self, rows);
         *self = kept;
+    }
+
+    /// Adds rows of others, by their numbers there.
+    pub(super) fn absorb(&mut self, other: &KeptBytes, rows: &[u32]) {
+        self.places.reserve(rows.len());
+        for &row in rows {
+            let first = self.bytes.len();
+            self.bytes.extend_from_slice(other.whole(row));
+            self.places.push(BytesOfRow { first, ..other.places[row as usize] });
+        }
     }
 
     /// Bytes of memory.

@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::output::Output;
+use super::repartition::KeyShare;
 use super::versions::Versioned;
 use crate::buffer::Rows;
 use crate::columns::{bytes_of, sliced};
@@ -13,9 +14,10 @@ use millstream_functions::FunctionContext;
 use millstream_plan::window::Timeline;
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
+use std::any::Any;
 
 /// What one partition of an operator remembers.
-pub(crate) trait State: Send {
+pub(crate) trait State: Any + Send {
     /// Consumes rows, one batch for each input, in merged order, and outputs what is complete when the watermark has reached
     /// a time of the operator's timeline.
     fn advance(&mut self, inputs: Vec<Batch>, reached: i64, work: &mut Work<'_>) -> Result<(), Diagnostic>;
@@ -55,6 +57,10 @@ pub(crate) trait State: Send {
     /// # Errors
     /// `CHECKPOINT_DAMAGED`, when the bytes are something else. The state is not to be used then.
     fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic>;
+
+    /// Takes over the keys of a share from a state of the same operator, which nobody uses afterwards. `self` has none of them, and is fresh
+    /// but for what it has taken over before; the other has been restored. Times stay what they are, and entries get other numbers.
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic>;
 }
 
 /// What a job works with.

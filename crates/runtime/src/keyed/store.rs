@@ -10,7 +10,7 @@
 use super::batch::Batch;
 use super::encoding::{restore_columns, save_columns};
 use super::shared::Portion;
-use crate::columns::{chained, joined, of_few_buffers, selected, sliced, unselectable};
+use crate::columns::{chained, compact, joined, of_few_buffers, selected, sliced, unselectable};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
 use millstream_storage::{ByteReader, ByteWriter};
@@ -99,6 +99,15 @@ impl RowStore {
     /// Adds all rows of another store of the same columns.
     pub(crate) fn push_all(&mut self, other: &RowStore) -> Result<(), Diagnostic> {
         other.parts().try_for_each(|part| self.push_part(part.clone()).map(|_| ()))
+    }
+
+    /// Adds rows of another store of the same columns, by their numbers there; the number of the first.
+    pub(crate) fn absorb(&mut self, other: &RowStore, numbers: &[u32]) -> Result<u32, Diagnostic> {
+        let first = self.rows as u32;
+        for numbers in numbers.chunks(LARGE_CHUNK) {
+            self.push(other.gather(numbers)?.iter().map(compact).collect(), numbers.len())?;
+        }
+        Ok(first)
     }
 
     fn push_part(&mut self, part: Portion) -> Result<u32, Diagnostic> {

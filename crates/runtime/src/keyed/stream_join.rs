@@ -11,6 +11,7 @@ use super::chains::{Chains, NONE};
 use super::encoding::{check_count, restore_flags, save_flags};
 use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_padded};
+use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
 use super::versions::{Versioned, Versions};
@@ -173,6 +174,22 @@ impl Side {
             check_count("marks of rows", self.matched.len(), self.store.len())?;
             check_count("deadlines", is_waiting.len(), self.store.len())?;
             self.wait((0..is_waiting.len()).filter(|&row| is_waiting[row]));
+        }
+        Ok(())
+    }
+
+    /// Adds rows of the same side in another partition, whose groups have new numbers; then there are `groups` groups.
+    fn absorb(&mut self, other: &Side, rows: &[u32], numbers: &NewNumbers, groups: usize) -> Result<(), Diagnostic> {
+        let first = self.store.absorb(&other.store, rows)? as usize;
+        self.times.extend(rows.iter().map(|&row| other.times[row as usize]));
+        let group = |&row: &u32| numbers.of(other.chains.group(row) as usize).unwrap_or(NONE);
+        self.chains.add(rows.iter().map(group), groups);
+        if self.is_outer {
+            self.matched.extend(rows.iter().map(|&row| other.matched[row as usize]));
+            let mut is_waiting = vec![false; other.times.len()];
+            other.deadlines.iter().for_each(|Reverse((_, row))| is_waiting[*row as usize] = true);
+            let waiting = rows.iter().enumerate().filter(|(_, row)| is_waiting[**row as usize]);
+            self.wait(waiting.map(|(place, _)| first + place));
         }
         Ok(())
     }
@@ -458,6 +475,17 @@ impl State for StreamJoin {
         let now = if let Rule::Regular { .. } = self.rule { now_ms } else { 0 };
         self.sides.iter_mut().try_for_each(|side| side.restore(self.groups.table.len(), now, from))?;
         self.restored(now_ms)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let (other, first) = (of_same_operator::<StreamJoin>(other)?, self.groups.table.len());
+        let taken = self.groups.absorb(&other.groups, share)?;
+        let numbers = NewNumbers::of_groups(&taken, other.groups.table.len(), first);
+        let groups = self.groups.table.len();
+        for (port, (side, other)) in self.sides.iter_mut().zip(&other.sides).enumerate() {
+            side.absorb(other, &share.rows(port, &other.store)?, &numbers, groups)?;
+        }
+        self.restored(0)
     }
 }
 

@@ -31,6 +31,8 @@ use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::{DataType, Field, Schema, code};
 use std::sync::Arc;
 
+mod repartitioned;
+
 /// A row of an input: time, number, name, weight.
 type Row = (Ordinal, i64, i64, Option<String>, i8);
 type Rows = Vec<Row>;
@@ -380,18 +382,21 @@ fn assert_same(kind: &KeyedKind, found: &Output, expected: &Output) {
     if !has_counts(kind) {
         return assert_eq!(found, expected, "{kind:?}");
     }
-    let rows = |output: &Output| {
-        let mut rows = Vec::new();
-        for (window, columns, _) in output {
-            let options = FormatOptions::default().with_null("NULL");
-            let shown: Vec<_> = columns.iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
-            let row = |row: usize| shown.iter().map(|column| format!("{} ", column.value(row))).collect::<String>();
-            rows.extend((0..columns[0].len()).map(|number| (*window, row(number))));
-        }
-        rows.sort();
-        rows
-    };
-    assert!(rows(found) == rows(expected), "{kind:?}");
+    assert!(in_order(found) == in_order(expected), "{kind:?}");
+}
+
+/// The rows of an output in an order of their own, each with its window and watermark.
+fn in_order(output: &Output) -> Vec<(i64, Option<i64>, String)> {
+    let mut rows = Vec::new();
+    for (window, columns, watermarks) in output {
+        let options = FormatOptions::default().with_null("NULL");
+        let shown: Vec<_> = columns.iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
+        let row = |row: usize| shown.iter().map(|column| format!("{} ", column.value(row))).collect::<String>();
+        let watermark = |row: usize| watermarks.as_ref().map(|watermarks| watermarks[row]);
+        rows.extend((0..columns[0].len()).map(|number| (*window, watermark(number), row(number))));
+    }
+    rows.sort();
+    rows
 }
 
 /// Milliseconds from one step to the next.

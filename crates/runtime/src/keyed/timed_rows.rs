@@ -4,6 +4,7 @@
 
 use super::batch::{Batch, times_of};
 use super::encoding::check_count;
+use super::repartition::NewNumbers;
 use super::store::RowStore;
 use arrow_array::ArrayRef;
 use millstream_plan::pipeline::KeyedInput;
@@ -84,6 +85,19 @@ impl TimedRows {
         self.rows.keep(&kept)?;
         self.groups = kept.iter().map(|&row| self.groups[row as usize]).collect();
         self.order = left.into_iter().zip(0..).map(|(Reverse((t, o, _)), row)| Reverse((t, o, row))).collect();
+        Ok(())
+    }
+
+    /// Adds the rows of others that wait, of groups that have new numbers.
+    pub(super) fn absorb(&mut self, other: &TimedRows, numbers: &NewNumbers) -> Result<(), Diagnostic> {
+        let taken = |&Reverse((time, ordinal, row)): &Reverse<(i64, Ordinal, u32)>| {
+            numbers.of(other.group(row)).map(|group| (row, group, time, ordinal))
+        };
+        let mut taken: Vec<(u32, u32, i64, Ordinal)> = other.order.iter().filter_map(taken).collect();
+        taken.sort_unstable_by_key(|&(row, ..)| row);
+        let first = self.rows.absorb(&other.rows, &taken.iter().map(|&(row, ..)| row).collect::<Vec<_>>())?;
+        self.groups.extend(taken.iter().map(|&(_, group, ..)| group));
+        taken.into_iter().zip(first..).for_each(|((_, _, time, ordinal), row)| self.wait(time, ordinal, row));
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use super::ages::Ages;
 use super::batch::Batch;
 use super::encoding::{Owned, check_ascending, check_count, restore_flags, save_flags};
 use super::groups::{Groups, pays_to_forget};
+use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::sort_bytes::{KeptBytes, SortBytes};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
@@ -442,6 +443,25 @@ impl State for Top {
             self.touched.push(Touched { group, before, waiting: waiting.into_iter().zip(come).collect() });
         }
         self.ages.restore(self.all.len(), from, now_ms)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let other = of_same_operator::<Top>(other)?;
+        let taken = self.groups.absorb_or_one(&other.groups, other.all.len(), share)?;
+        let mut rows: Vec<u32> =
+            taken.iter().flat_map(|&group| other.all[group as usize].rows.iter().copied()).collect();
+        rows.sort_unstable();
+        let first = self.rows.absorb(&other.rows, &rows)?;
+        let numbers = NewNumbers::new(rows.iter().map(|&row| row as usize), other.rows.len(), first as usize);
+        self.bytes.absorb(&other.bytes, &rows);
+        self.ages.absorb(self.all.len(), &other.ages, taken.iter().map(|&group| group as usize));
+        for group in taken {
+            let rows = other.all[group as usize].rows.iter().filter_map(|&row| numbers.of(row as usize)).collect();
+            self.all.push(TopGroup { rows, touched: UNTOUCHED });
+        }
+        self.alive += rows.len();
+        self.doubling.done(self.alive);
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use super::batch::{Batch, merged, times_of};
 use super::encoding::{check_count, restore_columns, restore_optional, save_columns};
 use super::groups::Groups;
 use super::pairs::residual_of;
+use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
 use super::timed_rows::TimedRows;
@@ -254,6 +255,22 @@ impl State for VersionedJoin {
             self.keys.push(VersionKey { versions, forgotten });
         }
         check_count("versions", next as usize, versions)?;
+        self.doubling.done(self.left.rows.len() + self.right.len());
+        Ok(())
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        let (other, first) = (of_same_operator::<VersionedJoin>(other)?, self.groups.table.len());
+        let taken = self.groups.absorb(&other.groups, share)?;
+        let numbers = NewNumbers::of_groups(&taken, other.groups.table.len(), first);
+        self.left.absorb(&other.left, &numbers)?;
+        let first_key = self.keys.len();
+        self.keys.extend(taken.iter().map(|&group| std::mem::take(&mut other.keys[group as usize])));
+        let versions = || self.keys[first_key..].iter().flat_map(|key| &key.versions);
+        let rows: Vec<u32> = versions().map(|&(_, row)| row).collect();
+        let first_row = self.right.absorb(&other.right, &rows)?;
+        let versions = self.keys[first_key..].iter_mut().flat_map(|key| &mut key.versions);
+        versions.zip(first_row..).for_each(|((_, row), number)| *row = number);
         self.doubling.done(self.left.rows.len() + self.right.len());
         Ok(())
     }

@@ -8,6 +8,7 @@
 use super::batch::{Batch, times_of};
 use super::groups::Groups;
 use super::pairs::{Matched, PairTimes, Pairs, Sides, emit_padded};
+use super::repartition::{KeyShare, of_same_operator};
 use super::state::{State, Work};
 use super::store::RowStore;
 use crate::executable_plan::OperatorCode;
@@ -182,6 +183,23 @@ impl Windows {
         Ok(())
     }
 
+    /// Takes over the rows of a share from others.
+    pub(crate) fn absorb(&mut self, other: &Windows, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        for (&time, stores) in &other.open {
+            let rows = stores.iter().enumerate().map(|(port, store)| share.rows(port, store));
+            let rows = rows.collect::<Result<Vec<_>, _>>()?;
+            if rows.iter().all(Vec::is_empty) {
+                continue;
+            }
+            let mut own = self.take(time).unwrap_or_else(|| self.empty.iter().map(RowStore::another).collect());
+            for ((own, other), rows) in own.iter_mut().zip(stores).zip(&rows) {
+                own.absorb(other, rows)?;
+            }
+            self.put_back(time, own);
+        }
+        Ok(())
+    }
+
     /// `window_time` of the first window.
     pub(crate) fn due(&self) -> i64 {
         self.open.first_key_value().map_or(i64::MAX, |(&time, _)| time)
@@ -351,5 +369,9 @@ impl State for WindowJoin {
 
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.windows.restore(from)
+    }
+
+    fn absorb(&mut self, other: &mut dyn State, share: &mut KeyShare<'_>) -> Result<(), Diagnostic> {
+        self.windows.absorb(&of_same_operator::<WindowJoin>(other)?.windows, share)
     }
 }

@@ -6,6 +6,7 @@ use super::output::{Finished, Item, Output};
 use super::spooled::{SpooledOutput, SpooledUnit};
 use super::state::{Due, Work};
 use super::{KeyedJob, KeyedStation, Turn};
+use crate::columns::partition_of;
 use crate::schedule::timers::after;
 use crate::station::{Consequences, Job, Parked, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
@@ -145,7 +146,7 @@ impl KeyedStation {
             most_rows: self.host.buffer_size.rows(),
             are_of_table: false,
             is_tight: self.host.flow.is_tight(),
-            is_home: partition == (hash_finish(HASH_SEED) >> (u64::BITS - self.partition_bits)) as usize,
+            is_home: partition == partition_of(hash_finish(HASH_SEED), self.partition_bits),
             now_ms: self.now_ms(),
             held_back_ms: self.behaviour.held_back_ms,
             timeline: self.plan.timeline,
