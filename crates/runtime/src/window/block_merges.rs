@@ -113,11 +113,15 @@ impl StoredMerge {
             let mut sources: Vec<BlockSource> = Vec::new();
             // What a merge may hold whatever it is of the budget.
             let mut blocks = 0;
-            for partial in self.firing.counted_tables(shorter, &only) {
+            let has_some = |partial: &Arc<Partial>| partial.len_of(&only) > 0;
+            for partial in self.firing.counted_tables(shorter, &only).into_iter().filter(has_some) {
                 blocks += block_bytes;
                 sources.push(in_memory(partial, partition, tables, block_bytes));
             }
             for (table, is_masked) in self.firing.stored_tables() {
+                if table.is_empty(partition) {
+                    continue;
+                }
                 blocks += if table.is_of_checkpoint() { CHECKPOINT_BLOCK } else { block_bytes };
                 let blocks = StoredBlocks::new(table, partition, tables);
                 let mask = shorter.filter(|_| is_masked).map(|shorter| shorter.components.clone());
