@@ -96,6 +96,65 @@ unsafe fn sort_in_place(layout: &EntryLayout, memory: &EntryMemory, range: Range
     }
 }
 
+/// Moves an entry; its old place is empty then.
+///
+/// # Safety
+/// It is one of `layout`, and both places are ours to write.
+#[inline]
+unsafe fn move_entry(layout: &EntryLayout, from: *const u8, into: *mut u8) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        entry::copy(from, into, layout.stride);
+        entry::write(from.cast_mut(), 0, HASH_EMPTY);
+    }
+}
+
+/// Moves entries to memory of their own, in the order of partials; where each partition begins.
+///
+/// # Safety
+/// They are occupied entries of `layout`, each with its partition, whose strings are alive, and ours to move; the memory has a place for
+/// each.
+unsafe fn move_in_order(
+    layout: &EntryLayout,
+    memory: &EntryMemory,
+    places: &[*const u8],
+    partitions: &[u16],
+) -> PartitionStarts {
+    let place = |number: usize| memory.start().wrapping_add(number * layout.stride);
+    let mut ends = vec![0; layout.partitions().len()];
+    partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
+    let starts = PartitionStarts::of_counts(ends.iter().copied().enumerate());
+    ends.iter_mut().fold(0, |end, count| end + std::mem::replace(count, end));
+    // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time, which
+    // the cache has room for.
+    for (&entry, &partition) in places.iter().zip(partitions) {
+        let end = &mut ends[usize::from(partition)];
+        // SAFETY: promised by the caller.
+        unsafe { move_entry(layout, entry, place(*end)) };
+        *end += 1;
+    }
+    for (_, range) in starts.ranges() {
+        // SAFETY: written above, and nobody else has them.
+        unsafe { sort_in_place(layout, memory, range) };
+    }
+    starts
+}
+
+/// The same of so few entries that most partitions have none.
+///
+/// # Safety
+/// As for [`move_in_order`].
+unsafe fn move_few(layout: &EntryLayout, memory: &EntryMemory, places: &[*const u8]) -> PartitionStarts {
+    let place = |number: usize| memory.start().wrapping_add(number * layout.stride);
+    // SAFETY: promised by the caller.
+    places.iter().enumerate().for_each(|(number, &entry)| unsafe { move_entry(layout, entry, place(number)) });
+    // SAFETY: written above, and nobody else has them.
+    unsafe { sort_in_place(layout, memory, 0..places.len()) };
+    // SAFETY: as above.
+    let partition = |number| unsafe { Partitioner::of(layout).of_entry(layout, place(number)) };
+    PartitionStarts::of_counts((0..places.len()).map(|number| (partition(number), 1)))
+}
+
 impl Partial {
     /// Moves entries out of a table: their old places are empty then.
     ///
@@ -109,35 +168,21 @@ impl Partial {
         object_bytes: usize,
     ) -> Partial {
         let (partitioner, stride) = (Partitioner::of(&layout), layout.stride);
-        let mut counts = vec![0; layout.partitions().len()];
         let (mut places, mut partitions) = (Vec::new(), Vec::new());
         for entry in from {
-            // SAFETY: promised by the caller.
-            let partition = unsafe { partitioner.of_entry(&layout, entry) };
-            counts[partition] += 1;
             places.push(entry);
-            partitions.push(partition as u16);
+            // SAFETY: promised by the caller.
+            partitions.push(unsafe { partitioner.of_entry(&layout, entry) } as u16);
         }
-        let starts = PartitionStarts::of_counts(counts.iter().copied().enumerate());
         work::HASHED.add(places.len());
         let memory = EntryMemory::unwritten(places.len() * stride);
-        // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time,
-        // which the cache has room for.
-        let mut ends = counts;
-        ends.iter_mut().fold(0, |end, count| end + std::mem::replace(count, end));
-        for (entry, partition) in places.into_iter().zip(partitions) {
-            let end = &mut ends[usize::from(partition)];
-            // SAFETY: there are as many places as entries; the old place is ours to write.
-            unsafe {
-                entry::copy(entry, memory.start().add(*end * stride), stride);
-                entry::write(entry.cast_mut(), 0, HASH_EMPTY);
+        // SAFETY: promised by the caller; there are as many places as entries.
+        let starts = unsafe {
+            match places.len() < layout.partitions().len() {
+                true => move_few(&layout, &memory, &places),
+                false => move_in_order(&layout, &memory, &places, &partitions),
             }
-            *end += 1;
-        }
-        for partition in starts.filled() {
-            // SAFETY: written above, and nobody else has them.
-            unsafe { sort_in_place(&layout, &memory, starts.range(&(partition..partition + 1))) };
-        }
+        };
         // SAFETY: written above; promised by the caller.
         let entries = unsafe { OwnedEntries::new(&layout, memory, starts.len()) };
         Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true)

@@ -195,6 +195,12 @@ impl PartitionStarts {
         self.filled.iter().map(|&(partition, _)| partition)
     }
 
+    /// These with their things.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let ends = self.filled.iter().skip(1).map(|&(_, start)| start).chain(std::iter::once(self.len));
+        self.filled.iter().zip(ends).map(|(&(partition, start), end)| (partition, start..end))
+    }
+
     /// The same without the things of other partitions.
     pub(crate) fn within(&self, partitions: &Range<usize>) -> PartitionStarts {
         let range = self.range(partitions);
@@ -275,6 +281,7 @@ mod tests {
     fn things_are_found_by_partition() {
         let starts = PartitionStarts::of_counts([(1, 2), (1, 1), (5, 0), (7, 4)].into_iter());
         assert_eq!((starts.len(), starts.filled().collect::<Vec<_>>()), (7, vec![1, 7]));
+        assert_eq!(starts.ranges().collect::<Vec<_>>(), [(1, 0..3), (7, 3..7)]);
         let range = |partitions: Range<usize>| starts.range(&partitions);
         assert_eq!((range(0..16), range(0..1), range(1..2), range(2..7), range(2..8)), (0..7, 0..0, 0..3, 3..3, 3..7));
         let within = starts.within(&(2..8));

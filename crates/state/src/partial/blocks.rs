@@ -464,9 +464,9 @@ fn are_in_order<T: Ord + Copy>(
     is_distinct: bool,
 ) -> bool {
     let layout = &**partial.layout();
-    partial.starts.filled().all(|partition| {
+    partial.starts.ranges().all(|(partition, range)| {
         let mut before: Option<(T, *const u8)> = None;
-        partial.entries_of(&(partition..partition + 1)).all(|entry| {
+        partial.entries.entries.range(range).map(<*mut u8>::cast_const).all(|entry| {
             let this = word(entry);
             let follows = before.is_none_or(|(last, before)| {
                 last < this
