@@ -9,9 +9,8 @@ use std::path::Path;
 /// A row every 10 ms.
 const ROWS: u64 = 24_000;
 
-/// Partitions, workers, and how many rows a run reads before it is stopped.
-const RUNS: [(&str, &str, Option<u64>); 4] =
-    [("auto", "2", Some(7_000)), ("64", "1", Some(4_000)), ("4", "3", Some(4_000)), ("1024", "2", None)];
+/// Partitions, workers, and how many rows a run reads before it is stopped: at 5,000 a second, so that there are others left while it is.
+const RUNS: [(&str, &str, Option<u64>); 3] = [("auto", "2", Some(5_000)), ("64", "1", Some(2_500)), ("4", "3", None)];
 
 /// Windows of all kinds, by keys that can be in arrays and others: with strings, objects, NULL keys, and sums of doubles that are far.
 const QUERY: &str = "
@@ -19,10 +18,10 @@ const QUERY: &str = "
     FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end
     UNION ALL
     SELECT 'hopping', CAST(k AS STRING), window_end, COUNT(*), SUM(v), SUM(d)
-    FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end
+    FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end
     UNION ALL
     SELECT 'hopping by text', s, window_end, COUNT(DISTINCT v), MIN(v), CAST(CARDINALITY(ARRAY_AGG(v)) AS DOUBLE)
-    FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE)) GROUP BY s, window_start, window_end
+    FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '1' MINUTE)) GROUP BY s, window_start, window_end
     UNION ALL
     SELECT 'cumulating', MAX(s), window_end, COUNT(*), v, MAX(d)
     FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '2' MINUTE)) GROUP BY v, window_start, window_end
@@ -50,7 +49,7 @@ fn open(folder: &Path, settings: &[(&str, &str)], rows_per_second: u64) -> Resul
         ("pipeline.tier", "interpreted"),
         ("pipeline.buffer-rows", "256"),
         ("execution.checkpointing.dir", &state),
-        ("execution.checkpointing.interval", "20 ms"),
+        ("execution.checkpointing.interval", "100 ms"),
     ];
     let mut session = Configuration::new("repartitioned", &[&always, settings].concat()).session();
     session.run(&format!(
@@ -85,7 +84,7 @@ fn check(spill: &str) -> Result<String, Diagnostic> {
     for (partitions, workers, stop_at_row) in RUNS {
         let settings =
             [("pipeline.table-partitions", partitions), ("parallelism.default", workers), ("pipeline.spill", spill)];
-        let rows_per_second = if stop_at_row.is_some() { 20_000 } else { 10_000_000 };
+        let rows_per_second = if stop_at_row.is_some() { 5_000 } else { 10_000_000 };
         let mut session = open(folder.path(), &settings, rows_per_second)?;
         let has_ended = run_or_stop(&mut session, "INSERT INTO `out` SELECT * FROM q", stop_at_row)?;
         assert_eq!(has_ended, stop_at_row.is_none());
@@ -103,7 +102,7 @@ fn check(spill: &str) -> Result<String, Diagnostic> {
 fn jobs_resume_with_other_partitions() {
     // Most of the time they wait for rows.
     std::thread::scope(|scope| {
-        for spill in ["auto", "always", "never"] {
+        for spill in ["auto", "always"] {
             scope.spawn(move || assert_eq!(check(spill).unwrap(), "", "pipeline.spill = {spill}"));
         }
     });

@@ -108,20 +108,18 @@ impl StoredMerge {
             if let Some(piece) = self.current.as_mut().and_then(Iterator::next) {
                 return piece.map(Some).map_err(|BlockError(diagnostic)| diagnostic);
             }
-            let Some(partition) = self.partitions.next() else { return Ok(None) };
+            let Some(partition) = self.partitions.find(|&partition| self.firing.has_some_of(partition)) else {
+                return Ok(None);
+            };
             let only = partition..partition + 1;
             let mut sources: Vec<BlockSource> = Vec::new();
             // What a merge may hold whatever it is of the budget.
             let mut blocks = 0;
-            let has_some = |partial: &Arc<Partial>| partial.len_of(&only) > 0;
-            for partial in self.firing.counted_tables(shorter, &only).into_iter().filter(has_some) {
+            for partial in self.firing.counted_tables(shorter, &only) {
                 blocks += block_bytes;
                 sources.push(in_memory(partial, partition, tables, block_bytes));
             }
             for (table, is_masked) in self.firing.stored_tables() {
-                if table.is_empty(partition) {
-                    continue;
-                }
                 blocks += if table.is_of_checkpoint() { CHECKPOINT_BLOCK } else { block_bytes };
                 let blocks = StoredBlocks::new(table, partition, tables);
                 let mask = shorter.filter(|_| is_masked).map(|shorter| shorter.components.clone());

@@ -173,6 +173,13 @@ impl Firing {
         self.stored.lock().iter().map(|(part, table)| (Arc::clone(table), *part == MASKED)).collect()
     }
 
+    /// Whether one of its tables has something in a partition.
+    pub(crate) fn has_some_of(&self, partition: usize) -> bool {
+        let is_filled = |partial: &Arc<Partial>| partial.len_of(&(partition..partition + 1)) > 0;
+        self.slices.lock().iter().flat_map(|(_, partials)| partials).any(is_filled)
+            || self.stored.lock().iter().any(|(_, table)| !table.is_empty(partition))
+    }
+
     /// The partitions of a range.
     pub(crate) fn partitions(&self, group: usize) -> Range<usize> {
         let Then::Merge { size, .. } = self.then else { unreachable!("only what is merged has ranges") };
