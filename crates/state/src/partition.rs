@@ -1,8 +1,9 @@
 //! Which partition an entry belongs to: what workers merge beside each other.
 //!
 //! A job has 1 to 4,096 partitions, always a power of two ([`EntryLayout::partition_bits`]). That of a hash is its top bits, so each
-//! partition of 16 is four of 64 that follow each other. The same holds for the keys that can be in arrays, from 16 on, and below, so that
-//! who has partitions which follow each other may treat them as fewer larger ones ([`Partitioner::coarsest`]).
+//! partition of 16 is four of 64 that follow each other. The same holds for the keys that can be in arrays, but for less than 16 partitions:
+//! those of 8, 4 and 2 follow from that of 16 in another way. So who has many that follow each other may treat them as fewer larger ones
+//! ([`Partitioner::coarsest`]).
 //!
 //! # Partitions of keys
 //!
@@ -12,10 +13,11 @@
 //! partition  s_0 … s_3 as the four hexadecimal digits of n added up, then s_4, s_5, … as they are
 //! ```
 //!
-//! Of the first *b* sums any *b* bits of *n* that follow each other are a function, and its inverse exists: what *b* rows of the triangle
-//! have in common with *b* columns that follow each other has determinant 1. So keys that follow each other are spread evenly, and so
-//! are multiples of powers of two; and of `1 << b` blocks that follow each other, a *group*, each partition has one. The four sums are
-//! written as what tables had when there were always 16 partitions.
+//! Where the other bits of *n* are given, its first *b* sums and any *b* bits that follow each other determine each other, because the first
+//! *b* rows of the triangle and *b* columns that follow each other have determinant 1 in common. So keys that follow each other are spread
+//! evenly, and so are multiples of powers of two; and each partition has one block of a *group*, which are `1 << b` blocks that differ in
+//! the low *b* bits of their numbers. The first four sums and the digits added up determine each other, too; the digits are what
+//! state has from when there were always 16 partitions.
 
 use crate::dense::key_of_entry;
 use crate::entry;

@@ -127,23 +127,28 @@ impl WindowStation {
     /// those of this job. Where that takes too much memory, they are spilled.
     fn restored_tables(&self, states: &[TableState], from: &Restored<'_>) -> Result<FrozenByNumber, Diagnostic> {
         let (before, now) = (from.manifest().partitions, self.host.partitions);
-        let (spilling, mut tables) = (&self.host.spilling, FrozenByNumber::new());
+        let (mut tables, mut read) = (FrozenByNumber::new(), FrozenByNumber::new());
         for state in states {
-            let frozen = restored_table(state, before, from)?;
-            let stored = frozen.stored().filter(|_| before.tables != now.tables);
-            let frozen = match stored {
-                Some(stored) => {
-                    let partial = stored.repartitioned(before.table_bits(), &self.windows.tables)?;
-                    Arc::new(Frozen::sealed(partial))
-                }
-                None => frozen,
-            };
-            tables.entry(state.id).or_default().push(frozen);
-            if spilling.may_spill() && !spilling.has_at_most(spilling.high()) {
-                self.spill_all(tables.clone(), spilling.low())?;
+            let mut table = restored_table(state, before, from)?;
+            if let Some(stored) = table.stored().filter(|_| before.tables != now.tables) {
+                table = Arc::new(Frozen::sealed(stored.repartitioned(before.table_bits(), &self.windows.tables)?));
+                read.entry(state.id).or_default().push(Arc::clone(&table));
+                self.spill_if_short(&mut read)?;
             }
+            tables.entry(state.id).or_default().push(table);
         }
         Ok(tables)
+    }
+
+    /// Spills tables of a query that has not begun, if they take too much memory or are to be in files at once. What then stays in memory
+    /// is little enough.
+    fn spill_if_short(&self, tables: &mut FrozenByNumber) -> Result<(), Diagnostic> {
+        let spilling = &self.host.spilling;
+        let enough = if spilling.is_eager() { 0 } else { spilling.low() };
+        if spilling.is_eager() || spilling.is_short() {
+            self.spill_all(std::mem::take(tables), enough)?;
+        }
+        Ok(())
     }
 }
 
