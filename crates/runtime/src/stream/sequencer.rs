@@ -416,7 +416,8 @@ mod tests {
         let mut arrive = |number, unit| {
             sequencer.arrive(number, unit, |s| {
                 if let Sequenced::Buffer(buffer) = s {
-                    out.push((buffer.stamp.first_row >> 32, buffer.stamp.first_row as u32));
+                    let first = buffer.stamp.first_row;
+                    out.push((first >> ROWS_OF_UNIT_BITS, first % (1 << ROWS_OF_UNIT_BITS)));
                 }
             });
             out.clone()
