@@ -76,7 +76,7 @@ impl Partitioner {
 
     fn of_sums(self, digits: usize, sums: u64) -> usize {
         match self.bits.checked_sub(DIGIT) {
-            Some(more) => digits << more | first_bits(sums >> DIGIT, more) as usize,
+            Some(more) => (digits << more) | first_bits(sums >> DIGIT, more) as usize,
             None => first_bits(sums, self.bits) as usize,
         }
     }
@@ -96,7 +96,7 @@ impl Partitioner {
     fn block_of(self, partition: u64) -> usize {
         // Sums are their own inverse, and those of a digit are of the digit.
         let of_block = match self.bits.checked_sub(DIGIT) {
-            Some(more) => sums(partition >> more) | first_bits(partition, more) << DIGIT,
+            Some(more) => sums(partition >> more) | (first_bits(partition, more) << DIGIT),
             None => first_bits(partition, self.bits),
         };
         sums(of_block) as usize
@@ -145,7 +145,7 @@ fn sums(mut bits: u64) -> u64 {
         (1, 0x5555_5555_5555_5555),
     ];
     for (step, without) in steps {
-        bits ^= bits >> step & without;
+        bits ^= (bits >> step) & without;
     }
     bits
 }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn of_sixteen_a_key_has_the_partition_that_it_always_had() {
         for key in [0, 63, 64, 1 << 40, -1, i64::MIN, i64::MAX, 0x1234_5678_9abc_def0] {
-            let digits = (0..16).fold(0, |sum, digit| sum ^ ((key >> BLOCK_BITS) as u64 >> (4 * digit)) % 16);
+            let digits = (0..16).fold(0, |sum, digit| sum ^ (((key >> BLOCK_BITS) as u64 >> (4 * digit)) % 16));
             assert_eq!(of(4).of_key(key), digits as usize);
         }
     }
@@ -247,7 +247,7 @@ mod tests {
             for group in [0, 1, -1, 77, i64::MIN >> (BLOCK_BITS + bits), i64::MAX >> (BLOCK_BITS + bits)] {
                 for partition in 0..1 << bits {
                     let block = of(bits).block_in_group(group, partition);
-                    let first = (group << bits | block as i64) << BLOCK_BITS;
+                    let first = ((group << bits) | block as i64) << BLOCK_BITS;
                     assert!(block < 1 << bits);
                     assert_eq!((of(bits).of_key(first), of(bits).of_key(first + 63)), (partition, partition));
                 }

@@ -35,7 +35,7 @@ const QUERY: &str = "
 
 fn line(row: u64) -> String {
     let (key, value) = (row * 7919 % 701, row * 31 % 997);
-    let far = if row % 97 == 0 { "e30" } else { "" };
+    let far = if row.is_multiple_of(97) { "e30" } else { "" };
     let (minute, second, hundredth) = (row / 6000, row / 100 % 60, row % 100);
     format!(
         "{key},customer number {},{value},{value}.5{far},2024-01-01 00:{minute:02}:{second:02}.{hundredth:02}0\n",

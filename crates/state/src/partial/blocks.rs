@@ -343,7 +343,7 @@ fn write_partition(partition: usize, out: &mut ByteWriter) {
     match partition >> LOW_BITS {
         0 => out.u8(partition as u8),
         high => {
-            out.u8(partition as u8 | 1 << LOW_BITS);
+            out.u8(partition as u8 | (1 << LOW_BITS));
             out.u8(high as u8);
         }
     }
@@ -353,7 +353,7 @@ fn read_partition(from: &mut ByteReader<'_>) -> Result<usize, Damaged> {
     let low = usize::from(from.u8()?);
     match low >> LOW_BITS {
         0 => Ok(low),
-        _ => Ok(low % (1 << LOW_BITS) | usize::from(from.u8()?) << LOW_BITS),
+        _ => Ok((low % (1 << LOW_BITS)) | (usize::from(from.u8()?) << LOW_BITS)),
     }
 }
 
