@@ -168,7 +168,8 @@ pub(crate) struct PartitionStarts {
 impl PartitionStarts {
     /// Of partitions in ascending order, each with how many things follow.
     pub(crate) fn of_counts(counts: impl Iterator<Item = (usize, usize)>) -> PartitionStarts {
-        let (mut filled, mut len) = (Vec::<(usize, usize)>::new(), 0);
+        let most = counts.size_hint().1.unwrap_or(0);
+        let (mut filled, mut len) = (Vec::<(usize, usize)>::with_capacity(most.min(1 << DIGIT)), 0);
         for (partition, count) in counts.filter(|&(_, count)| count > 0) {
             if filled.last().is_none_or(|&(last, _)| last < partition) {
                 filled.push((partition, len));
