@@ -30,6 +30,7 @@
 //! not know is searched, and told to it.
 
 use crate::{Phys, Str};
+use std::ops::Range;
 
 /// One accumulator component of an aggregate: its layout, its update and its merge.
 ///
@@ -390,13 +391,15 @@ pub struct EntryLayout {
     pub counters: Counters,
     /// Whether an entry's partition follows from its key, which is an integer, and not from the hash.
     pub by_key: bool,
+    /// Bits of the number of a partition, 12 at most. Generated code knows none of it: programs of all jobs have the same.
+    pub partition_bits: u32,
 }
 
 impl EntryLayout {
     /// Most key columns of a table: the bits of the null mask.
     pub const MAX_KEYS: usize = 64;
 
-    /// Lays out keys (type, nullable) and accumulators, each in its order.
+    /// Lays out keys (type, nullable) and accumulators, each in its order, in 16 partitions.
     pub fn new(keys: &[(Phys, bool)], accumulators: &[Accumulator]) -> EntryLayout {
         assert!(keys.len() <= EntryLayout::MAX_KEYS, "at most 64 key columns");
         let mut end: usize = 8;
@@ -415,8 +418,20 @@ impl EntryLayout {
         let keys: Vec<KeySlot> = keys.collect();
         let accumulators: Vec<_> = accumulators.iter().map(|&a| (a, place(a.size(), a.align()))).collect();
         let stride = end.next_multiple_of(align);
-        let layout = EntryLayout { keys, null_mask, accumulators, stride, counters: Counters::None, by_key: false };
+        let (counters, partition_bits) = (Counters::None, 4);
+        let layout = EntryLayout { keys, null_mask, accumulators, stride, counters, by_key: false, partition_bits };
         EntryLayout { by_key: layout.allows_arrays(), ..layout }
+    }
+
+    /// The same, whose entries are in `1 << bits` partitions.
+    pub fn in_partitions(self, bits: u32) -> EntryLayout {
+        debug_assert!(bits <= 12, "partitions of a job are at most 4,096");
+        EntryLayout { partition_bits: bits, ..self }
+    }
+
+    /// All partitions.
+    pub fn partitions(&self) -> Range<usize> {
+        0..1 << self.partition_bits
     }
 
     /// Whether entries have sums of doubles, some of which may be kept elsewhere.
@@ -430,7 +445,7 @@ impl EntryLayout {
         let keys: Vec<(Phys, bool)> = self.keys.iter().map(|key| (key.phys, key.nullable)).collect();
         let sums = self.accumulators.iter().filter(|(accumulator, _)| *accumulator == Accumulator::SumF64);
         let objects = vec![Accumulator::Object(ObjectKind::Exact, Phys::F64); sums.count()];
-        EntryLayout { by_key: self.by_key, ..EntryLayout::new(&keys, &objects) }
+        EntryLayout { by_key: self.by_key, ..EntryLayout::new(&keys, &objects) }.in_partitions(self.partition_bits)
     }
 
     /// Which object of [`EntryLayout::far`] belongs to a sum.

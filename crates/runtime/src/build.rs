@@ -370,6 +370,7 @@ impl Stations<'_> {
     fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> BuiltStations {
         let window = |(number, planned): (usize, &millstream_plan::pipeline::Aggregation)| {
             let layout = layout_of(self.plan, pipelines, number, &self.host.config)?;
+            let layout = Arc::new(layout.in_partitions(self.host.partitions.table_bits()));
             let count = self.plan.counters_of_rows(number).of_all();
             let station = WindowStation::new(
                 (number, StationId::new(number)),
@@ -437,8 +438,8 @@ fn layout_of(
     pipelines: &[StagedCode],
     index: usize,
     config: &RunConfig,
-) -> Result<Arc<EntryLayout>, Diagnostic> {
-    let mut layout: Option<Arc<EntryLayout>> = None;
+) -> Result<EntryLayout, Diagnostic> {
+    let mut layout: Option<EntryLayout> = None;
     for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
         if !matches!(pipeline.end, PipelineEnd::Aggregate { aggregation, .. } if aggregation == index) {
             continue;
@@ -446,7 +447,7 @@ fn layout_of(
         let Some(Terminal::Update(update)) = code.stages.last().map(|c| &c.lowered.program.terminal) else {
             return Err(Diagnostic::bug("a pipeline that ends in an aggregation does not update tables"));
         };
-        if *layout.get_or_insert_with(|| Arc::new(update.layout.clone())).as_ref() != update.layout {
+        if *layout.get_or_insert_with(|| update.layout.clone()) != update.layout {
             return Err(Diagnostic::bug("pipelines of one aggregation disagree about its entries"));
         }
         if !code.suits(merge_strategy(config, &update.layout)) {

@@ -14,7 +14,8 @@ pub(crate) fn layout_of(layout: &EntryLayout) -> EntryLayout {
         Accumulator::SumF64 => Accumulator::SumI128,
         other => other,
     });
-    EntryLayout::new(&keys, &accumulators.collect::<Vec<_>>()).counted_by(layout.counters)
+    let of_pairs = EntryLayout::new(&keys, &accumulators.collect::<Vec<_>>()).counted_by(layout.counters);
+    of_pairs.in_partitions(layout.partition_bits)
 }
 
 /// Makes an entry of one that has pairs. Objects are shared by both.

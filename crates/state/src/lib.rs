@@ -62,7 +62,6 @@ pub use merge::{BlockMerge, MergeFault, Merged, merge};
 pub use object::{Change, Fold, FoldState, Ordinal, register_fold, set_run};
 pub use output::{Output, OutputTypes};
 pub use partial::Partial;
-pub use partition::{PARTITION_BITS, PARTITIONS, partition_of};
 pub use process_memory::available_memory;
 pub use resident::{ALLOWANCE, Allocator, release_before_sleep, release_if_asked, set_allocator};
 pub use shared::SharedTable;

@@ -14,7 +14,7 @@ use crate::far::FarRows;
 use crate::memory::EntryMemory;
 use crate::owned::OwnedEntries;
 use crate::partial::Partial;
-use crate::rows::{Array, Chunk, Rows, by_partition};
+use crate::rows::{Array, Chunk, Rows};
 use crate::sort::{sorted, sorted_entries};
 use crate::table::Table;
 pub use blocks::{BlockMerge, MergeFault};
@@ -78,7 +78,7 @@ impl Merged {
         partitions: Range<usize>,
     ) -> Merged {
         // SAFETY: promised by the caller.
-        let rows = unsafe { rows_about(&layout, entries, array, partitions) };
+        let rows = unsafe { Rows::about(entries, array, &partitions) };
         Merged { layout, rows, far: None, _owner: Owner::Nobody, _partials: Vec::new() }
     }
 
@@ -172,25 +172,6 @@ impl Merged {
     }
 }
 
-/// Sorted entries and what is there of an array, in some partitions.
-///
-/// # Safety
-/// As for [`Merged::of_array`].
-unsafe fn rows_about(
-    layout: &EntryLayout,
-    entries: &[*const u8],
-    array: &impl Array,
-    partitions: Range<usize>,
-) -> Rows {
-    let mut rows = Rows::default();
-    // SAFETY: promised by the caller.
-    for (partition, entries) in unsafe { by_partition(layout, entries, partitions) } {
-        // SAFETY: as above.
-        unsafe { rows.push_partition(partition, entries, array) };
-    }
-    rows
-}
-
 /// Merges a range of partitions of partials of one layout. Tasks over disjoint ranges can run at once; the rows of
 /// adjacent ranges, put one after the other, are those of the whole range.
 ///
@@ -209,7 +190,7 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
             let entries: Vec<*const u8> = only.entries_of(&partitions).collect();
             let rows = match only.region() {
                 // SAFETY: the entries of a partial, and its array.
-                Some(region) => unsafe { rows_about(&layout, &entries, region, partitions.clone()) },
+                Some(region) => unsafe { Rows::about(&entries, region, &partitions) },
                 None => entries.into(),
             };
             (rows, Owner::Nobody)
@@ -251,7 +232,7 @@ fn merge_arrays(layout: &Arc<EntryLayout>, partials: &[Arc<Partial>], partitions
     // SAFETY: occupied entries of the layout, which are numbers.
     let (entries, copies) = unsafe { merge_entries(layout, outside) };
     // SAFETY: sorted entries, and a grid of which they have no keys.
-    let rows = unsafe { rows_about(layout, &entries, &grid, partitions.clone()) };
+    let rows = unsafe { Rows::about(&entries, &grid, partitions) };
     (rows, Owner::Grid(grid, copies))
 }
 

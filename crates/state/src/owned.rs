@@ -76,6 +76,13 @@ impl OwnedEntries {
         range.map(move |i| unsafe { first.add(i * stride) })
     }
 
+    /// Gives all of them away, with their objects; the memory stays.
+    pub(crate) fn give_away(&mut self) -> impl Iterator<Item = *mut u8> + use<> {
+        let all = self.range(0..self.len);
+        self.len = 0;
+        all
+    }
+
     /// Their layout.
     pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
         &self.layout

@@ -6,9 +6,10 @@
 mod blocks;
 mod compact;
 mod masked;
+mod repartition;
 
 use crate::arena::Arena;
-use crate::array::{Extent, Region, blocks};
+use crate::array::Region;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense::key_of_entry;
 use crate::encoding::EntryFields;
@@ -16,7 +17,7 @@ use crate::entry;
 use crate::memory::EntryMemory;
 use crate::merge::merge_entries;
 use crate::owned::OwnedEntries;
-use crate::partition::{PARTITIONS, partition_of_entry};
+use crate::partition::{PartitionStarts, Partitioner};
 use crate::sort::sorted;
 use crate::table::{SPARSE, TableHint};
 use crate::work;
@@ -29,8 +30,8 @@ use std::sync::{Arc, OnceLock};
 /// to.
 #[derive(Debug)]
 pub struct Partial {
-    /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
-    starts: [usize; PARTITIONS + 1],
+    /// Of the entries.
+    starts: PartitionStarts,
     is_distinct: bool,
     entries: Entries,
     array: Option<Sealed>,
@@ -50,7 +51,10 @@ pub struct Partial {
 #[derive(Debug)]
 struct Sealed {
     region: Region,
-    extent: Extent,
+    /// Of the keys that are there.
+    starts: PartitionStarts,
+    /// Blocks with keys are within this range.
+    range: KeyRange,
 }
 
 /// Sorted entries with what they own.
@@ -92,6 +96,65 @@ unsafe fn sort_in_place(layout: &EntryLayout, memory: &EntryMemory, range: Range
     }
 }
 
+/// Moves an entry; its old place is empty then.
+///
+/// # Safety
+/// It is one of `layout`, and both places are ours to write.
+#[inline]
+unsafe fn move_entry(layout: &EntryLayout, from: *const u8, into: *mut u8) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        entry::copy(from, into, layout.stride);
+        entry::write(from.cast_mut(), 0, HASH_EMPTY);
+    }
+}
+
+/// Moves entries to memory of their own, in the order of partials; where each partition begins.
+///
+/// # Safety
+/// They are occupied entries of `layout`, each with its partition, whose strings are alive, and ours to move; the memory has a place for
+/// each.
+unsafe fn move_in_order(
+    layout: &EntryLayout,
+    memory: &EntryMemory,
+    places: &[*const u8],
+    partitions: &[u16],
+) -> PartitionStarts {
+    let place = |number: usize| memory.start().wrapping_add(number * layout.stride);
+    let mut ends = vec![0; layout.partitions().len()];
+    partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
+    let starts = PartitionStarts::of_counts(ends.iter().copied().enumerate());
+    ends.iter_mut().fold(0, |end, count| end + std::mem::replace(count, end));
+    // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time, which
+    // the cache has room for.
+    for (&entry, &partition) in places.iter().zip(partitions) {
+        let end = &mut ends[usize::from(partition)];
+        // SAFETY: promised by the caller.
+        unsafe { move_entry(layout, entry, place(*end)) };
+        *end += 1;
+    }
+    for (_, range) in starts.ranges() {
+        // SAFETY: written above, and nobody else has them.
+        unsafe { sort_in_place(layout, memory, range) };
+    }
+    starts
+}
+
+/// The same of so few entries that most partitions have none.
+///
+/// # Safety
+/// As for [`move_in_order`].
+unsafe fn move_few(layout: &EntryLayout, memory: &EntryMemory, places: &[*const u8]) -> PartitionStarts {
+    let place = |number: usize| memory.start().wrapping_add(number * layout.stride);
+    // SAFETY: promised by the caller.
+    places.iter().enumerate().for_each(|(number, &entry)| unsafe { move_entry(layout, entry, place(number)) });
+    // SAFETY: written above, and nobody else has them.
+    unsafe { sort_in_place(layout, memory, 0..places.len()) };
+    // SAFETY: as above.
+    let partition = |number| unsafe { Partitioner::of(layout).of_entry(layout, place(number)) };
+    PartitionStarts::of_counts((0..places.len()).map(|number| (partition(number), 1)))
+}
+
 impl Partial {
     /// Moves entries out of a table: their old places are empty then.
     ///
@@ -104,41 +167,28 @@ impl Partial {
         arena: Arena,
         object_bytes: usize,
     ) -> Partial {
-        let (by_key, stride) = (layout.by_key, layout.stride);
-        let mut starts = [0; PARTITIONS + 1];
+        let (partitioner, stride) = (Partitioner::of(&layout), layout.stride);
         let (mut places, mut partitions) = (Vec::new(), Vec::new());
         for entry in from {
-            // SAFETY: promised by the caller.
-            let partition = unsafe { partition_of_entry(&layout, by_key, entry) };
-            starts[partition + 1] += 1;
             places.push(entry);
-            partitions.push(partition as u8);
+            // SAFETY: promised by the caller.
+            partitions.push(unsafe { partitioner.of_entry(&layout, entry) } as u16);
         }
-        (0..PARTITIONS).for_each(|partition| starts[partition + 1] += starts[partition]);
         work::HASHED.add(places.len());
         let memory = EntryMemory::unwritten(places.len() * stride);
-        // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time,
-        // which the cache has room for.
-        let mut ends = starts;
-        for (entry, partition) in places.into_iter().zip(partitions) {
-            let end = &mut ends[usize::from(partition)];
-            // SAFETY: there are as many places as entries; the old place is ours to write.
-            unsafe {
-                entry::copy(entry, memory.start().add(*end * stride), stride);
-                entry::write(entry.cast_mut(), 0, HASH_EMPTY);
+        // SAFETY: promised by the caller; there are as many places as entries.
+        let starts = unsafe {
+            match places.len() < layout.partitions().len() {
+                true => move_few(&layout, &memory, &places),
+                false => move_in_order(&layout, &memory, &places, &partitions),
             }
-            *end += 1;
-        }
-        for partition in 0..PARTITIONS {
-            // SAFETY: written above, and nobody else has them.
-            unsafe { sort_in_place(&layout, &memory, starts[partition]..starts[partition + 1]) };
-        }
+        };
         // SAFETY: written above; promised by the caller.
-        let entries = unsafe { OwnedEntries::new(&layout, memory, starts[PARTITIONS]) };
+        let entries = unsafe { OwnedEntries::new(&layout, memory, starts.len()) };
         Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true)
     }
 
-    fn of_entries(entries: Entries, starts: [usize; PARTITIONS + 1], is_distinct: bool) -> Partial {
+    fn of_entries(entries: Entries, starts: PartitionStarts, is_distinct: bool) -> Partial {
         Partial {
             starts,
             is_distinct,
@@ -154,8 +204,8 @@ impl Partial {
 
     /// The same with a region, which has no key of an entry but NULL.
     pub(crate) fn with_region(self, region: Option<Region>) -> Partial {
-        let sealed = region.map(|region| Sealed { extent: region.extent(), region });
-        Partial { array: sealed.filter(|sealed| sealed.extent.range.is_some()), ..self }
+        let sealed = |region: Region| region.extent().map(|(starts, range)| Sealed { region, starts, range });
+        Partial { array: region.and_then(sealed), ..self }
     }
 
     /// The same with what is far of its sums.
@@ -201,7 +251,7 @@ impl Partial {
         // SAFETY: entries of the layout, which has a count there; those of keys that are not there are 0.
         let count = |entry: *const u8| unsafe { entry::read::<u64>(entry, offset) };
         let of_region = |region: &Region| -> u64 {
-            let blocks = partitions.clone().flat_map(|partition| blocks(region.range(), partition));
+            let blocks = region.blocks_of(partitions);
             blocks.map(|block| (0..block.len as i64).map(|i| count(region.entry(block.first + i))).sum::<u64>()).sum()
         };
         self.entries_of(partitions).map(count).sum::<u64>() + self.region().map_or(0, of_region)
@@ -209,8 +259,8 @@ impl Partial {
 
     /// What a table for similar keys should begin with.
     pub fn hint(&self) -> TableHint {
-        let there = self.there_of(&(0..PARTITIONS));
-        let range = self.array.as_ref().and_then(|sealed| sealed.extent.range);
+        let there = self.there_of(&self.partitions());
+        let range = self.array.as_ref().map(|sealed| sealed.range);
         match range.filter(|range| there * SPARSE >= range.len as usize) {
             Some(range) => TableHint { keys: self.listed(), range: Some(range), is_known: true },
             None => TableHint { keys: self.len(), range: None, is_known: true },
@@ -248,14 +298,28 @@ impl Partial {
         self.entries.entries.layout()
     }
 
+    /// All partitions.
+    pub fn partitions(&self) -> Range<usize> {
+        self.layout().partitions()
+    }
+
+    /// The partitions that have entries or keys of the array, ascending.
+    pub fn filled_partitions(&self) -> Vec<usize> {
+        let of_array = self.array.iter().flat_map(|sealed| sealed.starts.filled());
+        let mut filled: Vec<usize> = self.starts.filled().chain(of_array).collect();
+        filled.sort_unstable();
+        filled.dedup();
+        filled
+    }
+
     /// Number of entries, also those of arrays that are there: at least that of the keys.
     pub fn len(&self) -> usize {
-        self.len_of(&(0..PARTITIONS))
+        self.len_of(&self.partitions())
     }
 
     /// Number of entries outside of the array.
     fn listed(&self) -> usize {
-        self.starts[PARTITIONS]
+        self.starts.len()
     }
 
     /// Whether it has no key.
@@ -280,18 +344,17 @@ impl Partial {
 
     /// Number of entries in a range of partitions, as [`Partial::len`].
     pub fn len_of(&self, partitions: &Range<usize>) -> usize {
-        self.starts[partitions.end] - self.starts[partitions.start] + self.there_of(partitions)
+        self.starts.range(partitions).len() + self.there_of(partitions)
     }
 
     /// Number of keys of the array that are there, in a range of partitions.
     pub(crate) fn there_of(&self, partitions: &Range<usize>) -> usize {
-        self.array.as_ref().map_or(0, |sealed| sealed.extent.keys[partitions.clone()].iter().sum())
+        self.array.as_ref().map_or(0, |sealed| sealed.starts.range(partitions).len())
     }
 
     /// Entries of a range of partitions outside of the array, alive as long as the partial.
     pub(crate) fn entries_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = *const u8> + use<'_> {
-        let range = self.starts[partitions.start]..self.starts[partitions.end];
-        self.entries.entries.range(range).map(<*mut u8>::cast_const)
+        self.entries.entries.range(self.starts.range(partitions)).map(<*mut u8>::cast_const)
     }
 
     /// Entry `i` of those outside of the array, alive as long as the partial.
@@ -307,10 +370,10 @@ impl Partial {
     pub(crate) fn spread(&self) -> &Partial {
         let Some(Sealed { region, .. }) = &self.array else { return self };
         self.spread.get_or_init(|| {
-            let (memory, count) = region.with_keys((0..PARTITIONS).flat_map(|p| blocks(region.range(), p)));
+            let (memory, count) = region.with_keys(region.blocks_of(&self.partitions()));
             // SAFETY: `count` entries, which are numbers.
             let made = unsafe { OwnedEntries::new(self.layout(), memory, count) };
-            let entries = made.range(0..count).map(<*mut u8>::cast_const).chain(self.entries_of(&(0..PARTITIONS)));
+            let entries = made.range(0..count).map(<*mut u8>::cast_const).chain(self.entries_of(&self.partitions()));
             // SAFETY: occupied entries of the layout, which are numbers, each with another key.
             let (rows, _) = unsafe { merge_entries(self.layout(), entries) };
             // SAFETY: as above.
@@ -358,15 +421,15 @@ impl Partial {
         let memory = EntryMemory::unwritten(rows.len() * layout.stride);
         // SAFETY: there are none yet.
         let mut entries = unsafe { OwnedEntries::new(layout, memory, 0) };
-        let mut starts = [0; PARTITIONS + 1];
-        for &row in rows {
+        let partitioner = Partitioner::of(layout);
+        let counts = rows.iter().map(|&row| {
             // SAFETY: promised by the caller; there is a place for each.
             unsafe {
-                starts[partition_of_entry(layout, layout.by_key, row) + 1] += 1;
                 entries.push(row);
+                (partitioner.of_entry(layout, row), 1)
             }
-        }
-        (0..PARTITIONS).for_each(|partition| starts[partition + 1] += starts[partition]);
+        });
+        let starts = PartitionStarts::of_counts(counts);
         Partial::of_entries(Entries { entries, arena: Arena::default(), object_bytes: 0 }, starts, true)
     }
 }

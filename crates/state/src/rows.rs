@@ -1,9 +1,10 @@
 //! The rows that partials come to: entries, each by its address, and blocks of arrays, each with a mask of what is there. So rows
 //! of arrays are not touched one by one before their columns are made.
 
-use crate::array::{ArrayShape, BLOCK, Grid, KeyBlock, Region, blocks};
+use crate::array::{ArrayShape, BLOCK, Grid, KeyBlock, Region};
 use crate::dense::key_of_entry;
-use millstream_abi::{EntryLayout, KeyRange, prefetch};
+use crate::sort::order;
+use millstream_abi::{KeyRange, prefetch};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -163,23 +164,40 @@ impl Rows {
         self.pieces.is_empty().then_some(&self.entries)
     }
 
-    /// Adds the rows of a partition: entries, in order, and what is there of an array that has none of their keys but NULL.
+    /// Sorted entries (`sort.rs`) of some partitions, and what is there of an array that has none of their keys but NULL.
     ///
     /// # Safety
-    /// `entries` are entries of the array's layout.
-    pub(crate) unsafe fn push_partition(&mut self, partition: usize, entries: &[*const u8], array: &impl Array) {
+    /// `entries` are entries of the array's layout, or of one that begins with it.
+    pub(crate) unsafe fn about(entries: &[*const u8], array: &impl Array, partitions: &Range<usize>) -> Rows {
+        let (mut rows, mut rest) = (Rows::default(), entries);
+        let layout = &array.shape().layout;
+        // SAFETY: promised by the caller.
+        let partition_of = |entry: *const u8| unsafe { order(layout, entry) }.0;
+        for partition in array.shape().partitioner().met(array.range(), partitions) {
+            let (before, others) = rest.split_at(rest.partition_point(|&entry| partition_of(entry) < partition));
+            let (these, others) = others.split_at(others.partition_point(|&entry| partition_of(entry) == partition));
+            rows.push_entries(before);
+            // SAFETY: as above.
+            unsafe { rows.push_partition(partition, these, array) };
+            rest = others;
+        }
+        rows.push_entries(rest);
+        rows
+    }
+
+    /// Adds the rows of a partition.
+    ///
+    /// # Safety
+    /// As for [`Rows::about`].
+    unsafe fn push_partition(&mut self, partition: usize, entries: &[*const u8], array: &impl Array) {
         let shape = array.shape();
         // SAFETY: promised by the caller.
         let key = |i: usize| unsafe { key_of_entry(&shape.layout, entries[i]) }.unwrap_or(0);
         for part in parts(entries.len(), key, array.range()) {
             match part {
-                Part::Entries(range) => {
-                    self.pieces.push(Piece { start: self.len, content: PieceContent::Entries(self.entries.len()) });
-                    self.len += range.len();
-                    self.entries.extend(&entries[range]);
-                }
+                Part::Entries(range) => self.push_entries(&entries[range]),
                 Part::Keys(range) => {
-                    let mut blocks = blocks(range, partition).peekable();
+                    let mut blocks = shape.partitioner().blocks(range, partition).peekable();
                     while let Some(block) = blocks.next() {
                         // Blocks of a partition are far from each other.
                         if let Some(next) = blocks.peek() {
@@ -189,6 +207,14 @@ impl Rows {
                     }
                 }
             }
+        }
+    }
+
+    fn push_entries(&mut self, entries: &[*const u8]) {
+        if !entries.is_empty() {
+            self.pieces.push(Piece { start: self.len, content: PieceContent::Entries(self.entries.len()) });
+            self.len += entries.len();
+            self.entries.extend(entries);
         }
     }
 
@@ -224,25 +250,6 @@ impl Rows {
         }
         chunks
     }
-}
-
-/// Entries in the order of `sort.rs`, cut where partitions end.
-///
-/// # Safety
-/// They are entries of the layout.
-pub(crate) unsafe fn by_partition<'a>(
-    layout: &EntryLayout,
-    entries: &'a [*const u8],
-    partitions: Range<usize>,
-) -> impl Iterator<Item = (usize, &'a [*const u8])> {
-    let mut rest = entries;
-    partitions.map(move |partition| {
-        // SAFETY: promised by the caller.
-        let is_of = |entry: &*const u8| unsafe { crate::sort::order(layout, *entry) }.0 <= partition;
-        let (these, others) = rest.split_at(rest.partition_point(is_of));
-        rest = others;
-        (partition, these)
-    })
 }
 
 #[cfg(test)]

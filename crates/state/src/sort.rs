@@ -11,7 +11,7 @@
 
 use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
-use crate::partition::{PARTITION_BITS, PARTITIONS, partition_of, partition_of_entry, partition_of_key};
+use crate::partition::Partitioner;
 use crate::work;
 use millstream_abi::EntryLayout;
 use std::cmp::Ordering;
@@ -26,8 +26,6 @@ const MOST_BITS: u32 = 10;
 const FEW_RUNS: usize = 8;
 /// Runs of more than this many entries on average are merged, if they are few.
 const LONG_RUN: usize = 64;
-/// Keys that are less than this apart fit a word with their partition.
-const KEYS_OF_A_WORD: u64 = 1 << (u64::BITS - PARTITION_BITS);
 
 /// An entry, with the word at hand that it is sorted by within its partition: that of its key, or its hash. Those of equal
 /// keys have equal words.
@@ -83,7 +81,7 @@ pub(crate) unsafe fn order(layout: &EntryLayout, entry: *const u8) -> (usize, u6
             Some(_) => (key_of_entry(layout, entry).unwrap_or(0) as u64) ^ (1 << 63),
             None => hash(entry),
         };
-        (partition_of_entry(layout, layout.by_key, entry), word)
+        (Partitioner::of(layout).of_entry(layout, entry), word)
     }
 }
 
@@ -95,23 +93,25 @@ unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Sorted]) {
     // SAFETY: promised by the caller; an entry whose key is NULL has a zero in its place.
     let key = |e: &Sorted| (unsafe { key_of_entry(layout, e.entry) }.unwrap_or(0) as u64) ^ (1 << 63);
     let (least, most) = entries.iter().fold((u64::MAX, 0), |(least, most), e| (least.min(key(e)), most.max(key(e))));
-    let is_narrow = most.wrapping_sub(least) < KEYS_OF_A_WORD;
-    let by_key = layout.by_key;
+    let (partitioner, by_key) = (Partitioner::of(layout), layout.by_key);
+    // They fit a word with their partition.
+    let is_narrow = most.wrapping_sub(least).leading_zeros() >= partitioner.bits();
     let is_whole = matches!(&*layout.keys, [key] if !key.nullable);
     let partition = |e: &Sorted| match by_key {
-        true => partition_of_key((key(e) ^ (1 << 63)) as i64),
-        false => partition_of(e.word),
+        true => partitioner.of_key((key(e) ^ (1 << 63)) as i64),
+        false => partitioner.of_hash(e.word),
     };
     if is_narrow {
         for e in &mut *entries {
-            e.word = ((partition(e) as u64) << (u64::BITS - PARTITION_BITS)) | (key(e) - least);
+            // A number of that many bits is at the top then.
+            e.word = (partition(e) as u64).rotate_right(partitioner.bits()) | (key(e) - least);
         }
         // SAFETY: promised by the caller.
         return unsafe { sort_by_word(layout, entries, is_whole) };
     }
-    let starts = part(entries, partition);
-    for partition in 0..PARTITIONS {
-        let entries = &mut entries[starts[partition]..starts[partition + 1]];
+    let starts = part(entries, layout.partitions().len(), partition);
+    for range in starts.windows(2) {
+        let entries = &mut entries[range[0]..range[1]];
         entries.iter_mut().for_each(|e| e.word = key(e));
         // SAFETY: promised by the caller.
         unsafe { sort_by_word(layout, entries, is_whole) };
@@ -119,18 +119,18 @@ unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Sorted]) {
 }
 
 /// Puts entries in the order of their partitions and keeps it otherwise; where each begins.
-fn part(entries: &mut [Sorted], partition: impl Fn(&Sorted) -> usize) -> [usize; PARTITIONS + 1] {
-    let mut starts = [0; PARTITIONS + 1];
+fn part(entries: &mut [Sorted], partitions: usize, partition: impl Fn(&Sorted) -> usize) -> Vec<usize> {
+    let mut starts = vec![0; partitions + 1];
     for e in &*entries {
         starts[partition(e) + 1] += 1;
     }
-    for i in 0..PARTITIONS {
+    for i in 0..partitions {
         starts[i + 1] += starts[i];
     }
     if starts.windows(2).any(|pair| pair[1] - pair[0] == entries.len()) {
         return starts;
     }
-    let (from, mut places) = (entries.to_vec(), starts);
+    let (from, mut places) = (entries.to_vec(), starts.clone());
     for e in from {
         let place = &mut places[partition(&e)];
         entries[*place] = e;
@@ -204,17 +204,16 @@ mod tests {
     fn check(entries: impl Iterator<Item = (u64, i64)>) {
         let entries: Vec<(u64, i64)> = entries.collect();
         use Accumulator::{Count, MaxStr};
-        check_as((Phys::I64, Count), &entries, |_, key| (partition_of_key(key) as u64, key));
-        check_as((Phys::I64, MaxStr), &entries, |hash, key| (partition_of(hash) as u64, key));
-        check_as((Phys::I128, Count), &entries, |hash, key| (hash, key));
+        for bits in [0, 4, 12] {
+            let layout = |phys, accumulator| EntryLayout::new(&[(phys, false)], &[accumulator]).in_partitions(bits);
+            let partitioner = Partitioner::of(&layout(Phys::I64, Count));
+            check_as(layout(Phys::I64, Count), &entries, |_, key| (partitioner.of_key(key) as u64, key));
+            check_as(layout(Phys::I64, MaxStr), &entries, |hash, key| (partitioner.of_hash(hash) as u64, key));
+            check_as(layout(Phys::I128, Count), &entries, |hash, key| (hash, key));
+        }
     }
 
-    fn check_as(
-        (phys, accumulator): (Phys, Accumulator),
-        entries: &[(u64, i64)],
-        order: impl Fn(u64, i64) -> (u64, i64),
-    ) {
-        let layout = EntryLayout::new(&[(phys, false)], &[accumulator]);
+    fn check_as(layout: EntryLayout, entries: &[(u64, i64)], order: impl Fn(u64, i64) -> (u64, i64)) {
         let mut memory = vec![0u128; (entries.len() * layout.stride).div_ceil(16)];
         let start = memory.as_mut_ptr().cast::<u8>();
         let place = |i: usize| start.wrapping_add(i * layout.stride);
@@ -222,7 +221,7 @@ mod tests {
             // SAFETY: there is an entry for each.
             unsafe {
                 write(place(i), 0, hash);
-                match phys {
+                match layout.keys[0].phys {
                     Phys::I64 => write(place(i), layout.keys[0].offset, key),
                     _ => write(place(i), layout.keys[0].offset, key as i128),
                 }

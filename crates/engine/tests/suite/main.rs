@@ -14,6 +14,7 @@
 //! - `memory`: the memory budget;
 //! - `own_extremes`: rows with the maximum of their window, which are a ranking;
 //! - `packed`: tables of packed records in memory;
+//! - `repartitioned`: jobs that resume with tables in other partitions;
 //! - `shapes`: which queries resume from each other's state;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `sorting`: ORDER BY beyond memory, and in jobs;
@@ -39,6 +40,7 @@ mod own_extremes;
 mod packed;
 mod properties;
 mod recovered;
+mod repartitioned;
 mod shapes;
 mod skipping;
 mod sorting;

@@ -14,8 +14,9 @@ use millstream_types::Diagnostic;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Bits of the number of a row that count those of its unit, for streams of stations.
-const ROWS_OF_UNIT_BITS: u32 = 32;
+/// Bits of the number of a row that count those of its unit, for streams of stations: of the 40 that a row's number has
+/// (`pipeline_stages`) there are 12 for the partition.
+const ROWS_OF_UNIT_BITS: u32 = 28;
 
 /// What arrives at a stream under one number.
 #[derive(Debug, Default)]
@@ -415,7 +416,8 @@ mod tests {
         let mut arrive = |number, unit| {
             sequencer.arrive(number, unit, |s| {
                 if let Sequenced::Buffer(buffer) = s {
-                    out.push((buffer.stamp.first_row >> 32, buffer.stamp.first_row as u32));
+                    let first = buffer.stamp.first_row;
+                    out.push((first >> ROWS_OF_UNIT_BITS, first % (1 << ROWS_OF_UNIT_BITS)));
                 }
             });
             out.clone()

@@ -108,7 +108,9 @@ impl StoredMerge {
             if let Some(piece) = self.current.as_mut().and_then(Iterator::next) {
                 return piece.map(Some).map_err(|BlockError(diagnostic)| diagnostic);
             }
-            let Some(partition) = self.partitions.next() else { return Ok(None) };
+            let Some(partition) = self.partitions.find(|&partition| self.firing.has_some_of(partition)) else {
+                return Ok(None);
+            };
             let only = partition..partition + 1;
             let mut sources: Vec<BlockSource> = Vec::new();
             // What a merge may hold whatever it is of the budget.

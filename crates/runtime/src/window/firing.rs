@@ -4,7 +4,7 @@ use super::sweep::DueWindow;
 use super::tables::Taken;
 use super::tables::frozen::Stored;
 use millstream_plan::pipeline::ShorterWindows;
-use millstream_state::{PARTITIONS, Partial};
+use millstream_state::Partial;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,8 +44,13 @@ pub(crate) struct Firing {
 
 /// What happens to sealed tables.
 pub(super) enum Then {
-    /// They are the window: merged in this many ranges of partitions, a unit each.
-    Merge(usize),
+    /// They are the window: merged in ranges of so many partitions, a unit each.
+    Merge {
+        /// Number of ranges.
+        groups: usize,
+        /// Partitions of each.
+        size: usize,
+    },
     /// They enter the combiners of overlapping windows.
     Combine {
         /// Number of the lanes' job.
@@ -90,29 +95,30 @@ impl Firing {
         }
     }
 
-    /// A window of these tables.
+    /// A window of these tables, which have so many partitions.
     pub(crate) fn of_tables(
         window: Option<(i64, i64)>,
-        tables: Vec<Taken>,
+        (tables, partitions): (Vec<Taken>, usize),
         completed: Instant,
         units: &mut u64,
     ) -> Firing {
-        Firing::of_parts(window, Vec::new(), tables, (completed, units))
+        Firing::of_parts(window, [Vec::new(), tables], partitions, (completed, units))
     }
 
     /// A window of tables that are masked, as those of slices before the shorter window of some components, and of others.
     pub(crate) fn of_parts(
         window: Option<(i64, i64)>,
-        masked: Vec<Taken>,
-        whole: Vec<Taken>,
+        [masked, whole]: [Vec<Taken>; 2],
+        partitions: usize,
         (completed, units): (Instant, &mut u64),
     ) -> Firing {
         let entries: usize = masked.iter().chain(&whole).map(Taken::len).sum();
-        let groups = entries.div_ceil(SMALL_WINDOW_ENTRIES).next_power_of_two().min(PARTITIONS);
+        let groups = entries.div_ceil(SMALL_WINDOW_ENTRIES).next_power_of_two().min(partitions);
         let start = window.map_or(0, |(start, _)| start);
         let masked = Some(masked).filter(|tables| !tables.is_empty());
         let parts = [Some(whole), masked].into_iter().flatten().map(|tables| (start, tables));
-        Firing::new(window, parts, (Then::Merge(groups), groups), completed, units)
+        let then = Then::Merge { groups, size: partitions / groups };
+        Firing::new(window, parts, (then, groups), completed, units)
     }
 
     /// No window: job `number` of the lanes, which forget all slices.
@@ -167,10 +173,16 @@ impl Firing {
         self.stored.lock().iter().map(|(part, table)| (Arc::clone(table), *part == MASKED)).collect()
     }
 
+    /// Whether one of its tables has something in a partition.
+    pub(crate) fn has_some_of(&self, partition: usize) -> bool {
+        let is_filled = |partial: &Arc<Partial>| partial.len_of(&(partition..partition + 1)) > 0;
+        self.slices.lock().iter().flat_map(|(_, partials)| partials).any(is_filled)
+            || self.stored.lock().iter().any(|(_, table)| !table.is_empty(partition))
+    }
+
     /// The partitions of a range.
     pub(crate) fn partitions(&self, group: usize) -> Range<usize> {
-        let Then::Merge(groups) = self.then else { return 0..PARTITIONS };
-        let size = PARTITIONS / groups;
+        let Then::Merge { size, .. } = self.then else { unreachable!("only what is merged has ranges") };
         group * size..(group + 1) * size
     }
 }

@@ -9,8 +9,8 @@ use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
 use crate::station::progress::Forward;
-use millstream_state::{PARTITIONS, Partial};
-use millstream_storage::{AggregationState, BlobRef, Damaged, SpillWriter, TableState};
+use millstream_state::Partial;
+use millstream_storage::{AggregationState, BlobRef, Damaged, JobPartitions, SpillWriter, TableState};
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::io;
@@ -72,7 +72,7 @@ impl WindowStation {
         let (windows, state) = (&self.windows, &from.manifest().aggregations[self.number]);
         let wrong = |what: &str| damaged(Damaged(what.into()));
         windows.restore(state.watermark);
-        *windows.tables.frozen.lock() = restored_tables(&state.tables, from)?;
+        *windows.tables.frozen.lock() = self.restored_tables(&state.tables, from)?;
         if let (Some(overlap), Some((last, until))) = (&windows.overlap, state.swept) {
             // Windows between the two are looked at one by one.
             let all = overlap.overlap;
@@ -85,7 +85,7 @@ impl WindowStation {
             }
             overlap.sweep.lock().reached = Some((last, until));
             let mut swept = overlap.swept.lock();
-            swept.tables = restored_tables(&state.slices, from)?;
+            swept.tables = self.restored_tables(&state.slices, from)?;
             swept.combine_again();
         }
         Ok(())
@@ -116,33 +116,69 @@ impl WindowStation {
 
     fn write_blocks(&self, table: &Frozen, writer: &mut SpillWriter) -> Result<Vec<Vec<BlobRef>>, Diagnostic> {
         let (spilling, partial) = (&self.host.spilling, table.partial(&self.windows.tables)?);
-        let mut written = |partition| {
+        let written = by_partition(&partial, |partition| {
             let blocks = partial.blocks_of(partition, spilling.block_bytes());
             blocks.map(|block| writer.write(&block)).collect::<io::Result<_>>()
-        };
-        (0..PARTITIONS).map(&mut written).collect::<io::Result<_>>().map_err(|e| spilling.failed(&e))
+        });
+        written.map_err(|e| spilling.failed(&e))
     }
+
+    /// Tables of a checkpoint, which are read when they are needed; or now, one after the other, if they are in other partitions than
+    /// those of this job. Where that takes too much memory, they are spilled.
+    fn restored_tables(&self, states: &[TableState], from: &Restored<'_>) -> Result<FrozenByNumber, Diagnostic> {
+        let (before, now) = (from.manifest().partitions, self.host.partitions);
+        let (mut tables, mut read) = (FrozenByNumber::new(), FrozenByNumber::new());
+        for state in states {
+            let mut table = restored_table(state, before, from)?;
+            if let Some(stored) = table.stored().filter(|_| before.tables != now.tables) {
+                table = Arc::new(Frozen::sealed(stored.repartitioned(before.table_bits(), &self.windows.tables)?));
+                read.entry(state.id).or_default().push(Arc::clone(&table));
+                self.spill_if_short(&mut read)?;
+            }
+            tables.entry(state.id).or_default().push(table);
+        }
+        Ok(tables)
+    }
+
+    /// Spills tables of a query that has not begun, if they take too much memory or are to be in files at once. What then stays in memory
+    /// is little enough.
+    fn spill_if_short(&self, tables: &mut FrozenByNumber) -> Result<(), Diagnostic> {
+        let spilling = &self.host.spilling;
+        let enough = if spilling.is_eager() { 0 } else { spilling.low() };
+        if spilling.is_eager() || spilling.is_short() {
+            self.spill_all(std::mem::take(tables), enough)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is written of each partition of a partial.
+fn by_partition<E>(
+    partial: &Partial,
+    mut write: impl FnMut(usize) -> Result<Vec<BlobRef>, E>,
+) -> Result<Vec<Vec<BlobRef>>, E> {
+    let mut written = vec![Vec::new(); partial.partitions().len()];
+    for partition in partial.filled_partitions() {
+        written[partition] = write(partition)?;
+    }
+    Ok(written)
 }
 
 /// A block has at most about a mebibyte of entries, each of a word at least.
 const ENTRIES_OF_BLOCK: u64 = 1 << 17;
 
-/// Tables of a checkpoint, which are read when they are needed.
-fn restored_tables(states: &[TableState], from: &Restored<'_>) -> Result<FrozenByNumber, Diagnostic> {
-    let mut tables = FrozenByNumber::new();
-    for state in states {
-        if state.partitions.len() != PARTITIONS {
-            return Err(damaged(Damaged("a table lacks partitions".into())));
-        }
-        let blocks: usize = state.partitions.iter().map(Vec::len).sum();
-        if state.entries > (blocks as u64).saturating_mul(ENTRIES_OF_BLOCK) {
-            return Err(damaged(Damaged("a table has more entries than its blocks can have".into())));
-        }
-        let frozen = Frozen::restored(Arc::clone(from.store()), state.clone());
-        frozen.stored().iter().for_each(|stored| from.keep(stored, state.partitions.iter().flatten()));
-        tables.entry(state.id).or_default().push(Arc::new(frozen));
+/// A table of a checkpoint, which is read when it is needed.
+fn restored_table(state: &TableState, cut: JobPartitions, from: &Restored<'_>) -> Result<Arc<Frozen>, Diagnostic> {
+    if state.partitions.len() != cut.tables as usize {
+        return Err(damaged(Damaged("a table lacks partitions".into())));
     }
-    Ok(tables)
+    let blocks: usize = state.partitions.iter().map(Vec::len).sum();
+    if state.entries > (blocks as u64).saturating_mul(ENTRIES_OF_BLOCK) {
+        return Err(damaged(Damaged("a table has more entries than its blocks can have".into())));
+    }
+    let frozen = Frozen::restored(Arc::clone(from.store()), state.clone());
+    frozen.stored().iter().for_each(|stored| from.keep(stored, state.partitions.iter().flatten()));
+    Ok(Arc::new(frozen))
 }
 
 impl KeptWindows {
@@ -167,7 +203,7 @@ fn compacted(open: &OpenTables, mut tables: FrozenByNumber) -> Result<FrozenByNu
         }
         for tier in tiers.into_values().filter(|tier| tier.len() >= TIER) {
             let partials = tier.iter().map(|table| table.partial(open)).collect::<Result<Vec<_>, _>>()?;
-            let one = Arc::new(Frozen::compacted(Partial::compacted(&partials, &open.budget)));
+            let one = Arc::new(Frozen::sealed(Partial::compacted(&partials, &open.budget)));
             open.replace(id, &tier, &one);
             tables.retain(|table| !tier.iter().any(|other| Arc::ptr_eq(other, table)));
             tables.push(one);
@@ -199,12 +235,12 @@ fn write_table(table: &Frozen, open: &OpenTables, into: &mut Gathering) -> Resul
     let (entries, partitions) = match table.stored() {
         Some(stored) => {
             let mut copied = |partition| stored.blocks(partition).map(|block| into.write(&block?)).collect();
-            (table.entries, (0..PARTITIONS).map(&mut copied).collect::<Result<_, _>>()?)
+            (table.entries, (0..stored.partitions()).map(&mut copied).collect::<Result<_, _>>()?)
         }
         None => {
             let partial = table.partial(open)?;
-            let mut written = |partition| partial.blocks(partition).map(|block| into.write(&block)).collect();
-            (partial.len(), (0..PARTITIONS).map(&mut written).collect::<Result<_, _>>()?)
+            let write = |partition| partial.blocks(partition).map(|block| into.write(&block)).collect();
+            (partial.len(), by_partition(&partial, write)?)
         }
     };
     Ok(TableState { id: 0, entries: entries as u64, partitions })

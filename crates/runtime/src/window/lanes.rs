@@ -1,7 +1,7 @@
 //! Upfront partitioning: the rows of an aggregation are exchanged by key before they meet a table (design section 7).
 //!
 //! ```text
-//! task: buffer ─► stages ─► scatter ─► rows by partition ─┬─► lane 0  ─► fold ─► tables of lane 0
+//! task: buffer ─► stages ─► scatter ─► rows by lane ──────┬─► lane 0  ─► fold ─► tables of lane 0
 //!       (any worker)                                      ├─► …          (one worker at a time)
 //!                                                         └─► lane 15 ─► fold ─► tables of lane 15
 //! ```
@@ -13,6 +13,9 @@
 //! A task is finished when its last piece has been folded, so a piece keeps the watermark after its epoch from being
 //! released, and what `tables` says about rows and fired windows holds for it as for the task. It also keeps the chunk
 //! in flight that its rows came from, which bounds what waits in lanes.
+//!
+//! Lanes are no partitions of tables: there are always as many, however tables are cut when they are sealed. Each has its own tables of
+//! every slice, and a task a piece for each, so hundreds would have a few rows in each; and one would have one worker fold all.
 
 use crate::buffer::Generation;
 use crate::columns::{Parts, sliced};
@@ -22,15 +25,19 @@ use crate::pipeline_stages::Origin;
 use crate::schedule::flow::Permit;
 use crate::station::BufferPlace;
 use arrow_array::ArrayRef;
-use millstream_state::{PARTITION_BITS, PARTITIONS};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The lanes of an aggregation: one for each partition.
+/// Bits of the hash of a key that choose its lane.
+const LANE_BITS: u32 = 4;
+/// Lanes of an aggregation.
+pub(super) const LANES: usize = 1 << LANE_BITS;
+
+/// The lanes of an aggregation.
 pub(crate) struct KeyLanes {
-    lanes: [Mutex<KeyLane>; PARTITIONS],
+    lanes: [Mutex<KeyLane>; LANES],
     /// The owner of the tables of the first lane.
     pub(super) first_owner: usize,
 }
@@ -77,7 +84,7 @@ impl KeyLanes {
         hashes: &[i64],
         of: &Arc<Scattered>,
     ) -> Result<Vec<usize>, Diagnostic> {
-        let parts = Parts::new(hashes, PARTITION_BITS);
+        let parts = Parts::new(hashes, LANE_BITS);
         let columns: Vec<ArrayRef> = columns.iter().map(|c| parts.arranged(c)).collect::<Result<_, _>>()?;
         let mut idle = Vec::new();
         for (lane, places) in parts.places() {

@@ -45,11 +45,12 @@ use crate::stream::Stream;
 use aggregation::Aggregation;
 use block_merges::{MergeQueue, StoredMerge};
 use firing::Firing;
+use lanes::LANES;
 use millstream_abi::EntryLayout;
 use millstream_codegen::execute::update;
 use millstream_plan::pipeline::{Aggregation as Planned, ComponentOutput};
 use millstream_plan::window::WindowAssigner;
-use millstream_state::{Output, OutputTypes, PARTITIONS};
+use millstream_state::{Output, OutputTypes};
 use millstream_storage::Manifest;
 use millstream_types::Diagnostic;
 use overlap::OverlappingWindows;
@@ -121,7 +122,7 @@ impl WindowStation {
         let strategy = Strategy::new(config, &layout, count, Arc::clone(&facts));
         let (lanes, nodes) = match strategy.merge {
             MergeStrategy::Local => (0, 0),
-            MergeStrategy::Partition => (PARTITIONS, 0),
+            MergeStrategy::Partition => (LANES, 0),
             MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
         };
         let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };

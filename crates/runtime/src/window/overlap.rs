@@ -21,8 +21,9 @@ use crate::station::progress::Forward;
 use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::{Aggregation as Planned, ShorterWindows};
 use millstream_plan::window::{Overlap, SliceTable};
-use millstream_state::{Charge, Combiner, MemoryBudget, MemoryClass, PARTITIONS};
+use millstream_state::{Charge, Combiner, MemoryBudget, MemoryClass};
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -45,6 +46,8 @@ pub(crate) struct OverlappingWindows {
     pub(crate) combining: Combining,
     /// One for each range of partitions.
     pub(crate) lanes: Vec<Ordered<SliceLane, Arc<Firing>>>,
+    /// Partitions of such a range.
+    range: usize,
     /// What slices that are in the windows to come consist of. Locked within the aggregation's progress.
     pub(crate) swept: Mutex<SweptTables>,
     /// Windows that have been fired and not been delivered.
@@ -149,8 +152,9 @@ impl OverlappingWindows {
     ) -> OverlappingWindows {
         let is_by_blocks = config.spill.mode == When::Always;
         let swept = SweptTables { tables: FrozenByNumber::new(), apart: FrozenByNumber::new(), is_by_blocks };
-        let ranges = config.workers.next_power_of_two().min(PARTITIONS);
-        let size = PARTITIONS / ranges;
+        let partitions = layout.partitions().len();
+        let ranges = config.workers.next_power_of_two().min(partitions);
+        let range = partitions / ranges;
         let components = (plan.components.as_slice(), plan.shorter.as_ref());
         let combining = Combining::new(&config.adaptivity, components, plan.combination, ranges);
         let lane = |r: usize| SliceLane {
@@ -158,7 +162,7 @@ impl OverlappingWindows {
                 Arc::clone(layout),
                 plan.shorter.clone(),
                 combining.next(None),
-                r * size..(r + 1) * size,
+                r * range..(r + 1) * range,
             ),
             charge: Charge::new(budget, MemoryClass::Partials, 0),
             report: Report::default(),
@@ -168,7 +172,12 @@ impl OverlappingWindows {
         let (sweep, swept) = (Mutex::new(Sweep::default()), Mutex::new(swept));
         let (under_way, held) = (AtomicUsize::new(0), Mutex::new(None));
         let shorter = plan.shorter.clone();
-        OverlappingWindows { overlap, shorter, sweep, combining, lanes, swept, under_way, held }
+        OverlappingWindows { overlap, shorter, sweep, combining, lanes, range, swept, under_way, held }
+    }
+
+    /// The partitions of a lane.
+    pub(super) fn partitions(&self, lane: usize) -> Range<usize> {
+        lane * self.range..(lane + 1) * self.range
     }
 
     /// What the inputs have brought and has not been acted on to its end. `Err` while too many windows are under way.

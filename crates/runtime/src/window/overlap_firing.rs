@@ -7,7 +7,6 @@ use super::sweep::{DueWindow, Sweep};
 use super::tables::{FrozenByNumber, TablesByNumber, Taken};
 use crate::station::{Consequences, Task};
 use millstream_plan::window::SliceTable;
-use millstream_state::PARTITIONS;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Instant;
@@ -49,8 +48,9 @@ impl WindowStation {
             let (start, end) = (windows.start_of_window(due.end), due.end);
             match swept.is_by_blocks {
                 true => {
-                    let [masked, whole] = swept.of_window((windows, overlap.shorter.as_ref()), start, end);
-                    Firing::of_parts(Some((start, end)), masked, whole, (completed, units))
+                    let parts = swept.of_window((windows, overlap.shorter.as_ref()), start, end);
+                    let partitions = self.windows.layout.partitions().len();
+                    Firing::of_parts(Some((start, end)), parts, partitions, (completed, units))
                 }
                 false => Firing::of_slices((start, overlap.lanes.len()), due, sweep.next_job(), completed, units),
             }
@@ -77,7 +77,7 @@ impl WindowStation {
                 && table.stored().is_none()
                 && let Ok(partial) = table.partial(&self.windows.tables)
             {
-                self.host.stats.late_rows.fetch_add(partial.count_of(&(0..PARTITIONS), counter), Relaxed);
+                self.host.stats.late_rows.fetch_add(partial.count_of(&partial.partitions(), counter), Relaxed);
             }
         }
     }

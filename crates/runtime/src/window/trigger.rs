@@ -21,7 +21,7 @@ use crate::station::progress::{Forward, Progress};
 use crate::station::{Consequences, Job, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
 use millstream_plan::window::WindowAssigner;
-use millstream_state::{Merged, PARTITIONS, Table, merge};
+use millstream_state::{Merged, Table, merge};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,8 +92,9 @@ impl WindowStation {
                 self.fire_overlapping(overlap, tables, reached, completed, &mut progress.units, consequences)
             }
             None => {
+                let (partitions, units) = (windows.layout.partitions().len(), &mut progress.units);
                 let whole =
-                    |(id, tables)| Firing::of_tables(windows.window_of(id), tables, completed, &mut progress.units);
+                    |(id, tables)| Firing::of_tables(windows.window_of(id), (tables, partitions), completed, units);
                 (tables.into_iter().map(whole).collect(), false)
             }
         };
@@ -144,7 +145,9 @@ impl WindowStation {
         let slices = firing.slices.lock().len();
         self.note(windows.strategy.note_slices_sealed(slices, windows.tables.memory_left()));
         match firing.then {
-            Then::Merge(1) if !self.is_merged_by_blocks(&firing) => self.merge(&firing, 0, &mut consequences),
+            Then::Merge { groups: 1, .. } if !self.is_merged_by_blocks(&firing) => {
+                self.merge(&firing, 0, &mut consequences)
+            }
             _ => consequences.tasks = self.sealed(&firing),
         }
         Ok(consequences)
@@ -159,8 +162,8 @@ impl WindowStation {
     /// The tasks that follow when all tables of a window are sealed.
     pub(super) fn sealed(&self, firing: &Arc<Firing>) -> Vec<Task> {
         match firing.then {
-            Then::Merge(groups) if self.is_merged_by_blocks(firing) => self.merges_of(firing, groups),
-            Then::Merge(groups) => {
+            Then::Merge { groups, .. } if self.is_merged_by_blocks(firing) => self.merges_of(firing, groups),
+            Then::Merge { groups, .. } => {
                 let merge = |group| self.task(firing.end(), WindowJob::Merge(Arc::clone(firing), group));
                 (0..groups).map(merge).collect()
             }
@@ -242,9 +245,8 @@ impl WindowStation {
         }
         combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
         let mut slices = firing.slices.lock().clone();
-        let size = PARTITIONS / overlap.lanes.len();
         for (slice, table) in firing.stored.lock().iter() {
-            let partial = table.read(lane * size..(lane + 1) * size, &self.windows.tables)?;
+            let partial = table.read(overlap.partitions(lane), &self.windows.tables)?;
             slices[*slice].1.push(Arc::new(partial));
         }
         for (slice, partials) in &slices {
@@ -279,7 +281,7 @@ impl WindowStation {
             from += part.as_ref().map_or(0, |part| part.rows);
             let continues = from < merged.len();
             let rows = part.into_iter().collect();
-            let (before, place) = (self.before(firing), Some(lane * (PARTITIONS / overlap.lanes.len())));
+            let (before, place) = (self.before(firing), Some(overlap.partitions(lane).start));
             let unit = Unit { rows, before, place, continues, ..Unit::default() };
             consequences.deliver(self.output.id, firing.unit(lane), unit);
             if !continues {

@@ -10,10 +10,10 @@
 //! The number behind that of the last accumulator stands for a mark of its own. Entries whose marks are two accumulators are
 //! written with one.
 
-use super::{ArrayShape, BLOCK, KeyBlock, Region, blocks};
+use super::{ArrayShape, BLOCK, KeyBlock, Region};
 use crate::entry::{read, write};
 use crate::memory::EntryMemory;
-use crate::partition::{BLOCK_BITS, partition_of_key};
+use crate::partition::{BLOCK_BITS, Partitioner};
 use crate::work;
 use millstream_abi::{Accumulator, ArrayLayout, Counters, EntryLayout, KeyRange};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -25,7 +25,8 @@ const RUN_BYTES: usize = 8 + 4;
 impl Region {
     /// Whether the keys of a partition that are there take less as runs than as entries with keys.
     pub(crate) fn takes_less_as_runs(&self, partition: usize, there: usize) -> bool {
-        let keys: usize = blocks(self.range(), partition).map(|block| block.len + RUN_BYTES).sum();
+        let blocks = self.shape().partitioner().blocks(self.range(), partition);
+        let keys: usize = blocks.map(|block| block.len + RUN_BYTES).sum();
         keys * self.shape().array.stride < there * self.shape().layout.stride
     }
 
@@ -38,7 +39,8 @@ impl Region {
         bytes: usize,
     ) -> (Vec<KeyBlock>, usize) {
         let stride = self.shape().layout.stride;
-        let mut left = blocks(range, partition).enumerate().skip(at).peekable();
+        let blocks = self.shape().partitioner().blocks(range, partition);
+        let mut left = blocks.enumerate().skip(at).peekable();
         let (mut chosen, mut done, mut next) = (Vec::new(), 0, at);
         while let Some((number, block)) =
             left.next_if(|(_, block)| chosen.is_empty() || done + block.len * stride <= bytes)
@@ -142,7 +144,7 @@ impl<'a> ArrayBlock<'a> {
             let last = first.saturating_add(len as i64 - 1);
             let is_block = (1..=BLOCK).contains(&len) && first >> BLOCK_BITS == last >> BLOCK_BITS;
             let follows = before.replace(last).is_none_or(|before| before < first);
-            let belongs = is_block && follows && partition_of_key(first) == partition;
+            let belongs = is_block && follows && Partitioner::of(layout).of_key(first) == partition;
             Damaged::unless(belongs, "a run of an array is not where it belongs")?;
         }
         let keys: usize = runs.iter().map(|run| run.len).sum();

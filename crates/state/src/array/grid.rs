@@ -1,16 +1,17 @@
-//! The keys of some partitions, packed: of each group of 1,024 keys the blocks of these partitions.
+//! The keys of some partitions, packed: of each group of keys the blocks of these partitions.
 //!
 //! ```text
 //! │ group g: block of partition p, of p + 1, … │ group g + 1: … │ …
 //! ```
 //!
 //! Workers that merge partials beside each other, each some partitions, so take as much memory together as one of them would for
-//! all. A grid grows at both ends by groups.
+//! all. A grid grows at both ends by groups. Its groups are those of the fewest partitions that its own are parts of: all of 4,096 are 16
+//! with groups of 1,024 keys, so that a grid of a few keys is small.
 
 use super::region::{Region, keys_of_mask};
-use super::{ArrayShape, BLOCK, KeyBlock, blocks, blocks_by_key};
+use super::{ArrayShape, BLOCK, KeyBlock};
 use crate::memory::EntryMemory;
-use crate::partition::{BLOCK_BITS, GROUP_BITS, partition_of_key};
+use crate::partition::Partitioner;
 use millstream_abi::{KeyRange, prefetch};
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,26 +20,32 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Grid {
     shape: Arc<ArrayShape>,
+    /// Those of the layout.
     partitions: Range<usize>,
+    /// That of its groups, and which of its partitions.
+    coarse: Partitioner,
+    coarse_partitions: Range<usize>,
     first_group: i64,
     groups: usize,
     memory: EntryMemory,
 }
 
 /// The groups that the keys of a range are in: the first, and how many.
-fn groups_of(range: KeyRange) -> (i64, usize) {
-    let first = range.first >> GROUP_BITS;
-    (first, ((range.last() >> GROUP_BITS) - first) as usize + 1)
+fn groups_of(coarse: Partitioner, range: KeyRange) -> (i64, usize) {
+    let first = range.first >> coarse.group_bits();
+    (first, ((range.last() >> coarse.group_bits()) - first) as usize + 1)
 }
 
 impl Grid {
     /// A grid of some partitions for the keys of a range, in which no key is there.
     pub(crate) fn fresh(shape: &Arc<ArrayShape>, partitions: Range<usize>, range: KeyRange) -> Grid {
-        let (first_group, groups) = groups_of(range);
-        let memory = EntryMemory::zeroed(shape.bytes(groups * partitions.len() * BLOCK));
-        let grid = Grid { shape: Arc::clone(shape), partitions, first_group, groups, memory };
+        let (coarse, coarse_partitions) = shape.partitioner().coarsest(&partitions);
+        let (first_group, groups) = groups_of(coarse, range);
+        let memory = EntryMemory::zeroed(shape.bytes(groups * coarse_partitions.len() * BLOCK));
+        let shape = Arc::clone(shape);
+        let grid = Grid { shape, partitions, coarse, coarse_partitions, first_group, groups, memory };
         // SAFETY: all entries of the memory, which nobody else has.
-        unsafe { shape.make_fresh(grid.start(), grid.places()) };
+        unsafe { grid.shape.make_fresh(grid.start(), grid.places()) };
         grid
     }
 
@@ -47,12 +54,18 @@ impl Grid {
     }
 
     fn places(&self) -> usize {
-        self.groups * self.partitions.len() * BLOCK
+        self.groups * self.group()
+    }
+
+    /// Entries of a group.
+    fn group(&self) -> usize {
+        self.coarse_partitions.len() * BLOCK
     }
 
     /// The keys that may be there, if they are of the partitions.
     pub(crate) fn range(&self) -> KeyRange {
-        KeyRange { first: self.first_group << GROUP_BITS, len: (self.groups as u64) << GROUP_BITS }
+        let bits = self.coarse.group_bits();
+        KeyRange { first: self.first_group << bits, len: (self.groups as u64) << bits }
     }
 
     /// Bytes of memory.
@@ -65,27 +78,36 @@ impl Grid {
         self.memory.start().wrapping_add(self.shape.lead())
     }
 
-    /// The entries of a block.
-    fn block(&self, group: i64, partition: usize) -> *mut u8 {
+    /// The first entry of a group that has some.
+    fn group_at(&self, group: i64) -> *mut u8 {
         let group = group.wrapping_sub(self.first_group) as usize;
-        debug_assert!(group < self.groups && self.partitions.contains(&partition), "a block of the grid");
-        let number = group * self.partitions.len() + (partition - self.partitions.start);
-        self.start().wrapping_add(number * BLOCK * self.shape.array.stride)
+        debug_assert!(group < self.groups, "a group of the grid");
+        self.start().wrapping_add(group * self.group() * self.shape.array.stride)
+    }
+
+    /// The entries of the block that a key is in, of a coarse partition.
+    fn block(&self, key: i64, partition: usize) -> *mut u8 {
+        debug_assert!(self.coarse_partitions.contains(&partition), "a block of the grid");
+        let before = (partition - self.coarse_partitions.start) * BLOCK * self.shape.array.stride;
+        self.group_at(key >> self.coarse.group_bits()).wrapping_add(before)
     }
 
     /// The entry of a key of the partitions, if the grid is for it.
     pub(crate) fn entry_of(&self, key: i64) -> Option<*mut u8> {
-        let group = key >> GROUP_BITS;
+        let group = key >> self.coarse.group_bits();
         if (group.wrapping_sub(self.first_group) as u64) >= self.groups as u64 {
             return None;
         }
         let place = key as usize & (BLOCK - 1);
-        Some(self.block(group, partition_of_key(key)).wrapping_add(place * self.shape.array.stride))
+        Some(self.block(key, self.coarse.of_key(key)).wrapping_add(place * self.shape.array.stride))
     }
 
-    /// Blocks of a partition with their entries, in order.
-    pub(crate) fn blocks(&self, partition: usize) -> impl Iterator<Item = (KeyBlock, *mut u8)> + use<'_> {
-        blocks(self.range(), partition).map(move |block| (block, self.block(block.first >> GROUP_BITS, partition)))
+    /// Blocks with their entries, in order.
+    fn blocks(&self) -> impl Iterator<Item = (KeyBlock, *mut u8)> + use<'_> {
+        let (partitioner, range) = (self.shape.partitioner(), self.range());
+        let met = partitioner.met(range, &self.partitions).into_iter();
+        let blocks = met.flat_map(move |partition| partitioner.blocks(range, partition));
+        blocks.map(|block| (block, self.block(block.first, self.coarse.of_key(block.first))))
     }
 
     /// Acts on the entries that the grid and a region have in common, block by block as they are in memory: place in the grid, in the
@@ -99,10 +121,11 @@ impl Grid {
         let (start, stride) = (self.shape.array.start, self.shape.array.stride);
         let places = |(partition, block): (usize, KeyBlock)| {
             let place = block.first as usize & (BLOCK - 1);
-            let into = self.block(block.first >> GROUP_BITS, partition);
+            let into = self.block(block.first, partition);
             (into.wrapping_add(place * stride), region.entry(block.first), block.len)
         };
-        let mut left = blocks_by_key(KeyRange::between(first, last), self.partitions.clone()).map(places).peekable();
+        let blocks = self.coarse.blocks_by_key(KeyRange::between(first, last), self.coarse_partitions.clone());
+        let mut left = blocks.map(places).peekable();
         while let Some((into, from, len)) = left.next() {
             // Blocks are about a page, in which the processor begins to read ahead from the beginning.
             if let Some(&(into, from, len)) = left.peek() {
@@ -128,7 +151,7 @@ impl Grid {
     /// Merges another grid of the same partitions, of which this one has all keys.
     pub(crate) fn merge_grid(&mut self, other: &Grid) {
         debug_assert!(self.partitions == other.partitions && self.range().contains(other.range()), "a smaller grid");
-        let into = self.block(other.first_group, self.partitions.start);
+        let into = self.group_at(other.first_group);
         // SAFETY: groups follow each other in both; this one is ours.
         unsafe { self.shape.merge(into, other.start(), other.places()) };
     }
@@ -143,7 +166,7 @@ impl Grid {
 
     /// Gives memory back when half of the groups are at the ends and have no keys.
     pub(crate) fn trim(&mut self) {
-        let group = self.partitions.len() * BLOCK;
+        let group = self.group();
         let is_empty = |number: &usize| {
             let first = self.start().wrapping_add(number * group * self.shape.array.stride);
             // SAFETY: the grid has the groups.
@@ -156,7 +179,8 @@ impl Grid {
         }
         let (first, left) = (self.first_group + below as i64, (self.groups - below - above).max(1));
         let first = first.min(self.first_group + self.groups as i64 - 1);
-        self.move_to(KeyRange { first: first << GROUP_BITS, len: (left as u64) << GROUP_BITS });
+        let bits = self.coarse.group_bits();
+        self.move_to(KeyRange { first: first << bits, len: (left as u64) << bits });
     }
 
     /// Moves the entries to a grid for another range; those of keys outside are not there.
@@ -165,8 +189,8 @@ impl Grid {
         let first = self.first_group.max(moved.first_group);
         let end = (self.first_group + self.groups as i64).min(moved.first_group + moved.groups as i64);
         if first < end {
-            let (into, from) = (moved.block(first, self.partitions.start), self.block(first, self.partitions.start));
-            let count = (end - first) as usize * self.partitions.len() * BLOCK;
+            let (into, from) = (moved.group_at(first), self.group_at(first));
+            let count = (end - first) as usize * self.group();
             // SAFETY: groups follow each other in both.
             unsafe { self.shape.copy(into, from, count) };
         }
@@ -175,8 +199,7 @@ impl Grid {
 
     /// The entries of keys that are there, with the keys.
     pub(crate) fn there(&self) -> impl Iterator<Item = (*const u8, i64)> + use<'_> {
-        let blocks = self.partitions.clone().flat_map(|partition| self.blocks(partition));
-        blocks.flat_map(move |(block, first)| {
+        self.blocks().flat_map(move |(block, first)| {
             // SAFETY: the grid has all entries of its blocks.
             let mask = unsafe { self.shape.mask(first, block.len) };
             keys_of_mask(block.first, mask).map(move |key| {
@@ -186,5 +209,3 @@ impl Grid {
         })
     }
 }
-
-const _: () = assert!(GROUP_BITS == BLOCK_BITS + crate::partition::PARTITION_BITS);

@@ -8,7 +8,7 @@
 //!
 //! A key is there when the mark of its entry is not 0. Entries of keys that are not there are fresh, so that merging them
 //! changes nothing. The order of results is that of all entries (`sort.rs`): by partition, then by key. A partition has the
-//! *blocks* of 64 keys that `partition_of_key` gives it, one in each group of 1,024 keys.
+//! *blocks* of 64 keys that [`Partitioner::of_key`] gives it, one in each group of as many blocks as there are partitions.
 
 mod encoding;
 mod grid;
@@ -20,11 +20,11 @@ use crate::accumulator::{self, Strided};
 use crate::arena::Arena;
 use crate::entry::{self, read, write};
 use crate::memory::{EntryMemory, LINE};
-use crate::partition::{BLOCK_BITS, GROUP_BITS, block_in_group, partition_of_key};
+use crate::partition::{BLOCK_BITS, Partitioner};
 pub(crate) use encoding::ArrayBlock;
 pub(crate) use grid::Grid;
 use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, hash_finish, hash_word};
-pub(crate) use region::{Extent, Region, keys_of_mask};
+pub(crate) use region::{Region, keys_of_mask};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,25 +48,56 @@ pub(crate) struct KeyBlock {
     pub(crate) len: usize,
 }
 
-/// The blocks of a partition that have keys of a range, in order.
-pub(crate) fn blocks(range: KeyRange, partition: usize) -> impl Iterator<Item = KeyBlock> + Clone {
-    let (first, last) = (range.first, range.last());
-    (first >> GROUP_BITS..=last >> GROUP_BITS).filter_map(move |group| {
-        let start = (group << GROUP_BITS) | ((block_in_group(group, partition) as i64) << BLOCK_BITS);
-        let (from, to) = (start.max(first), (start + (BLOCK as i64 - 1)).min(last));
-        (from <= to).then(|| KeyBlock { first: from, len: (to - from) as usize + 1 })
-    })
-}
+impl Partitioner {
+    /// The blocks of a partition that have keys of a range, in order.
+    pub(crate) fn blocks(self, range: KeyRange, partition: usize) -> impl Iterator<Item = KeyBlock> + Clone {
+        let (first, last, bits) = (range.first, range.last(), self.group_bits());
+        (first >> bits..=last >> bits).filter_map(move |group| {
+            let start = (group << bits) | ((self.block_in_group(group, partition) as i64) << BLOCK_BITS);
+            let (from, to) = (start.max(first), (start + (BLOCK as i64 - 1)).min(last));
+            (from <= to).then(|| KeyBlock { first: from, len: (to - from) as usize + 1 })
+        })
+    }
 
-/// The blocks of some partitions that have keys of a range, with the partition: by key, as they are in the memory of a region.
-pub(crate) fn blocks_by_key(range: KeyRange, partitions: Range<usize>) -> impl Iterator<Item = (usize, KeyBlock)> {
-    let (first, last) = (range.first, range.last());
-    (first >> BLOCK_BITS..=last >> BLOCK_BITS).filter_map(move |number| {
-        let partition = partition_of_key(number << BLOCK_BITS);
-        let start = number << BLOCK_BITS;
-        let (from, to) = (start.max(first), (start + (BLOCK as i64 - 1)).min(last));
-        partitions.contains(&partition).then(|| (partition, KeyBlock { first: from, len: (to - from) as usize + 1 }))
-    })
+    /// The blocks of some partitions that have keys of a range, with the partition: by key, as they are in the memory of a
+    /// region.
+    pub(crate) fn blocks_by_key(
+        self,
+        range: KeyRange,
+        partitions: Range<usize>,
+    ) -> impl Iterator<Item = (usize, KeyBlock)> {
+        // Of one of thousands not all blocks are looked at.
+        let (only, several) = match partitions.len() {
+            1 => (Some(partitions.start), None),
+            _ => (None, Some(partitions)),
+        };
+        let of_one = only
+            .into_iter()
+            .flat_map(move |partition| self.blocks(range, partition).map(move |block| (partition, block)));
+        let (first, last) = (range.first, range.last());
+        let of_several = several.into_iter().flat_map(move |partitions| {
+            (first >> BLOCK_BITS..=last >> BLOCK_BITS).filter_map(move |number| {
+                let (partition, start) = (self.of_key(number << BLOCK_BITS), number << BLOCK_BITS);
+                let (from, to) = (start.max(first), (start + (BLOCK as i64 - 1)).min(last));
+                let block = KeyBlock { first: from, len: (to - from) as usize + 1 };
+                partitions.contains(&partition).then_some((partition, block))
+            })
+        });
+        of_one.chain(of_several)
+    }
+
+    /// Those of some partitions that have keys of a range, or all of them where the range has as many blocks.
+    pub(crate) fn met(self, range: KeyRange, partitions: &Range<usize>) -> Vec<usize> {
+        let (first, last) = (range.first >> BLOCK_BITS, range.last() >> BLOCK_BITS);
+        if last - first >= partitions.len() as i64 {
+            return partitions.clone().collect();
+        }
+        let of_blocks = (first..=last).map(|number| self.of_key(number << BLOCK_BITS));
+        let mut met: Vec<usize> = of_blocks.filter(|partition| partitions.contains(partition)).collect();
+        met.sort_unstable();
+        met.dedup();
+        met
+    }
 }
 
 /// The range in which arrays are merged: that of all, but for those whose keys are far from the others, with which it would be
@@ -102,6 +133,11 @@ impl ArrayShape {
         fresh[..end - array.start].copy_from_slice(&template[array.start..end]);
         let fresh = fresh.iter().any(|&byte| byte != 0).then_some(fresh);
         Some(Arc::new(ArrayShape { layout: Arc::clone(layout), array, fresh }))
+    }
+
+    /// Which keys are in which partition.
+    pub(crate) fn partitioner(&self) -> Partitioner {
+        Partitioner::of(&self.layout)
     }
 
     /// Bytes of an array of so many keys, in memory of its own.

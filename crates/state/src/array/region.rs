@@ -1,9 +1,10 @@
 //! All keys of a range, one after the other.
 
-use super::{ArrayShape, KeyBlock, blocks, blocks_by_key};
+use super::{ArrayShape, BLOCK, KeyBlock};
 use crate::memory::EntryMemory;
-use crate::partition::PARTITIONS;
+use crate::partition::PartitionStarts;
 use millstream_abi::KeyRange;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// See the module.
@@ -12,15 +13,6 @@ pub(crate) struct Region {
     shape: Arc<ArrayShape>,
     range: KeyRange,
     memory: EntryMemory,
-}
-
-/// How much of a region is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// Keys of each partition.
-    pub(crate) keys: [usize; PARTITIONS],
-    /// Blocks with keys are within this range; `None` without any.
-    pub(crate) range: Option<KeyRange>,
 }
 
 impl Region {
@@ -87,24 +79,52 @@ impl Region {
         unsafe { self.shape.mask(self.entry(block.first), block.len) }
     }
 
+    /// The same for a layout with other partitions.
+    pub(crate) fn with_shape(self, shape: &Arc<ArrayShape>) -> Region {
+        debug_assert!(self.shape.array == shape.array, "entries stay as they are");
+        Region { shape: Arc::clone(shape), ..self }
+    }
+
+    /// The blocks of some partitions that have keys of the range, in the order of partitions.
+    pub(crate) fn blocks_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = KeyBlock> + Clone + use<'_> {
+        let partitioner = self.shape.partitioner();
+        let met = partitioner.met(self.range, partitions).into_iter();
+        met.flat_map(move |partition| partitioner.blocks(self.range, partition))
+    }
+
     /// The keys that are there, in the order of partitions.
     pub(crate) fn keys(&self) -> impl Iterator<Item = i64> + use<'_> {
-        let blocks = (0..PARTITIONS).flat_map(|partition| blocks(self.range, partition));
+        let blocks = self.blocks_of(&self.shape.layout.partitions());
         blocks.flat_map(|block| keys_of_mask(block.first, self.mask(block)))
     }
 
-    /// How much is there. Linear in the length of the range.
-    pub(crate) fn extent(&self) -> Extent {
-        let (mut keys, mut range) = ([0; PARTITIONS], None::<KeyRange>);
-        for (partition, block) in blocks_by_key(self.range, 0..PARTITIONS) {
+    /// How many keys of each partition are there, and a range of the blocks that have them; `None` without any. Linear in the
+    /// length of the range.
+    pub(crate) fn extent(&self) -> Option<(PartitionStarts, KeyRange)> {
+        let (partitioner, partitions) = (self.shape.partitioner(), self.shape.layout.partitions());
+        let mut range = None::<KeyRange>;
+        let there = partitioner.blocks_by_key(self.range, partitions.clone()).filter_map(|(partition, block)| {
             let there = self.mask(block).count_ones() as usize;
-            if there > 0 {
-                keys[partition] += there;
-                let block = KeyRange { first: block.first, len: block.len as u64 };
-                range = Some(range.map_or(block, |range| range.union(block)));
+            if there == 0 {
+                return None;
             }
-        }
-        Extent { keys, range }
+            let block = KeyRange { first: block.first, len: block.len as u64 };
+            range = Some(range.map_or(block, |range| range.union(block)));
+            Some((partition, there))
+        });
+        let starts = match self.range.len as usize / BLOCK < partitions.len() {
+            true => {
+                let mut there: Vec<(usize, usize)> = there.collect();
+                there.sort_unstable();
+                PartitionStarts::of_counts(there.into_iter())
+            }
+            false => {
+                let mut counts = vec![0; partitions.len()];
+                there.for_each(|(partition, there)| counts[partition] += there);
+                PartitionStarts::of_counts(counts.into_iter().enumerate())
+            }
+        };
+        range.map(|range| (starts, range))
     }
 
     /// Merges the entries of another region that are in the range.

@@ -1,12 +1,15 @@
 //! Regions and grids against each other.
 
 use super::*;
-use crate::partition::{PARTITIONS, partition_of_key};
 use millstream_abi::{Accumulator, Counters};
 
 fn shape(accumulators: &[Accumulator], counters: Counters) -> Arc<ArrayShape> {
-    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], accumulators).counted_by(counters));
-    ArrayShape::of(&layout).expect("numbers by an integer")
+    shape_in(4, accumulators, counters)
+}
+
+fn shape_in(bits: u32, accumulators: &[Accumulator], counters: Counters) -> Arc<ArrayShape> {
+    let layout = EntryLayout::new(&[(Phys::I64, false)], accumulators).counted_by(counters).in_partitions(bits);
+    ArrayShape::of(&Arc::new(layout)).expect("numbers by an integer")
 }
 
 /// A region of maxima, whose keys that are there have themselves.
@@ -25,12 +28,23 @@ fn maxima(shape: &Arc<ArrayShape>, range: KeyRange, is_there: impl Fn(i64) -> bo
 #[test]
 fn blocks_are_a_range_in_the_order_of_partials() {
     for (first, len) in [(0, 1), (0, 64), (-3, 70), (i64::MIN, 5), (i64::MAX - 999, 1000), (17, 5000)] {
-        let range = KeyRange { first, len };
-        let keys = |block: KeyBlock| (0..block.len as i64).map(move |i| block.first + i);
-        let found: Vec<i64> = (0..PARTITIONS).flat_map(|p| blocks(range, p)).flat_map(keys).collect();
-        let mut expected: Vec<i64> = (first..=range.last()).collect();
-        expected.sort_by_key(|&key| (partition_of_key(key), key));
-        assert_eq!(found, expected);
+        for bits in [0, 1, 4, 6, 12] {
+            let (range, shape) = (KeyRange { first, len }, shape_in(bits, &[Accumulator::Count], Counters::One(0)));
+            let (partitioner, all) = (shape.partitioner(), shape.layout.partitions());
+            let keys = |block: KeyBlock| (0..block.len as i64).map(move |i| block.first + i);
+            let found: Vec<i64> = all.clone().flat_map(|p| partitioner.blocks(range, p)).flat_map(keys).collect();
+            let mut expected: Vec<i64> = (first..=range.last()).collect();
+            expected.sort_by_key(|&key| (partitioner.of_key(key), key));
+            assert_eq!(found, expected);
+            for partitions in [all.clone(), 0..1, 0..all.end.div_ceil(2)] {
+                let is_of = |key: &i64| partitions.contains(&partitioner.of_key(*key));
+                let by_key = partitioner.blocks_by_key(range, partitions.clone());
+                let by_key: Vec<i64> = by_key.flat_map(|(_, block)| keys(block)).collect();
+                assert!(by_key.into_iter().eq((first..=range.last()).filter(is_of)));
+                let met = partitioner.met(range, &partitions);
+                assert!(partitions.clone().all(|p| met.contains(&p) || partitioner.blocks(range, p).next().is_none()));
+            }
+        }
     }
 }
 
@@ -55,10 +69,18 @@ fn a_mask_has_a_bit_for_each_entry_that_is_there() {
 
 #[test]
 fn a_grid_has_what_its_regions_have_and_grows_and_shrinks() {
-    let shape = shape(&[Accumulator::MaxI64], Counters::None);
+    for (bits, ranges) in [(4, [0..16, 3..4, 5..12]), (12, [0..4096, 1024..2048, 64..65]), (1, [0..2, 0..1, 1..2])] {
+        check_grids(bits, ranges);
+    }
+}
+
+fn check_grids(bits: u32, ranges: [Range<usize>; 3]) {
+    let shape = shape_in(bits, &[Accumulator::MaxI64], Counters::None);
+    let partition_of_key = |key| shape.partitioner().of_key(key);
+    let all = shape.layout.partitions();
     let low = maxima(&shape, KeyRange { first: -2000, len: 3000 }, |key| key % 3 == 0);
     let high = maxima(&shape, KeyRange { first: 700, len: 9000 }, |key| key % 7 == 0 && key < 5000);
-    for partitions in [0..PARTITIONS, 3..4, 5..12] {
+    for partitions in ranges {
         let is_of = |key: &i64| partitions.contains(&partition_of_key(*key));
         let mut grid = Grid::fresh(&shape, partitions.clone(), high.range());
         grid.take_over(&high);
@@ -80,11 +102,12 @@ fn a_grid_has_what_its_regions_have_and_grows_and_shrinks() {
         let bytes = wider.bytes();
         wider.trim();
         assert_eq!(keys(&wider), expected);
-        assert!(wider.bytes() * 4 < bytes && wider.range().contains(grid.range()) == (wider.range() == grid.range()));
+        assert!(wider.bytes() <= bytes && wider.range().contains(grid.range()) == (wider.range() == grid.range()));
     }
-    let mut empty = Grid::fresh(&shape, 0..PARTITIONS, high.range());
+    let mut empty = Grid::fresh(&shape, all, high.range());
     empty.trim();
-    assert_eq!((empty.range().len, empty.there().count()), (1024, 0));
+    // Of many partitions the groups are those of sixteen.
+    assert_eq!((empty.range().len, empty.there().count()), (64 << bits.min(4), 0));
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Running {
         let keys: Vec<(Phys, bool)> = layout.keys.iter().map(|k| (k.phys, k.nullable)).collect();
         let mut accumulators: Vec<Accumulator> = layout.accumulators.iter().map(|(a, _)| *a).collect();
         accumulators.push(Accumulator::Count);
-        let counted = EntryLayout::new(&keys, &accumulators);
+        let counted = EntryLayout::new(&keys, &accumulators).in_partitions(layout.partition_bits);
         let partials = counted.accumulators[layout.accumulators.len()].1;
         assert!(
             counted.keys == layout.keys && counted.accumulators.starts_with(&layout.accumulators),

@@ -132,7 +132,7 @@ mod tests {
             vec![Arc::new(table.seal())]
         };
         let slices: Vec<Vec<Arc<Partial>>> = (0..1000).map(partial).collect();
-        let mut stacks = Stacks::new(Arc::clone(&layout), 0..crate::PARTITIONS);
+        let mut stacks = Stacks::new(Arc::clone(&layout), layout.partitions());
         slices.iter().flatten().for_each(|partial| stacks.push(partial));
         for gone in 1..1000 {
             stacks.evict(1, slices[gone..].iter().map(Vec::as_slice));

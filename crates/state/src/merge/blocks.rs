@@ -5,7 +5,6 @@
 use super::{Merged, Owner, merge_entries};
 use crate::entry::compare_keys;
 use crate::partial::Partial;
-use crate::partition::PARTITIONS;
 use crate::sort::{compare, order};
 use millstream_abi::EntryLayout;
 use millstream_storage::Damaged;
@@ -155,9 +154,9 @@ impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> 
         }
         // SAFETY: occupied entries of the layout, whose strings live in the partials.
         let (rows, copies) = unsafe { merge_entries(layout, entries.into_iter()) };
-        let (layout, _owner) = (Arc::clone(layout), Owner::Copies(copies));
+        let (layout, partitions, _owner) = (Arc::clone(layout), layout.partitions(), Owner::Copies(copies));
         let merged = Merged { layout, rows: rows.into(), far: None, _owner, _partials: Vec::new() };
-        let merged = merged.with_far(partials.iter(), &(0..PARTITIONS));
+        let merged = merged.with_far(partials.iter(), &partitions);
         Ok(Some(Merged { _partials: partials, ..merged }))
     }
 }

@@ -330,7 +330,6 @@ pub(crate) unsafe fn bytes(layout: &EntryLayout, entry: *const u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::PARTITIONS;
     use crate::table::Table;
 
     fn place(position: u64) -> Ordinal {
@@ -361,11 +360,11 @@ mod tests {
     fn merges_share_the_objects_of_partials_and_leave_them_as_they_are() {
         let partials = [3, 5].map(|number| Arc::new(table_of_last(number).seal()));
         let offset = partials[0].layout().accumulators[0].1;
-        let only = partials[0].entries_of(&(0..PARTITIONS)).next().unwrap();
+        let only = partials[0].entries_of(&partials[0].partitions()).next().unwrap();
         // SAFETY: the entry has the object at the offset.
         let witness = unsafe { Arc::clone(&borrowed(only, offset).unwrap()) };
         assert_eq!(Arc::strong_count(&witness), 2);
-        let merged = crate::merge(&partials, 0..PARTITIONS);
+        let merged = crate::merge(&partials, partials[0].partitions());
         // SAFETY: as above.
         assert_eq!(value(unsafe { object_at(merged.entries()[0], offset) }.unwrap()), [5]);
         assert_eq!(value(&witness), [3]);

@@ -8,12 +8,13 @@
 //! └───────────┴──────────────────┴──────────────────────┴───────────────────────────────────────┘
 //! ```
 //!
-//! The third is there when entries have exact sums of doubles, which the second says. Format 8 had pairs of doubles instead
+//! The partition is a byte, or from 128 on two, of which the first has its low seven bits and the highest bit set. So blocks of when there
+//! were always 16 partitions are read as they are. The third is there when entries have exact sums of doubles, which the second says. Format 8 had pairs of doubles instead
 //! (`format_8.rs`).
 
 use super::{Entries, Partial};
 use crate::arena::Arena;
-use crate::array::{ArrayBlock, ArrayShape, Region, blocks, is_worth};
+use crate::array::{ArrayBlock, ArrayShape, Region, is_worth};
 use crate::budget::MemoryBudget;
 use crate::dense::{dense_key_of_entry, key_of_entry};
 use crate::encoding::EntryFields;
@@ -24,7 +25,7 @@ use crate::memory::EntryMemory;
 use crate::merge::merge;
 use crate::output::OutputTypes;
 use crate::owned::OwnedEntries;
-use crate::partition::{PARTITIONS, partition_of, partition_of_key};
+use crate::partition::{PartitionStarts, Partitioner};
 use crate::rows::{Part, parts};
 use crate::sort::compare;
 use millstream_abi::{EntryLayout, KeyRange};
@@ -80,11 +81,11 @@ impl Partial {
         for part in self.parts_of(partition) {
             let steps = match &part {
                 Part::Entries(entries) => entries.len(),
-                Part::Keys(range) => blocks(*range, partition).count(),
+                Part::Keys(range) => Partitioner::of(self.layout()).blocks(*range, partition).count(),
             };
             if at < start + steps {
                 let mut out = ByteWriter::new();
-                out.u8(partition as u8);
+                write_partition(partition, &mut out);
                 let next = match part {
                     Part::Entries(entries) => {
                         let left = entries.start + (at - start)..entries.end;
@@ -105,8 +106,9 @@ impl Partial {
 
     /// A partition's entries, by number, and keys of the array, in order.
     fn parts_of(&self, partition: usize) -> Vec<Part> {
-        let (first, count) = (self.starts[partition], self.starts[partition + 1] - self.starts[partition]);
-        let Some(region) = self.region() else { return vec![Part::Entries(first..first + count)] };
+        let entries = self.starts.range(&(partition..partition + 1));
+        let (first, count) = (entries.start, entries.len());
+        let Some(region) = self.region() else { return vec![Part::Entries(entries)] };
         // SAFETY: an entry of the layout.
         let key = |i: usize| unsafe { key_of_entry(self.layout(), self.entry(first + i)) }.unwrap_or(0);
         let all = parts(count, key, region.range()).map(|part| match part {
@@ -134,7 +136,7 @@ impl Partial {
             return out.bytes(&[]);
         }
         let mut block = ByteWriter::new();
-        block.u8(partition as u8);
+        write_partition(partition, &mut block);
         block.u8(Content::Distinct as u8);
         // SAFETY: entries of the layout, alive as long as the merge.
         unsafe { EntryFields::new(far.layout()).write_all(&entries, &mut block) };
@@ -158,7 +160,8 @@ impl Partial {
         };
         let content = if self.is_distinct { Content::Distinct } else { Content::Entries };
         // Of a key with several entries, the block has what is far that has the first of them.
-        let before = (range.start > self.starts[partition]).then(|| self.entry(range.start - 1));
+        let before =
+            (range.start > self.starts.range(&(partition..partition + 1)).start).then(|| self.entry(range.start - 1));
         let last = self.entry(range.start + count - 1);
         // SAFETY: entries with the keys of the layout.
         let order = |entry, other| unsafe { compare(self.layout(), entry, other) };
@@ -251,7 +254,7 @@ impl Partial {
     fn of_pairs(old: Partial, layout: &Arc<EntryLayout>) -> Partial {
         let Partial { entries: Entries { entries, arena, object_bytes }, starts, is_distinct, .. } =
             old.without_array();
-        let count = starts[PARTITIONS];
+        let count = starts.len();
         let memory = EntryMemory::zeroed(count * layout.stride);
         let places: Vec<*mut u8> = (0..count).map(|i| memory.start().wrapping_add(i * layout.stride)).collect();
         let mut far = Far::default();
@@ -272,10 +275,10 @@ impl Partial {
         fields: &EntryFields<'_>,
         blocks: Vec<Block<'_>>,
     ) -> Result<Partial, Damaged> {
-        let starts = starts_of(&blocks);
-        let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
+        let starts = PartitionStarts::of_counts(blocks.iter().map(|block| (block.partition, block.count)));
+        let memory = EntryMemory::zeroed(starts.len() * layout.stride);
         // SAFETY: there are no objects yet. From here on the end of the entries releases them.
-        let entries = unsafe { OwnedEntries::new(layout, memory, starts[PARTITIONS]) };
+        let entries = unsafe { OwnedEntries::new(layout, memory, starts.len()) };
         let mut all = Entries { entries, arena: Arena::default(), object_bytes: 0 };
         let is_distinct = blocks.iter().all(|block| block.is_distinct);
         let mut first = 0;
@@ -315,7 +318,7 @@ impl Partial {
         arrays.iter().for_each(|array| array.copy_into(&mut region));
         let listed = Partial::restore_entries(layout, fields, others)?;
         let mut outside = Vec::new();
-        for entry in listed.entries_of(&(0..PARTITIONS)) {
+        for entry in listed.entries_of(&layout.partitions()) {
             // SAFETY: an entry of the layout.
             match unsafe { key_of_entry(layout, entry) }.and_then(|key| region.entry_of(key)) {
                 // SAFETY: entries of the layout and of an array of it, which is ours.
@@ -333,9 +336,31 @@ impl Partial {
     }
 }
 
+/// A partition has its low bits in a byte, and others, if there are any, in a second one.
+const LOW_BITS: u32 = 7;
+
+fn write_partition(partition: usize, out: &mut ByteWriter) {
+    match partition >> LOW_BITS {
+        0 => out.u8(partition as u8),
+        high => {
+            out.u8(partition as u8 | (1 << LOW_BITS));
+            out.u8(high as u8);
+        }
+    }
+}
+
+fn read_partition(from: &mut ByteReader<'_>) -> Result<usize, Damaged> {
+    let low = usize::from(from.u8()?);
+    match low >> LOW_BITS {
+        0 => Ok(low),
+        _ => Ok((low % (1 << LOW_BITS)) | (usize::from(from.u8()?) << LOW_BITS)),
+    }
+}
+
 /// Whether sums of doubles of a block are pairs.
 fn has_pairs(block: &[u8]) -> bool {
-    block.get(1).is_some_and(|&content| content < EXACT)
+    let mut block = ByteReader::new(block);
+    read_partition(&mut block).is_ok() && block.u8().is_ok_and(|content| content < EXACT)
 }
 
 /// A region for the arrays of blocks, if they are most of the keys of its range.
@@ -347,12 +372,6 @@ fn region_of(shape: &Arc<ArrayShape>, blocks: &[Block<'_>]) -> Option<Region> {
         range = range.map_or(of_block, |range| of_block.map(|of_block| range.union(of_block)));
     }
     range.filter(|&range| is_worth(range, keys)).map(|range| Region::fresh(shape, range))
-}
-
-/// Where the entries of each partition begin.
-fn starts_of(blocks: &[Block<'_>]) -> [usize; PARTITIONS + 1] {
-    let count_of = |p| blocks.iter().filter(|block| block.partition == p).map(|block| block.count).sum();
-    crate::partition::starts(count_of)
 }
 
 /// A block whose entries are still to be read.
@@ -369,7 +388,7 @@ struct Block<'a> {
 impl<'a> Block<'a> {
     fn of(fields: &EntryFields<'_>, layout: &EntryLayout, block: &'a [u8]) -> Result<Block<'a>, Damaged> {
         let mut rest = ByteReader::new(block);
-        let (partition, content) = (rest.u8()? as usize, rest.u8()?);
+        let (partition, content) = (read_partition(&mut rest)?, rest.u8()?);
         let (content, far) = match layout.has_exact_sums() {
             true => (content.checked_sub(EXACT).and_then(Content::of), rest.bytes()?),
             false => (Content::of(content), &[][..]),
@@ -382,7 +401,7 @@ impl<'a> Block<'a> {
             Some(array) => array.count(),
             None => fields.count(&mut rest)?,
         };
-        match content.filter(|_| partition < PARTITIONS && count > 0) {
+        match content.filter(|_| layout.partitions().contains(&partition) && count > 0) {
             Some(content) => Ok(Block { partition, is_distinct: content != Content::Entries, count, rest, array, far }),
             None => Err(Damaged("a block of a partial begins with something else".into())),
         }
@@ -415,22 +434,23 @@ impl<'a> Block<'a> {
 /// Checks that entries are in their partitions, and there in order (`sort.rs`).
 fn check_order(partial: &Partial) -> Result<(), Damaged> {
     let (layout, is_distinct) = (&**partial.layout(), partial.is_distinct());
+    let partitioner = Partitioner::of(layout);
     // Most entries are told apart by one word.
     let is_in_order = match (layout.dense_key(), layout.by_key) {
         (Some(key), by_key) => {
             // SAFETY: entries of the partial; one whose key is NULL has a zero in its place.
             let key = |entry| unsafe { dense_key_of_entry(layout, key, entry) }.unwrap_or(0);
             let partition = |entry| match by_key {
-                true => partition_of_key(key(entry)),
+                true => partitioner.of_key(key(entry)),
                 // SAFETY: as above.
-                false => partition_of(unsafe { hash(entry) }),
+                false => partitioner.of_hash(unsafe { hash(entry) }),
             };
             are_in_order(partial, partition, key, is_distinct)
         }
         (None, _) => {
             // SAFETY: as above.
             let hash = |entry| unsafe { hash(entry) };
-            are_in_order(partial, |entry| partition_of(hash(entry)), hash, is_distinct)
+            are_in_order(partial, |entry| partitioner.of_hash(hash(entry)), hash, is_distinct)
         }
     };
     Damaged::unless(is_in_order, "an entry of a partial is not where it belongs")
@@ -444,9 +464,9 @@ fn are_in_order<T: Ord + Copy>(
     is_distinct: bool,
 ) -> bool {
     let layout = &**partial.layout();
-    (0..PARTITIONS).all(|partition| {
+    partial.starts.ranges().all(|(partition, range)| {
         let mut before: Option<(T, *const u8)> = None;
-        partial.entries_of(&(partition..partition + 1)).all(|entry| {
+        partial.entries.entries.range(range).map(<*mut u8>::cast_const).all(|entry| {
             let this = word(entry);
             let follows = before.is_none_or(|(last, before)| {
                 last < this

@@ -12,7 +12,8 @@ use crate::memory::EntryMemory;
 use crate::merge::merge_entries;
 use crate::object;
 use crate::owned::OwnedEntries;
-use crate::partition::{PARTITIONS, starts};
+use crate::partition::PartitionStarts;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Partial {
@@ -26,8 +27,10 @@ impl Partial {
         let region = Partial::regions_together(partials);
         let range = region.as_ref().map(Region::range);
         // One partition after the other, so that what is sorted stays in the cache, and takes little memory.
-        let merged: Vec<(Vec<*const u8>, OwnedEntries)> = (0..PARTITIONS)
-            .map(|partition| {
+        let filled: BTreeSet<usize> = partials.iter().flat_map(|partial| partial.filled_partitions()).collect();
+        let merged: Vec<(Vec<*const u8>, OwnedEntries)> = filled
+            .iter()
+            .map(|&partition| {
                 let of_partition = partition..partition + 1;
                 let entries = partials.iter().flat_map(|partial| partial.entries_beside(range, &of_partition));
                 let outside = entries.filter(|&entry| {
@@ -44,8 +47,9 @@ impl Partial {
                 unsafe { merge_entries(&layout, outside) }
             })
             .collect();
-        let starts = starts(|partition| merged[partition].0.len());
-        let memory = EntryMemory::unwritten(starts[PARTITIONS] * layout.stride);
+        let counts = filled.into_iter().zip(merged.iter().map(|(rows, _)| rows.len()));
+        let starts = PartitionStarts::of_counts(counts);
+        let memory = EntryMemory::unwritten(starts.len() * layout.stride);
         // SAFETY: there are none yet.
         let mut entries = unsafe { OwnedEntries::new(&layout, memory, 0) };
         // SAFETY: entries of the layout; there are as many places as rows.

@@ -9,7 +9,6 @@ use crate::budget::MemoryClass;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::owned::OwnedEntries;
-use crate::partition::PARTITIONS;
 use millstream_abi::{Accumulator, EntryLayout};
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,12 +47,12 @@ impl Partial {
             return Arc::new(copy);
         }
         // Ranges of an array are not copied one by one: each copy would have room for all keys.
-        Arc::clone(self.masked.get_or_init(|| Arc::new(self.masked_copy(&(0..PARTITIONS), components))))
+        Arc::clone(self.masked.get_or_init(|| Arc::new(self.masked_copy(&self.partitions(), components))))
     }
 
     /// The same of a partial that is not needed any more.
     pub fn into_masked(self, components: &[bool]) -> Partial {
-        let copy = self.masked_copy(&(0..PARTITIONS), components);
+        let copy = self.masked_copy(&self.partitions(), components);
         let original = self.has_variable_parts().then(|| Arc::new(self));
         Partial { original, ..copy }
     }
@@ -64,18 +63,13 @@ impl Partial {
         let masked = layout.accumulators.iter().zip(components).filter(|&(_, &is_masked)| is_masked);
         let fields = masked.map(|(&(accumulator, offset), _)| (offset, accumulator.size())).collect();
         let mask = Mask { fields, template: &template };
-        let first = self.starts[partitions.start];
-        let count = self.starts[partitions.end] - first;
+        let starts = self.starts.within(partitions);
         // SAFETY: there are none yet.
-        let mut entries = unsafe { OwnedEntries::new(layout, EntryMemory::unwritten(count * layout.stride), 0) };
+        let mut entries = unsafe { OwnedEntries::new(layout, EntryMemory::unwritten(starts.len() * layout.stride), 0) };
         for from in self.entries_of(partitions) {
             // SAFETY: entries of the layout, and a place for each. What is masked is forgotten before the copy counts its
             // objects.
             unsafe { entries.push_changed(from, |copy| mask.apply(copy)) };
-        }
-        let mut starts = [0; PARTITIONS + 1];
-        for (start, of_all) in starts.iter_mut().zip(self.starts) {
-            *start = of_all.clamp(first, first + count) - first;
         }
         let region = self.region().map(|region| {
             // There is one only if entries are numbers, of which all partitions are copied.

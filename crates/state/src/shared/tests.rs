@@ -1,7 +1,7 @@
 //! Shared tables under several threads, against a model.
 
 use super::*;
-use crate::{PARTITIONS, merge};
+use crate::merge;
 use millstream_abi::{Accumulator, HASH_SEED, Phys, Str, hash_finish, hash_str, hash_word};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
@@ -115,7 +115,7 @@ fn fill(table: &SharedTable, seed: u64) -> Totals {
 
 /// What merging partials gives, and that each key is there once, with its text.
 fn merged(layout: &EntryLayout, partials: &[Arc<Partial>]) -> Totals {
-    let merged = merge(partials, 0..PARTITIONS);
+    let merged = merge(partials, partials[0].partitions());
     let totals: Totals = merged
         .entries()
         .iter()

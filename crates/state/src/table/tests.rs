@@ -143,7 +143,7 @@ impl Counts {
 
     fn drain(&mut self) {
         let partial = self.table.drain();
-        let drained = Counts::pairs(&self.table.layout, partial.entries_of(&(0..crate::PARTITIONS)));
+        let drained = Counts::pairs(&self.table.layout, partial.entries_of(&partial.partitions()));
         assert_eq!(drained, std::mem::take(&mut self.model));
         self.check();
     }

@@ -1,7 +1,7 @@
 //! Tables that append, that aggregate, and that change between the two: all give the rows that they were filled with.
 
 use crate::input::{self, Row};
-use millstream_state::{MemoryBudget, PARTITIONS, Partial, Table, merge};
+use millstream_state::{MemoryBudget, Partial, Table, merge};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -43,17 +43,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 48 }))]
 
     #[test]
-    fn appended_rows_are_merged_to_what_a_table_would_have(slices in proptest::collection::vec(slice(), 1..6)) {
+    fn appended_rows_are_merged_to_what_a_table_would_have(
+        slices in proptest::collection::vec(slice(), 1..6),
+        bits in input::partition_bits(),
+    ) {
         for components in [input::invertible(), input::all()] {
             let budget = MemoryBudget::new(1 << 30);
-            let mut table = Table::new(input::layout(&components)).charged(&budget);
+            let layout = input::layout(bits, &components);
+            let mut table = Table::new(Arc::clone(&layout)).charged(&budget);
             for slice in &slices {
                 let appended = Arc::new(partial(&mut table, slice));
-                let aggregated = Arc::new(input::table_of(&slice.rows, &components).seal());
-                prop_assert_eq!(appended.keys_of(&(0..PARTITIONS)), aggregated.len());
-                prop_assert_eq!(appended.count_of(&(0..PARTITIONS), 0), slice.rows.len() as u64);
+                let aggregated = Arc::new(input::table_of(&slice.rows, &layout).seal());
+                prop_assert_eq!(appended.keys_of(&layout.partitions()), aggregated.len());
+                prop_assert_eq!(appended.count_of(&layout.partitions(), 0), slice.rows.len() as u64);
                 let rows = |partials: &[Arc<Partial>]| {
-                    let merged = merge(partials, 0..PARTITIONS);
+                    let merged = merge(partials, layout.partitions());
                     merged.columns(0..merged.len(), &input::types(&components), &[])
                 };
                 let found = rows(std::slice::from_ref(&appended));

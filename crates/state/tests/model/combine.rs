@@ -2,8 +2,8 @@
 
 use crate::input::{self, Cell, Row};
 use arrow_array::ArrayRef;
-use millstream_abi::{Accumulator, Combination, ShorterWindows};
-use millstream_state::{Combiner, Merged, PARTITIONS, Partial, WindowContents};
+use millstream_abi::{Accumulator, Combination, EntryLayout, ShorterWindows};
+use millstream_state::{Combiner, Merged, Partial, WindowContents};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -61,10 +61,10 @@ fn windows() -> impl Strategy<Value = Windows> {
 }
 
 /// The partials of the workers' rows.
-fn partials(rows: &[&Placed], components: &[Accumulator]) -> Vec<Arc<Partial>> {
+fn partials(rows: &[&Placed], layout: &Arc<EntryLayout>) -> Vec<Arc<Partial>> {
     let of_worker = |w: usize| rows.iter().filter(move |p| p.worker == w).map(|p| &p.row);
     let some = (0..3).filter(|&w| of_worker(w).next().is_some());
-    some.map(|w| Arc::new(input::table_of(of_worker(w), components).seal())).collect()
+    some.map(|w| Arc::new(input::table_of(of_worker(w), layout).seal())).collect()
 }
 
 fn columns(merged: &Merged, components: &[Accumulator], end: i64) -> Vec<ArrayRef> {
@@ -123,10 +123,11 @@ fn check(
     ahead: i64,
     ways: &[Combination],
     (components, shorter): (&[Accumulator], Option<&ShorterWindows>),
-    changes: &Changes,
+    (changes, bits): (&Changes, u32),
 ) {
-    let layout = input::layout(components);
-    let halves = [0..PARTITIONS / 2, PARTITIONS / 2..PARTITIONS];
+    let layout = input::layout(bits, components);
+    let partitions = layout.partitions().len();
+    let halves = [0..partitions / 2, partitions / 2..partitions];
     let mut changes = changes.iter().cycle();
     // The last pair changes.
     let mut combiners: Vec<Combiner> = ways
@@ -144,7 +145,7 @@ fn check(
     for (start, end) in windows.all(SLICES) {
         while next_slice < (end + ahead).min(SLICES) {
             let on_time: Vec<&Placed> = rows.iter().filter(|p| p.slice == next_slice && p.late_by.is_none()).collect();
-            let partials = partials(&on_time, components);
+            let partials = partials(&on_time, &layout);
             combiners.iter_mut().for_each(|c| c.add_slice(next_slice, &partials));
             next_slice += 1;
         }
@@ -155,7 +156,7 @@ fn check(
                 if last_end < from_end && from_end <= end {
                     let late: Vec<&Placed> =
                         rows.iter().filter(|p| p.slice == slice && p.late_by == Some(late_by)).collect();
-                    let partials = partials(&late, components);
+                    let partials = partials(&late, &layout);
                     combiners.iter_mut().for_each(|c| c.add_late(slice, from_end, &partials));
                 }
             }
@@ -207,9 +208,10 @@ proptest! {
         windows in windows(),
         ahead in 0i64..3,
         changes in changes(),
+        bits in input::partition_bits(),
     ) {
         let ways = [Combination::Recompute, Combination::Subtract, Combination::TwoStacks];
-        check(&rows, windows, ahead, &ways, (&input::invertible(), None), &changes);
+        check(&rows, windows, ahead, &ways, (&input::invertible(), None), (&changes, bits));
     }
 
     #[test]
@@ -218,9 +220,10 @@ proptest! {
         windows in windows(),
         ahead in 0i64..3,
         changes in changes(),
+        bits in input::partition_bits(),
     ) {
         let ways = [Combination::Recompute, Combination::TwoStacks];
-        check(&rows, windows, ahead, &ways, (&input::all(), None), &changes);
+        check(&rows, windows, ahead, &ways, (&input::all(), None), (&changes, bits));
     }
 
     #[test]
@@ -231,17 +234,18 @@ proptest! {
         is_even in any::<bool>(),
         ahead in 0i64..3,
         changes in changes(),
+        bits in input::partition_bits(),
     ) {
         let (all, invertible) = (input::all(), input::invertible());
         let shorter = |components| ShorterWindows { size_ms, components };
         let every_second = |n: usize| (0..n).map(|i| i.is_multiple_of(2) == is_even).collect();
         let of_all = shorter(every_second(all.len()));
-        check(&rows, windows, ahead, &[Combination::Recompute, Combination::TwoStacks], (&all, Some(&of_all)), &changes);
+        check(&rows, windows, ahead, &[Combination::Recompute, Combination::TwoStacks], (&all, Some(&of_all)), (&changes, bits));
         let ways = [Combination::Recompute, Combination::Subtract, Combination::TwoStacks];
         let of_invertible = shorter(every_second(invertible.len()));
-        check(&rows, windows, ahead, &ways, (&invertible, Some(&of_invertible)), &changes);
+        check(&rows, windows, ahead, &ways, (&invertible, Some(&of_invertible)), (&changes, bits));
         // What is not invertible can be subtracted if it counts only shorter windows.
         let of_others = shorter(all.iter().map(|component| !component.is_invertible()).collect());
-        check(&rows, windows, ahead, &ways, (&all, Some(&of_others)), &changes);
+        check(&rows, windows, ahead, &ways, (&all, Some(&of_others)), (&changes, bits));
     }
 }

@@ -1,11 +1,12 @@
 //! Integer keys that lie close together, with outliers and NULL: table → partial → merge → columns, against a map. Tables are filled as
 //! generated code does, so that their arrays grow to both sides meanwhile.
 
+use crate::input::{filled, partition_bits};
 use arrow_array::ArrayRef;
 use millstream_abi::*;
 use millstream_state::{
-    BlockMerge, Change, Combiner, MemoryBudget, MergeFault, Merged, Ordinal, Output, OutputTypes, PARTITIONS, Partial,
-    Table, TableHint, merge,
+    BlockMerge, Change, Combiner, MemoryBudget, MergeFault, Merged, Ordinal, Output, OutputTypes, Partial, Table,
+    TableHint, merge,
 };
 use millstream_types::DataType;
 use proptest::prelude::*;
@@ -64,7 +65,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn layout(self, phys: Phys) -> Arc<EntryLayout> {
+    fn layout(self, phys: Phys, bits: u32) -> Arc<EntryLayout> {
         use Accumulator::*;
         let (accumulators, counters): (&[Accumulator], _) = match self {
             Kind::Counted => (&[Count], Counters::One(0)),
@@ -74,7 +75,7 @@ impl Kind {
             Kind::Means => (&[Count, SumF64, SumF64], Counters::One(0)),
             Kind::Joined => (&[SumI64, Count, Count], Counters::EachOf(1, 2)),
         };
-        Arc::new(EntryLayout::new(&[(phys, true)], accumulators).counted_by(counters))
+        Arc::new(EntryLayout::new(&[(phys, true)], accumulators).counted_by(counters).in_partitions(bits))
     }
 
     fn types(self, phys: Phys) -> OutputTypes {
@@ -208,6 +209,8 @@ struct Case {
     slices: Vec<Vec<Rows>>,
     hint: Option<KeyRange>,
     block_bytes: usize,
+    /// Bits of the number of a partition.
+    bits: u32,
 }
 
 /// Keys about a middle, in an order that makes ranges grow at both ends, and some far away.
@@ -246,17 +249,22 @@ fn case() -> impl Strategy<Value = Case> {
     let kind = proptest::sample::select(vec![Counted, Sums, Maxima, Doubles, Means, Joined]);
     let phys = prop_oneof![Just(Phys::I8), Just(Phys::I16), Just(Phys::I32), Just(Phys::I64)];
     let hint = proptest::option::of((-3000i64..3000, 1u64..5000));
-    (kind, phys, hint, 1usize..20_000).prop_flat_map(|(kind, phys, hint, block_bytes)| {
+    (kind, phys, hint, 1usize..20_000, partition_bits()).prop_flat_map(|(kind, phys, hint, block_bytes, bits)| {
         let slice = proptest::collection::vec(rows(phys), 1..3);
         let hint = hint.map(|(first, len)| KeyRange { first, len });
-        proptest::collection::vec(slice, 1..6).prop_map(move |slices| Case { kind, phys, slices, hint, block_bytes })
+        let slices = proptest::collection::vec(slice, 1..6);
+        slices.prop_map(move |slices| Case { kind, phys, slices, hint, block_bytes, bits })
     })
 }
 
 impl Case {
+    fn layout(&self) -> Arc<EntryLayout> {
+        self.kind.layout(self.phys, self.bits)
+    }
+
     fn filled(&self, rows: &Rows, dense: bool) -> Arc<Partial> {
         let hint = TableHint { keys: 0, range: self.hint, is_known: false };
-        let layout = self.kind.layout(self.phys);
+        let layout = self.layout();
         let mut filled = Filled { table: Table::with_hint(layout, dense, hint), kind: self.kind, phys: self.phys };
         rows.iter().for_each(|&(key, number)| filled.add(key, number));
         assert_eq!(filled.table.is_empty(), rows.is_empty());
@@ -297,8 +305,7 @@ impl Case {
 
     /// Columns of a model, in the order in which a hash table alone would have them.
     fn expected(&self, model: &Model) -> Vec<ArrayRef> {
-        let mut filled =
-            Filled { table: Table::new(self.kind.layout(self.phys)), kind: Kind::Counted, phys: self.phys };
+        let mut filled = Filled { table: Table::new(self.layout()), kind: Kind::Counted, phys: self.phys };
         let layout = Arc::clone(filled.table.layout());
         for (&key, group) in model {
             let hash = hash_finish(hash_word(HASH_SEED, key.map_or(HASH_SEED, |key| key as u64)));
@@ -335,21 +342,29 @@ impl Case {
                 }
             }
         }
-        self.columns(&merge(&[Arc::new(filled.table.seal())], 0..PARTITIONS))
+        self.merged(&[Arc::new(filled.table.seal())])
+    }
+
+    fn merged(&self, partials: &[Arc<Partial>]) -> Vec<ArrayRef> {
+        self.columns(&merge(partials, partials[0].partitions()))
+    }
+
+    fn blocks(&self, partial: &Partial) -> Vec<Vec<u8>> {
+        partial.partitions().flat_map(|p| partial.blocks_of(p, self.block_bytes)).collect()
     }
 
     fn restored(&self, partial: &Partial) -> Partial {
-        let blocks = (0..PARTITIONS).flat_map(|p| partial.blocks_of(p, self.block_bytes)).collect::<Vec<_>>();
-        let (layout, types) = (self.kind.layout(self.phys), self.kind.types(self.phys));
+        let blocks = self.blocks(partial);
+        let (layout, types) = (self.layout(), self.kind.types(self.phys));
         Partial::restore(&layout, &types, &MemoryBudget::new(1 << 30), &blocks).expect("what was written is read")
     }
 
     /// Of partials that come as blocks, partition by partition.
     fn block_merged(&self, partials: &[Arc<Partial>]) -> Vec<ArrayRef> {
-        let (layout, types) = (self.kind.layout(self.phys), self.kind.types(self.phys));
+        let (layout, types) = (self.layout(), self.kind.types(self.phys));
         let budget = MemoryBudget::new(1 << 30);
         let mut pieces = Vec::new();
-        for partition in 0..PARTITIONS {
+        for partition in filled(partials) {
             let sources = partials.iter().map(|partial| {
                 let blocks = partial.blocks_of(partition, self.block_bytes);
                 blocks.map(|block| Partial::restore(&layout, &types, &budget, &[block]).map_err(MergeFault::from))
@@ -379,39 +394,59 @@ proptest! {
         let slice = &case.slices[0];
         let partials: Vec<Arc<Partial>> = slice.iter().map(|rows| case.filled(rows, true)).collect();
         let expected = case.expected(&case.model(slice.iter()));
-        prop_assert_eq!(&case.columns(&merge(&partials, 0..PARTITIONS)), &expected);
+        prop_assert_eq!(&case.merged(&partials), &expected);
 
         // A table may have had no array, and the order is the same.
         let hashed: Vec<Arc<Partial>> = slice.iter().map(|rows| case.filled(rows, false)).collect();
         prop_assert!(hashed.iter().all(|partial| !partial.has_array()));
-        prop_assert_eq!(&case.columns(&merge(&hashed, 0..PARTITIONS)), &expected);
+        prop_assert_eq!(&case.merged(&hashed), &expected);
         let mixed = [&partials[..1], &hashed[1..]].concat();
-        prop_assert_eq!(&case.columns(&merge(&mixed, 0..PARTITIONS)), &expected);
+        prop_assert_eq!(&case.merged(&mixed), &expected);
 
         // Partitions one by one are the whole.
-        let parts: Vec<_> = (0..PARTITIONS).map(|p| case.columns(&merge(&partials, p..p + 1))).collect();
+        let parts: Vec<_> = filled(&partials).into_iter().map(|p| case.columns(&merge(&partials, p..p + 1))).collect();
         prop_assert_eq!(&together(&parts, case.expected(&Model::new())), &expected);
 
         // Elsewhere and back, put together, and block by block.
         let restored: Vec<_> = partials.iter().map(|partial| Arc::new(case.restored(partial))).collect();
         prop_assert_eq!(restored.iter().map(|p| p.len()).sum::<usize>(), partials.iter().map(|p| p.len()).sum::<usize>());
-        prop_assert_eq!(&case.columns(&merge(&restored, 0..PARTITIONS)), &expected);
+        prop_assert_eq!(&case.merged(&restored), &expected);
         let compacted = Arc::new(Partial::compacted(&partials, &MemoryBudget::new(1 << 30)));
-        prop_assert_eq!(&case.columns(&merge(&[compacted], 0..PARTITIONS)), &expected);
+        prop_assert_eq!(&case.merged(&[compacted]), &expected);
         prop_assert_eq!(&case.block_merged(&mixed), &expected);
     }
 
     #[test]
+    fn arrays_that_are_cut_again_have_the_same_rows(case in case()) {
+        let slice = &case.slices[0];
+        let mut partials: Vec<Arc<Partial>> = slice.iter().map(|rows| case.filled(rows, true)).collect();
+        let (mut case, budget) = (case.clone(), MemoryBudget::new(1 << 30));
+        for bits in [6, 0, 4, 12, 4] {
+            let (before, keys) = (std::mem::replace(&mut case.bits, bits), partials[0].len());
+            let (layout, types) = (case.layout(), case.kind.types(case.phys));
+            let repartitioned = |partial: &Arc<Partial>| {
+                let blocks = case.blocks(partial);
+                let read = Partial::restore_repartitioned(&layout, before, &types, &budget, &blocks);
+                Arc::new(read.expect("what was written is read"))
+            };
+            partials = partials.iter().map(repartitioned).collect();
+            prop_assert_eq!(budget.used(), partials.iter().map(|partial| partial.bytes() as u64).sum::<u64>());
+            prop_assert_eq!((partials[0].len(), partials[0].partitions().len()), (keys, 1 << bits));
+            prop_assert_eq!(&case.merged(&partials), &case.expected(&case.model(slice.iter())));
+        }
+    }
+
+    #[test]
     fn windows_of_arrays_are_the_groups_of_their_slices(case in case(), length in 1usize..4) {
-        let layout = case.kind.layout(case.phys);
+        let (layout, partitions) = (case.layout(), 1 << case.bits);
         let invertible = layout.accumulators.iter().all(|(a, _)| a.is_invertible());
         let mut combinations = vec![Combination::Recompute, Combination::TwoStacks];
         combinations.extend(invertible.then_some(Combination::Subtract));
         for combination in combinations {
-            for cuts in [&[0, PARTITIONS][..], &[0, 5, PARTITIONS]] {
-                let partitions = cuts.windows(2).map(|ends| ends[0]..ends[1]);
+            for cuts in [&[0, partitions][..], &[0, 5.min(partitions), partitions], &[0, partitions / 4, partitions]] {
+                let ranges = cuts.windows(2).map(|ends| ends[0]..ends[1]);
                 let mut combiners: Vec<Combiner> =
-                    partitions.map(|p| Combiner::new(Arc::clone(&layout), combination, p)).collect();
+                    ranges.map(|p| Combiner::new(Arc::clone(&layout), combination, p)).collect();
                 for (end, slice) in (1i64..).zip(&case.slices) {
                     let partials: Vec<_> = slice.iter().map(|rows| case.filled(rows, true)).collect();
                     let first = (end - length as i64).max(0);

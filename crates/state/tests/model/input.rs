@@ -5,7 +5,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use millstream_abi::*;
-use millstream_state::{Change, Ordinal, Output, OutputTypes, Table};
+use millstream_state::{Change, Ordinal, Output, OutputTypes, Partial, Table};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -285,8 +285,19 @@ fn order(x: f64) -> i64 {
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
-pub fn layout(components: &[Accumulator]) -> Arc<EntryLayout> {
-    Arc::new(EntryLayout::new(&[(Phys::Str, true), (Phys::I64, false)], components))
+/// Bits of the number of a partition.
+pub fn partition_bits() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), Just(1), Just(4), Just(6), Just(12)]
+}
+
+/// The partitions that have something of partials.
+pub fn filled(partials: &[Arc<Partial>]) -> BTreeSet<usize> {
+    partials.iter().flat_map(|partial| partial.filled_partitions()).collect()
+}
+
+/// In `1 << bits` partitions.
+pub fn layout(bits: u32, components: &[Accumulator]) -> Arc<EntryLayout> {
+    Arc::new(EntryLayout::new(&[(Phys::Str, true), (Phys::I64, false)], components).in_partitions(bits))
 }
 
 pub fn types(components: &[Accumulator]) -> OutputTypes {
@@ -294,8 +305,8 @@ pub fn types(components: &[Accumulator]) -> OutputTypes {
 }
 
 /// A table of rows, grouped by their keys.
-pub fn table_of<'a>(rows: impl IntoIterator<Item = &'a Row>, components: &[Accumulator]) -> Table {
-    let mut table = Table::new(layout(components));
+pub fn table_of<'a>(rows: impl IntoIterator<Item = &'a Row>, layout: &Arc<EntryLayout>) -> Table {
+    let mut table = Table::new(Arc::clone(layout));
     fill(&mut table, rows);
     table
 }

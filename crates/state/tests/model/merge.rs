@@ -1,11 +1,12 @@
 //! Merges of partials of plain accumulators against a map from keys to rows.
 
+use crate::input::{filled, partition_bits};
 use crate::saved::round_trip;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use millstream_abi::*;
-use millstream_state::{MemoryBudget, Output, OutputTypes, PARTITIONS, Partial, Table, merge};
+use millstream_state::{MemoryBudget, Output, OutputTypes, Partial, Table, merge};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -50,9 +51,9 @@ struct Expected {
     max_text: String,
 }
 
-fn layout() -> Arc<EntryLayout> {
+fn layout(bits: u32) -> Arc<EntryLayout> {
     use Accumulator::*;
-    Arc::new(EntryLayout::new(
+    let layout = EntryLayout::new(
         &[
             (Phys::Bool, false),
             (Phys::I8, true),
@@ -65,7 +66,8 @@ fn layout() -> Arc<EntryLayout> {
             (Phys::Str, true),
         ],
         &[Count, SumI64, SumI128, SumF64, MinI64, MaxI64, MinI128, MaxI128, MinF64, MaxF64, MinStr, MaxStr],
-    ))
+    );
+    Arc::new(layout.in_partitions(bits))
 }
 
 fn types() -> OutputTypes {
@@ -178,8 +180,8 @@ unsafe fn update(table: &mut Table, layout: &EntryLayout, entry: *mut u8, row: &
 }
 
 /// One worker's table over some of the rows, with a search of the test's own.
-fn table_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Table {
-    let layout = layout();
+fn table_of<'a>(rows: impl Iterator<Item = &'a Row>, bits: u32) -> Table {
+    let layout = layout(bits);
     let mut table = Table::new(Arc::clone(&layout));
     let mut seen: BTreeMap<Key, (u64, u64, Vec<Slot>)> = BTreeMap::new();
     for row in rows {
@@ -320,7 +322,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 fn all_columns(partials: &[Arc<Partial>], window: &[i64]) -> Vec<ArrayRef> {
-    let merged = merge(partials, 0..PARTITIONS);
+    let merged = merge(partials, partials[0].partitions());
     merged.columns(0..merged.len(), &types(), window)
 }
 
@@ -328,9 +330,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn merged_partials_are_the_groups_of_all_rows(rows in rows(), workers in 1usize..5) {
+    fn merged_partials_are_the_groups_of_all_rows(rows in rows(), workers in 1usize..5, bits in partition_bits()) {
         let partials: Vec<Arc<Partial>> = (0..workers)
-            .map(|w| Arc::new(table_of(rows.iter().skip(w).step_by(workers)).seal()))
+            .map(|w| Arc::new(table_of(rows.iter().skip(w).step_by(workers), bits).seal()))
             .collect();
         let wide = |key: &Key| {
             let of_key = || rows.iter().filter(|r| r.key == *key).map(|r| r.wide);
@@ -347,7 +349,7 @@ proptest! {
         prop_assert!(ends.values().iter().all(|&end| end == 15));
 
         // The same rows in one table give the same columns, in the same order.
-        let one = Arc::new(table_of(rows.iter()).seal());
+        let one = Arc::new(table_of(rows.iter(), bits).seal());
         prop_assert_eq!(&columns, &all_columns(&[one], &[5, 15]));
 
         // Nor does it matter whether they have been elsewhere.
@@ -363,7 +365,7 @@ proptest! {
 
         // Partitions one by one are the whole.
         let mut whole = 0;
-        for p in 0..PARTITIONS {
+        for p in filled(&partials) {
             let merged = merge(&partials, p..p + 1);
             let part = merged.columns(0..merged.len(), &types(), &[5, 15]);
             for (part, all) in part.iter().zip(&columns) {
@@ -377,8 +379,7 @@ proptest! {
 
 #[test]
 fn components_that_saw_no_value_have_their_documented_outputs() {
-    let layout = layout();
-    let mut table = Table::new(Arc::clone(&layout));
+    let mut table = Table::new(layout(4));
     let key =
         Key { flag: true, tiny: None, small: 0, int: 0, big: None, decimal: 0, float: 0, double: None, text: None };
     let (hash, mask, slots) = slots(&key);

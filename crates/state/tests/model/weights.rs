@@ -5,7 +5,7 @@ use crate::saved::round_trip;
 use crate::slots::saved_and_restored;
 use arrow_array::ArrayRef;
 use millstream_abi::*;
-use millstream_state::{Change, Ordinal, Output, OutputTypes, PARTITIONS, Partial, Slots, Table, merge};
+use millstream_state::{Change, Ordinal, Output, OutputTypes, Partial, Slots, Table, merge};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -275,7 +275,7 @@ proptest! {
         let restored: Vec<Arc<Partial>> = partials.iter().map(|p| Arc::new(round_trip(p, &types))).collect();
         let all = expected(&events, GROUPS);
         for partials in [partials, restored] {
-            let merged = merge(&partials, 0..PARTITIONS);
+            let merged = merge(&partials, partials[0].partitions());
             let columns: Vec<Vec<Cell>> = merged.columns(0..merged.len(), &types, &[]).iter().map(cells).collect();
             prop_assert_eq!(columns[0].len(), models(&events, Phys::I64).len());
             for (row, group) in columns[0].iter().enumerate() {

@@ -22,7 +22,7 @@ use crate::adaptive::decisions::sharing::SharingCase;
 use crate::adaptive::{Decision, Policy};
 use crate::config::{Adaptivity, When};
 use millstream_abi::{Accumulator, EntryLayout};
-use millstream_state::{PARTITIONS, Partial};
+use millstream_state::Partial;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -106,7 +106,7 @@ impl Appending {
         if !self.policy.is_chosen() || !(appended || self.count.is_some()) {
             return None;
         }
-        let all = 0..PARTITIONS;
+        let all = partial.partitions();
         let rows = match self.count.filter(|_| !appended) {
             Some(count) => partial.count_of(&all, count),
             None => partial.len() as u64,

@@ -8,7 +8,7 @@
 use super::{Kind, OpenTables, Taken};
 use crate::buffer::Generation;
 use crate::durable::blobs::{damaged, finish_checkpointed, unreadable};
-use millstream_state::{PARTITIONS, Partial};
+use millstream_state::Partial;
 use millstream_storage::{BlobRef, Damaged, PendingBlob, SpillFiles, Store, TableState};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
@@ -71,8 +71,8 @@ impl Frozen {
         Frozen { generation: OLD, kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
     }
 
-    /// What tables of several generations have become together.
-    pub(crate) fn compacted(partial: Partial) -> Frozen {
+    /// What one or more such tables have become, which is in no checkpoint.
+    pub(crate) fn sealed(partial: Partial) -> Frozen {
         let (kind, entries) = (if partial.has_array() { Kind::Array } else { Kind::Own }, partial.len());
         let form = Mutex::new(Form::Sealed(Arc::new(partial)));
         Frozen { generation: OLD, kind, entries, form, kept: OnceLock::new() }
@@ -109,7 +109,7 @@ impl Frozen {
             Form::Table(table) => {
                 tables.seal(table.take().ok_or_else(|| Diagnostic::bug("a table was sealed twice"))?)?
             }
-            Form::Stored(stored) => Arc::new(stored.read(0..PARTITIONS, tables)?),
+            Form::Stored(stored) => Arc::new(stored.read(0..stored.partitions.len(), tables)?),
         };
         *form = Form::Sealed(Arc::clone(&partial));
         Ok(partial)
@@ -141,10 +141,30 @@ impl Stored {
 
     /// The entries of a range of partitions.
     pub(crate) fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
-        let blocks = self.partitions[range].iter().flatten().map(|blob| self.blob(blob));
-        let blocks: Vec<Vec<u8>> = blocks.collect::<Result<_, _>>()?;
+        let blocks = self.blocks_of(range)?;
         let partial = Partial::restore(&tables.layout, &tables.types, &tables.budget, &blocks);
         partial.map_err(|what| self.failed(&what))
+    }
+
+    /// All entries, which are in `1 << bits` partitions here, in those of the tables.
+    pub(crate) fn repartitioned(&self, bits: u32, tables: &OpenTables) -> Result<Partial, Diagnostic> {
+        let (OpenTables { layout, types, budget, .. }, blocks) = (tables, self.blocks_of(0..self.partitions.len())?);
+        let partial = Partial::restore_repartitioned(layout, bits, types, budget, &blocks);
+        partial.map_err(|what| self.failed(&what))
+    }
+
+    fn blocks_of(&self, range: Range<usize>) -> Result<Vec<Vec<u8>>, Diagnostic> {
+        self.partitions[range].iter().flatten().map(|blob| self.blob(blob)).collect()
+    }
+
+    /// Whether it has nothing in a partition.
+    pub(crate) fn is_empty(&self, partition: usize) -> bool {
+        self.partitions[partition].is_empty()
+    }
+
+    /// Number of partitions.
+    pub(crate) fn partitions(&self) -> usize {
+        self.partitions.len()
     }
 
     /// The blocks of a partition, as they were written.
