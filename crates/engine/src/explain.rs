@@ -5,9 +5,10 @@ use millstream_codegen::lower::entry_layout;
 use millstream_plan::beat::BeatClock;
 use millstream_plan::explain;
 use millstream_plan::logical::Insert;
+use millstream_plan::physical::{Distribution, Exchange, distribute};
 use millstream_plan::pipeline::Aggregation;
 use millstream_runtime::{BeatConfig, MergeStrategy, RunConfig, merge_strategy};
-use millstream_types::{Diagnostic, counted};
+use millstream_types::{Diagnostic, Schema, counted};
 use std::fmt::Write;
 
 /// The logical plans, the pipelines and, if asked for, the row programs with what LLVM makes of them.
@@ -25,6 +26,9 @@ pub(crate) fn explain(inserts: &[Insert], run: &PreparedRun, codegen: bool) -> R
     if run.plan.has_beats() {
         out += &format!("\n== Beats ==\n{}\n", beats_text(&run.config.beats));
     }
+    if run.config.nodes > 1 {
+        out += &format!("\n== Exchanges between {} nodes ==\n{}", run.config.nodes, exchanges_text(run)?);
+    }
     if codegen {
         let options = millstream_jit::CompileOptions::default();
         for lowered in run.programs.all() {
@@ -36,6 +40,51 @@ pub(crate) fn explain(inserts: &[Insert], run: &PreparedRun, codegen: bool) -> R
             let _ = write!(out, "\n== LLVM IR ==\n{}", millstream_jit::llvm_ir(&lowered.program, &options)?);
             let _ = write!(out, "\n== Assembly ==\n{}", millstream_jit::assembly(&lowered.program, &options)?);
         }
+    }
+    Ok(out)
+}
+
+/// Bytes of a text or a collection, about.
+const LONG: usize = 32;
+
+/// What a row of some columns has in bytes, about.
+fn row_bytes(schema: &Schema) -> usize {
+    schema.fields.iter().map(|field| field.data_type.to_arrow().primitive_width().unwrap_or(LONG)).sum()
+}
+
+/// What is sent from node to node.
+fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
+    let (plan, mut out) = (&run.plan, String::new());
+    let Distribution { is_whole, aggregations, operators, sorts } = distribute(plan);
+    // Writing to a String cannot fail.
+    for (number, _) in is_whole.iter().enumerate().filter(|(_, is_whole)| **is_whole) {
+        let _ = writeln!(out, "source {number}: read whole by every node");
+    }
+    for (number, aggregation) in plan.aggregations.iter().enumerate() {
+        let _ = match aggregations[number] {
+            Exchange::Nothing => writeln!(out, "aggregation {number}: made by every node"),
+            _ => {
+                let bytes = entry_layout(aggregation)?.stride;
+                let what = "partials of slices by key";
+                writeln!(out, "aggregation {number}: {what}, about {bytes} bytes for each key of a slice and node")
+            }
+        };
+    }
+    for (number, operator) in plan.operators.iter().enumerate() {
+        let bytes: Vec<String> = operator.inputs.iter().map(|input| row_bytes(&input.schema).to_string()).collect();
+        let _ = match operators[number] {
+            Exchange::Nothing => writeln!(out, "operator {number}: made by every node"),
+            _ => writeln!(out, "operator {number}: rows by key, about {} bytes each", bytes.join(" and ")),
+        };
+    }
+    for (number, sort) in plan.sorts.iter().enumerate() {
+        let _ = match sorts[number] {
+            Exchange::Nothing => writeln!(out, "sort {number}: made by every node"),
+            _ => writeln!(out, "sort {number}: rows to the first node, about {} bytes each", row_bytes(&sort.schema)),
+        };
+    }
+    for (number, sink) in plan.sinks.iter().enumerate() {
+        let _ = writeln!(out, "sink {number}: rows to the first node, about {} bytes each", row_bytes(&sink.schema));
     }
     Ok(out)
 }

@@ -23,8 +23,8 @@ use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, Sou
 use millstream_plan::shape::PlanShape;
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
-    Compiled, Hints, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput,
-    SourceRows, When, WorkerSet, combination,
+    CancelToken, Compiled, Hints, MergeStrategy, Nodes, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput,
+    SourceInput, SourceRows, When, WorkerSet, combination,
 };
 use millstream_storage::JobPartitions;
 use millstream_types::{DataType, Diagnostic, MemorySize, Options, Place, Schema, code};
@@ -198,6 +198,9 @@ impl PreparedRun {
         if self.state.is_some() && self.plan.sorts_output() && self.is_endless() {
             return Err(never_checkpointed());
         }
+        if self.state.is_some() && self.config.nodes > 1 {
+            return Err(not_on_nodes());
+        }
         let PreparedRun { plan, programs, config, tier, compiler, hints, memory, state, files, .. } = self;
         let stats = Arc::new(QueryStats::new(&plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
@@ -209,18 +212,24 @@ impl PreparedRun {
             stats.note_compilation(compilation);
             Ok(PipelineCode::new(lowered.clone(), kernel))
         };
-        let Programs { event_times, pipelines, lookups, keyed } = programs.try_map(&mut code)?;
-        let mut sources = Vec::new();
-        for (number, event_time) in event_times.into_iter().enumerate() {
-            monitor.opens(plan.sources[number].name());
-            let rows = open_source(&plan.sources[number], &config, &memory)?;
-            let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
-            let head = match may_skip {
-                true => skipping::head_code(&plan, &programs, number, &mut code)?,
-                false => None,
-            };
-            sources.push(SourceInput { rows, event_time, head });
-        }
+        // Each node has its own programs, and opens all sources.
+        let mut parts = || -> Result<_, Diagnostic> {
+            let Programs { event_times, pipelines, lookups, keyed } = programs.try_map(&mut code)?;
+            let mut sources = Vec::new();
+            for (number, event_time) in event_times.into_iter().enumerate() {
+                monitor.opens(plan.sources[number].name());
+                let rows = open_source(&plan.sources[number], &config, &memory)?;
+                let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
+                let head = match may_skip {
+                    true => skipping::head_code(&plan, &programs, number, &mut code)?,
+                    false => None,
+                };
+                sources.push(SourceInput { rows, event_time, head });
+            }
+            Ok((sources, pipelines, lookups, keyed))
+        };
+        let (sources, pipelines, lookups, keyed) = parts()?;
+        let others = (1..config.nodes).map(|_| parts()).collect::<Result<Vec<_>, _>>()?;
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         for sink in &plan.sinks {
             let opened = match &sink.table {
@@ -284,20 +293,62 @@ impl PreparedRun {
         }
         monitor.started(&stats);
         let later = (tier != Some(Tier::Interpreted)).then_some(compiler as Arc<dyn ProgramCompiler>);
-        let input = RunInput {
-            plan,
+        let mut nodes = (if config.nodes > 1 { Nodes::in_process(config.nodes) } else { Vec::new() }).into_iter();
+        let first = RunInput {
+            plan: plan.clone(),
             sources,
             pipelines,
             operators: keyed,
             lookups,
             sinks,
-            compiler: later,
-            hints,
+            compiler: later.clone(),
+            hints: Arc::clone(&hints),
             checkpoints,
+            nodes: nodes.next(),
         };
-        millstream_runtime::run(input, &config, &stats, monitor.cancel())?;
+        let other = |((sources, pipelines, lookups, operators), node)| RunInput {
+            plan: plan.clone(),
+            sources,
+            pipelines,
+            operators,
+            lookups,
+            sinks: Vec::new(),
+            compiler: later.clone(),
+            hints: Arc::clone(&hints),
+            checkpoints: None,
+            nodes: Some(node),
+        };
+        let others: Vec<RunInput> = others.into_iter().zip(nodes).map(other).collect();
+        run_nodes(first, others, &config, &stats, monitor.cancel())?;
         Ok(Some(stats))
     }
+}
+
+/// Runs the nodes of a query in this process, each with its part of the memory; the error that has ended it, if one has.
+fn run_nodes(
+    first: RunInput,
+    others: Vec<RunInput>,
+    config: &RunConfig,
+    stats: &Arc<QueryStats>,
+    cancel: &CancelToken,
+) -> Result<(), Diagnostic> {
+    let memory = MemorySize::Bytes((config.memory_bytes() / (others.len() as u64 + 1)).max(1));
+    let config = if others.is_empty() { config.clone() } else { RunConfig { memory, ..config.clone() } };
+    std::thread::scope(|scope| {
+        let run_other = |input: RunInput| {
+            let stats = Arc::new(QueryStats::new(&input.plan));
+            let config = &config;
+            scope.spawn(move || millstream_runtime::run(input, config, &stats, cancel))
+        };
+        let others: Vec<_> = others.into_iter().map(run_other).collect();
+        let mut result = millstream_runtime::run(first, &config, stats, cancel);
+        for other in others {
+            let ended = other.join().unwrap_or_else(|_| Err(Diagnostic::bug("a node panicked")));
+            // What the first says of it is the same, but for the nodes that end because it does.
+            result = result.and(ended);
+        }
+        result
+    })
 }
 
 /// Whether there are beats such as were asked for.
@@ -331,6 +382,14 @@ fn check_beats(plan: &QueryPlan, clock: BeatClock) -> Result<(), Diagnostic> {
             .advise(advice));
     }
     Ok(())
+}
+
+/// Nodes in one process are for tests.
+fn not_on_nodes() -> Diagnostic {
+    let message = "a query that runs on several nodes of one process has no checkpoints";
+    Diagnostic::new(code::UNSUPPORTED, message)
+        .at(Place::Option("pipeline.nodes".into()))
+        .advise("SET 'pipeline.nodes' = '1', or leave out the state directory")
 }
 
 /// A checkpoint would have to wait for the end of all inputs.

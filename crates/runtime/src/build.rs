@@ -7,6 +7,7 @@ use crate::durable::checkpointing::Checkpointing;
 use crate::durable::generations::TableGenerations;
 use crate::durable::restored::{Restored, RestoredSplit};
 use crate::durable::spilling::Spilling;
+use crate::exchange::{GatherStation, Links, Nodes};
 use crate::executable_plan::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
 use crate::host::Host;
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
@@ -22,7 +23,7 @@ use crate::schedule::flow::Flow;
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::timers::Timers;
 use crate::schedule::topology::Topology;
-use crate::sink::SinkStation;
+use crate::sink::{FromNodes, SinkStation};
 use crate::sort::SortStation;
 use crate::source::SourceRuntime;
 use crate::source::event_time::EventTime;
@@ -39,6 +40,7 @@ use crate::window::strategy::merge_strategy;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
 use millstream_connectors::Sink;
+use millstream_plan::physical::{Distribution, Exchange, distribute};
 use millstream_plan::pipeline::{
     FlatMap, Operator, Pipeline as PlannedPipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark,
     WatermarkRule,
@@ -66,9 +68,12 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Built, Diagnostic> {
-    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _, hints: _, checkpoints } =
+    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _, hints: _, checkpoints, nodes } =
         input;
-    check_sizes(&plan, sources.len(), pipelines.len(), sinks.len())?;
+    let nodes = nodes.map(Arc::new);
+    // The first node has the sinks.
+    let has_sinks = nodes.as_ref().is_none_or(|nodes| nodes.is_first());
+    check_sizes(&plan, sources.len(), pipelines.len(), if has_sinks { sinks.len() } else { plan.sinks.len() })?;
     stats.check(&plan)?;
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
         return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
@@ -80,7 +85,9 @@ pub(crate) fn build(
     stats.watch_memory(&budget);
     let checkpointing = checkpoints.map(|config| Arc::new(Checkpointing::new(config)));
     let restored = checkpointing.as_ref().map(|it| Restored::new(it, &plan)).transpose()?.flatten();
-    let mut streams = Streams::new(&plan, restored.as_ref(), checkpointing.is_some());
+    let distribution = distribute(&plan);
+    let reads = SplitsOfNode { nodes: nodes.as_deref(), distribution: &distribution };
+    let mut streams = Streams::new(&plan, restored.as_ref(), checkpointing.is_some(), reads);
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
@@ -104,6 +111,7 @@ pub(crate) fn build(
     let partitions = partitions_of_job(&config, &budget, restored.as_ref().map(Restored::manifest));
     let host = Arc::new(Host {
         partitions,
+        nodes,
         spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
         flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), holds_back, budget),
         buffer_size: BufferSize::new(&config),
@@ -124,7 +132,14 @@ pub(crate) fn build(
     phases_of_lookups.iter().for_each(|&phase| left[phase] += 1);
     let tables: Vec<Arc<LookupTable>> = plan.lookups.iter().map(|_| Arc::default()).collect();
     let facts: Vec<Arc<SliceFacts>> = plan.aggregations.iter().map(|_| Arc::default()).collect();
-    let stations = Stations { plan: &plan, host: &host, ports: &ports, outputs: &outputs, restored: restored.as_ref() };
+    let stations = Stations {
+        plan: &plan,
+        host: &host,
+        ports: &ports,
+        outputs: &outputs,
+        restored: restored.as_ref(),
+        distribution: &distribution,
+    };
     let lookup_parts = lookups.into_iter().zip(phases_of_lookups).zip(&tables);
     let mut all = stations.windows(&pipelines, topology.nodes(), &facts)?;
     all.extend(stations.keyed(operators)?);
@@ -206,21 +221,41 @@ fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize)
     }
 }
 
+/// Which splits a node reads.
+#[derive(Clone, Copy)]
+struct SplitsOfNode<'a> {
+    /// `None`: it reads all.
+    nodes: Option<&'a Nodes>,
+    distribution: &'a Distribution,
+}
+
+impl SplitsOfNode<'_> {
+    fn has(self, source: usize, split: u32) -> bool {
+        self.nodes.is_none_or(|nodes| self.distribution.is_whole[source] || nodes.reads(source, split))
+    }
+}
+
 /// Streams and their channels, in the order of their numbers.
 struct Streams<'a> {
     plan: &'a QueryPlan,
     restored: Option<&'a Restored<'a>>,
     is_checkpointed: bool,
+    reads: SplitsOfNode<'a>,
     streams: Vec<Arc<Stream>>,
     /// Channels that end in each station so far.
     ports: Vec<usize>,
 }
 
 impl<'a> Streams<'a> {
-    fn new(plan: &'a QueryPlan, restored: Option<&'a Restored<'a>>, is_checkpointed: bool) -> Streams<'a> {
+    fn new(
+        plan: &'a QueryPlan,
+        restored: Option<&'a Restored<'a>>,
+        is_checkpointed: bool,
+        reads: SplitsOfNode<'a>,
+    ) -> Streams<'a> {
         let outputs = plan.aggregations.len() + plan.operators.len() + plan.sorts.len();
         let stations = outputs + plan.lookups.len() + plan.sinks.len();
-        Streams { plan, restored, is_checkpointed, streams: Vec::new(), ports: vec![0; stations] }
+        Streams { plan, restored, is_checkpointed, reads, streams: Vec::new(), ports: vec![0; stations] }
     }
 
     /// The number of an input of pipelines: what a checkpoint says, or its place among those of the plan.
@@ -260,7 +295,9 @@ impl<'a> Streams<'a> {
         let inputs = inputs.chain((0..self.plan.sorts.len()).map(PipelineInput::Sort));
         let output = |(station, input)| {
             let feed = Feed::Station(StationId::new(station));
-            let stream = self.stream(input, 0, feed, Sequencer::new(None, 0, None));
+            // Nodes own partitions in their order, so rows of equal watermarks are in the order that they have on one node.
+            let node = self.reads.nodes.map_or(0, |nodes| nodes.me as u32);
+            let stream = self.stream(input, node, feed, Sequencer::new(None, 0, None));
             Arc::clone(&self.streams[stream.index()])
         };
         inputs.enumerate().map(output).collect()
@@ -292,7 +329,9 @@ impl<'a> Streams<'a> {
         let is_in_beats = self.plan.has_beats() && self.plan.sources.iter().all(|other| other.phase <= plan.phase);
         let is_event_time = config.beats.clock.is_event_time();
         let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
+        let reads = |split: u32| self.reads.has(index, split);
         let (splits, readers) = match input.rows {
+            SourceRows::Constant { .. } if !reads(0) => (Vec::new(), 0),
             SourceRows::Constant { columns, rows } => {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
@@ -305,7 +344,10 @@ impl<'a> Streams<'a> {
                 acknowledger = source.acknowledger();
                 let splits = match self.restored {
                     Some(restored) => restored.splits(index, readers)?,
-                    None => readers.into_iter().zip(0..).map(RestoredSplit::fresh).collect(),
+                    None => {
+                        let own = readers.into_iter().zip(0..).filter(|(_, number)| reads(*number));
+                        own.map(RestoredSplit::fresh).collect()
+                    }
                 };
                 let count = splits.len();
                 // A beat of event time ends where all splits have come to its end.
@@ -362,11 +404,29 @@ struct Stations<'a> {
     /// Of aggregations, then of keyed operators and sorts.
     outputs: &'a [Arc<Stream>],
     restored: Option<&'a Restored<'a>>,
+    distribution: &'a Distribution,
 }
 
 type BuiltStations = Result<Vec<Arc<dyn Station>>, Diagnostic>;
 
 impl Stations<'_> {
+    /// The links of a station to itself on other nodes, if it is on several.
+    fn links(&self, id: StationId, exchange: Exchange) -> Option<Links> {
+        self.host.nodes.as_ref().filter(|_| exchange != Exchange::Nothing).map(|nodes| Links::new(id, nodes))
+    }
+
+    /// How many nodes send their rows to a station that is on the first.
+    fn other_nodes(&self, exchange: Exchange) -> usize {
+        self.host.nodes.as_ref().filter(|_| exchange == Exchange::Gather).map_or(0, |nodes| nodes.count - 1)
+    }
+
+    /// In place of a station that is on another node: what sends rows there.
+    fn gather(&self, id: StationId, exchange: Exchange, output: Option<StreamId>) -> Option<Arc<dyn Station>> {
+        let nodes = self.host.nodes.as_ref().filter(|nodes| exchange == Exchange::Gather && !nodes.is_first())?;
+        let links = Links::new(id, nodes);
+        Some(Arc::new(GatherStation::new(self.host, links, self.ports[id.index()], output)))
+    }
+
     fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> BuiltStations {
         let window = |(number, planned): (usize, &millstream_plan::pipeline::Aggregation)| {
             let layout = layout_of(self.plan, pipelines, number, &self.host.config)?;
@@ -379,6 +439,7 @@ impl Stations<'_> {
                 (self.host, &self.outputs[number]),
                 (self.ports[number], nodes),
                 Arc::clone(&facts[number]),
+                self.links(StationId::new(number), self.distribution.aggregations[number]),
             )?;
             Ok(Arc::new(station) as Arc<dyn Station>)
         };
@@ -391,7 +452,8 @@ impl Stations<'_> {
             let id = StationId::new(first + number);
             let inputs = (self.ports[id.index()], is_derived(self.plan, number));
             let links = (self.host, &self.outputs[id.index()]);
-            let station = KeyedStation::new((number, id), planned, code, links, inputs)?;
+            let nodes = self.links(id, self.distribution.operators[number]);
+            let station = KeyedStation::new((number, id), planned, code, links, inputs, nodes)?;
             Ok(Arc::new(station) as Arc<dyn Station>)
         };
         self.plan.operators.iter().zip(codes).enumerate().map(operator).collect()
@@ -402,7 +464,12 @@ impl Stations<'_> {
             let id = station_of(self.plan, &PipelineEnd::Sort { sort: number });
             let links = (self.host, &self.outputs[id.index()]);
             let stats = &self.host.stats.operators[self.plan.operators.len() + number];
-            Arc::new(SortStation::new(id, planned, links, self.ports[id.index()], stats)) as Arc<dyn Station>
+            let exchange = self.distribution.sorts[number];
+            if let Some(gather) = self.gather(id, exchange, Some(self.outputs[id.index()].id)) {
+                return gather;
+            }
+            let channels = (self.ports[id.index()], self.other_nodes(exchange));
+            Arc::new(SortStation::new(id, planned, links, channels, stats)) as Arc<dyn Station>
         })
     }
 
@@ -417,6 +484,11 @@ impl Stations<'_> {
     }
 
     fn sinks(&self, sinks: Vec<Box<dyn Sink>>) -> Vec<Arc<dyn Station>> {
+        let gather = |number| self.gather(station_of(self.plan, &PipelineEnd::Sink(number)), Exchange::Gather, None);
+        let gathers: Option<Vec<_>> = (0..self.plan.sinks.len()).map(gather).collect();
+        if let Some(gathers) = gathers.filter(|_| sinks.is_empty()) {
+            return gathers;
+        }
         let station = |(number, sink): (usize, Box<dyn Sink>)| {
             let id = station_of(self.plan, &PipelineEnd::Sink(number));
             let planned = &self.plan.sinks[number];
@@ -426,7 +498,10 @@ impl Stations<'_> {
             let state = SinkState { number: kept.unwrap_or(number), table, token: None };
             let rows = (planned.skip, planned.limit);
             let ends_beats = planned.changes.is_some();
-            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, ends_beats, rows)) as Arc<dyn Station>
+            let others = Some(self.other_nodes(Exchange::Gather)).filter(|&others| others > 0);
+            let gathered = others.map(|others| FromNodes::new(planned, lanes, others));
+            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, ends_beats, rows, gathered))
+                as Arc<dyn Station>
         };
         sinks.into_iter().enumerate().map(station).collect()
     }

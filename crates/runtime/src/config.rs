@@ -207,6 +207,8 @@ pub struct RunConfig {
     pub shuffle_seed: Option<u64>,
     /// For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.
     pub numa_nodes: usize,
+    /// For tests: nodes in this process that run the query together; at least 1.
+    pub nodes: usize,
     /// For tests: a new generation of tables begins each time this many buffers of sources have come; 0 is never.
     pub cut_every: u64,
     /// How long the beats of a query are whose results change.
@@ -277,6 +279,7 @@ impl Default for RunConfig {
             spill: SpillConfig::default(),
             shuffle_seed: None,
             numa_nodes: 0,
+            nodes: 1,
             cut_every: 0,
             beats: BeatConfig::default(),
             flush_interval_ms: 100,

@@ -4,6 +4,7 @@ use crate::adaptive::VariantSlot;
 use crate::compile::ProgramCompiler;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::durable::CheckpointConfig;
+use crate::exchange::Nodes;
 use crate::hints::{Hints, ProgramHints};
 use crate::widths::Widths;
 use arrow_array::ArrayRef;
@@ -37,6 +38,8 @@ pub struct RunInput {
     pub hints: Arc<Hints>,
     /// Where checkpoints are written to, and what the query is recovered from; `None`: it has no checkpoints.
     pub checkpoints: Option<CheckpointConfig>,
+    /// Which of several nodes this is. All but the first have no sinks.
+    pub nodes: Option<Nodes>,
 }
 
 impl RunInput {

@@ -9,6 +9,7 @@ use crate::durable::checkpointing::{Checkpointing, Handed};
 use crate::durable::generations::TableGenerations;
 use crate::durable::part::Gathering;
 use crate::durable::spilling::{Spilling, UNCONSUMED};
+use crate::exchange::Nodes;
 use crate::row_errors::RowErrors;
 use crate::schedule::beats::Beats;
 use crate::schedule::buffer_size::BufferSize;
@@ -26,6 +27,8 @@ const ROWS_IN_BEATS: usize = 8 << 10;
 /// See the module.
 pub(crate) struct Host {
     pub(crate) config: RunConfig,
+    /// Where the query runs on several nodes.
+    pub(crate) nodes: Option<Arc<Nodes>>,
     /// Into how many partitions state is cut.
     pub(crate) partitions: JobPartitions,
     pub(crate) stats: Arc<QueryStats>,

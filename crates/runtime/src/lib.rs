@@ -32,6 +32,7 @@ mod columns;
 mod compile;
 mod config;
 mod durable;
+mod exchange;
 mod executable_plan;
 mod flat_map;
 mod groups;
@@ -62,6 +63,7 @@ pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
 pub use config::{Adaptivity, BeatConfig, ErrorPolicy, MergeStrategy, RunConfig, SpillConfig, When};
 pub use durable::{CheckpointConfig, Recovered, Unfit, kept_shape};
+pub use exchange::Nodes;
 pub use executable_plan::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,

@@ -13,6 +13,7 @@ use crate::buffer::Generation;
 use crate::cancel::CancelToken;
 use crate::columns::bytes_of;
 use crate::durable::restored::Restored;
+use crate::exchange::NodeMessage;
 use crate::host::Host;
 use crate::ids::{StationId, StreamId};
 use crate::pipeline::{Arrived, Pipeline};
@@ -68,6 +69,15 @@ pub(crate) struct Query {
     timers: Timers,
     cancel: CancelToken,
     life: Life,
+    pub(crate) beat_ends: Mutex<BeatEnds>,
+}
+
+/// What is known of the end of the beat of event time.
+pub(crate) struct BeatEnds {
+    /// Beats that have been taken.
+    pub(crate) taken: u64,
+    /// On the first of several nodes, for each of the others: whether all its splits stand at the end, and the lowest watermark of them.
+    pub(crate) of_others: Vec<Option<Option<i64>>>,
 }
 
 /// Whether and why a query ends.
@@ -113,7 +123,9 @@ impl Query {
         let (sinks_open, over) = (AtomicUsize::new(sinks), AtomicBool::new(sinks == 0));
         let life = Life { sinks_open, over, ..Life::default() };
         let cuts = Cuts::new(host.config.cut_every);
-        Query { host, graph, scheduler, parking: Parking::default(), phases, cuts, timers, cancel, life }
+        let others = host.nodes.as_ref().filter(|nodes| nodes.is_first()).map_or(0, |nodes| nodes.count - 1);
+        let beat_ends = Mutex::new(BeatEnds { taken: 0, of_others: vec![None; others] });
+        Query { host, graph, scheduler, parking: Parking::default(), phases, cuts, timers, cancel, life, beat_ends }
     }
 
     /// What the parts work with.
@@ -305,8 +317,18 @@ impl Query {
         splits.map(|split| (split, self.stream(split.stream)))
     }
 
-    /// The lowest watermark of a split, if all that are not silent stand at the end of the beat of event time, and some have not ended.
+    /// The lowest watermark of a split, if all that are not silent stand at the end of the beat of event time, and some have not ended; those
+    /// of the other nodes, too.
     pub(crate) fn lowest_at_beat_end(&self) -> Option<i64> {
+        let here = self.lowest_here()?;
+        let others = self.beat_ends.lock();
+        let others = others.of_others.iter().copied().collect::<Option<Vec<Option<i64>>>>()?;
+        others.into_iter().chain([here]).flatten().min()
+    }
+
+    /// Whether all splits of this node that are not silent stand at the end of the beat of event time: the lowest watermark of one that has
+    /// not ended.
+    fn lowest_here(&self) -> Option<Option<i64>> {
         let mut lowest = None;
         for (_, stream) in self.splits().filter(|(split, _)| !split.is_idle()) {
             match stream.beat_end() {
@@ -315,17 +337,36 @@ impl Query {
                 BeatEnd::None => {}
             }
         }
-        lowest
+        Some(lowest)
+    }
+
+    /// Tells the first node if all splits stand at the end of the beat of event time.
+    pub(crate) fn report_beat_end(&self) {
+        if let (Some(nodes), Some(lowest)) = (&self.host.nodes, self.lowest_here()) {
+            let taken = self.beat_ends.lock().taken;
+            nodes.peers.send(0, NodeMessage::AtBeatEnd(taken, lowest));
+        }
+    }
+
+    /// Has the splits go on up to the end of the beat of event time that a watermark falls into.
+    pub(crate) fn take_beat(&self, lowest: i64) {
+        let Some(beats) = &self.host.beats else { return };
+        let end = beats.take(lowest);
+        for (_, stream) in self.splits() {
+            self.act(stream.take_beat(end));
+        }
     }
 
     /// Has the splits go on up to the end of the beat of event time that their lowest watermark falls into, if all stand at that of the one
     /// before.
     pub(crate) fn take_next_beat(&self) {
-        let (Some(beats), Some(lowest)) = (&self.host.beats, self.lowest_at_beat_end()) else { return };
-        let end = beats.take(lowest);
-        for (_, stream) in self.splits() {
-            self.act(stream.take_beat(end));
-        }
+        let Some(lowest) = self.lowest_at_beat_end() else { return };
+        let mut ends = self.beat_ends.lock();
+        ends.taken += 1;
+        ends.of_others.fill(None);
+        drop(ends);
+        self.host.nodes.iter().for_each(|nodes| nodes.tell_others(|| NodeMessage::TakeBeat(lowest)));
+        self.take_beat(lowest);
     }
 
     /// Has the supervisor end the beat under way when it is time, if nothing is left of the one before.
@@ -382,10 +423,30 @@ impl Query {
         self.open_phases(self.phases.begin(), &mut opened);
         opened.into_iter().for_each(|consequences| self.act(consequences));
         self.graph.stations.iter().for_each(|station| self.act(station.settle()));
+        if self.is_follower() {
+            // It may have no split that comes to the end of a beat.
+            self.look_at_beat();
+        }
         // A result of no rows is there from the end of the first beat on.
         if let Some(beats) = &self.host.beats {
             beats.came(Generation::default(), 0).into_iter().for_each(|at| self.due_at(at));
         }
+    }
+
+    /// Whether another node leads.
+    pub(crate) fn is_follower(&self) -> bool {
+        self.host.nodes.as_ref().is_some_and(|nodes| !nodes.is_first())
+    }
+
+    /// Waits until all phases are open, or the query is over.
+    pub(crate) fn wait_for_all_phases(&self) {
+        self.phases.wait_for_all(|| self.is_over());
+    }
+
+    /// Another node has ended, and this one with it.
+    pub(crate) fn end_with_another(&self) {
+        self.close();
+        self.cancel.wake();
     }
 
     /// Whether all phases are open: what is looked up is there.

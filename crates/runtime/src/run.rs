@@ -4,14 +4,16 @@ use crate::adaptive::Adviser;
 use crate::build::{Built, build};
 use crate::cancel::{CancelState, CancelToken};
 use crate::config::RunConfig;
-use crate::durable::cuts::{Purpose, make_cut};
+use crate::durable::cuts::make_cut;
 use crate::durable::restored::Restored;
 use crate::durable::spill_thread::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
+use crate::exchange::{NodeMessage, receive};
 use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
 use crate::query::{Query, caught, panicked};
 use crate::schedule::beats::Beats;
+use crate::schedule::cut_timing::Purpose;
 use crate::schedule::threads::never_interrupt;
 use crate::schedule::timers::{after, earlier};
 use crate::schedule::topology::Topology;
@@ -55,12 +57,22 @@ pub fn run(
     if !config.adaptivity.measures_operators {
         compiler.iter().for_each(|compiler| compiler.end());
     }
+    if let Some(nodes) = &query.host().nodes {
+        nodes.peers.send(nodes.me, NodeMessage::Close);
+    }
     let checkpointed = threads.join(&query);
     // A checkpoint that could not be completed behind the end of the input must not be passed over.
     let result = result.and(checkpointed).and_then(|()| finish(&query));
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
     query.abandon();
     stats.end();
+    if let Some(nodes) = &query.host().nodes {
+        // Who is asked to stop is not the reason why others do.
+        let error = result.as_ref().err().filter(|error| error.code != code::CANCELLED);
+        if nodes.is_first() || error.is_some() {
+            nodes.tell_others(|| NodeMessage::Ended(error.cloned()));
+        }
+    }
     result.map_err(|diagnostic| cause(&query, diagnostic))
 }
 
@@ -134,6 +146,16 @@ fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
         next = earlier(next, consequences.due.take());
         query.act(consequences);
     }
+    if query.cuts().take_asked() {
+        let purpose = if query.host().beats.is_some() { Purpose::Beat } else { Purpose::Tables };
+        match query.are_phases_open() && make_cut(query, purpose) {
+            true => {}
+            false => {
+                query.cuts().ask();
+                next = earlier(next, after(now, 1));
+            }
+        }
+    }
     next = earlier(next, checkpoint_if_due(query, now)?);
     Ok(earlier(next, end_beat_if_due(query, now)))
 }
@@ -150,6 +172,8 @@ fn end_beat_if_due(query: &Query, now: Instant) -> Option<Instant> {
     }
     match query.are_phases_open() && make_cut(query, Purpose::Beat) {
         true => None,
+        // The first node makes it.
+        false if query.is_follower() => None,
         false if query.cuts().is_on_its_way() => None,
         false => after(now, 1),
     }
@@ -157,6 +181,15 @@ fn end_beat_if_due(query: &Query, now: Instant) -> Option<Instant> {
 
 /// Ends the beat of event time if all splits stand at its end; when to look again. Who comes there wakes the supervisor.
 fn end_beat_of_time(query: &Query, beats: &Beats, now: Instant) -> Option<Instant> {
+    if query.is_follower() {
+        if !query.are_phases_open() {
+            return after(now, 1);
+        }
+        if beats.look() {
+            query.report_beat_end();
+        }
+        return None;
+    }
     if query.cuts().is_on_its_way() || !query.are_phases_open() || !beats.look() {
         return None;
     }
@@ -243,6 +276,7 @@ struct Threads {
     workers: Vec<JoinHandle<()>>,
     checkpoints: Option<JoinHandle<Result<(), Diagnostic>>>,
     spilling: Option<JoinHandle<()>>,
+    receiving: Option<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -256,6 +290,12 @@ impl Threads {
                 never_interrupt();
                 let written = caught("the checkpointing thread", || write_checkpoints(query, messages));
                 written.inspect_err(|diagnostic| query.fail(diagnostic.clone()))
+            })?);
+        }
+        if let Some(inbound) = query.host().nodes.as_ref().and_then(|nodes| nodes.listen()) {
+            self.receiving = Some(spawn("exchange".into(), query, move |query| {
+                let received = caught("the exchange", || receive(query, &inbound));
+                received.unwrap_or_else(|diagnostic| query.fail(diagnostic));
             })?);
         }
         if query.host().spilling.needs_thread() {
@@ -304,6 +344,7 @@ impl Threads {
         query.host().checkpointing.iter().for_each(|checkpointing| checkpointing.close());
         let checkpointed = self.checkpoints.map_or(Ok(Ok(())), JoinHandle::join);
         self.spilling.into_iter().for_each(|spilling| join("the spilling thread", spilling));
+        self.receiving.into_iter().for_each(|receiving| join("the exchange", receiving));
         query.wait_for_readers();
         let readers = self.readers.into_iter().filter(JoinHandle::is_finished);
         readers.for_each(|reader| join("a reader", reader));

@@ -1,9 +1,10 @@
 //! Workers: threads that perform tasks, the most urgent first, until the query is over.
 
 use crate::adaptive::signals::hardware_counters::HardwareCounters;
-use crate::durable::cuts::{Purpose, make_cut};
+use crate::durable::cuts::make_cut;
 use crate::pipeline::WorkerContext;
 use crate::query::{Query, caught};
+use crate::schedule::cut_timing::Purpose;
 use crate::station::{Consequences, DecodeTask, ProcessTask, Task};
 use millstream_functions::FunctionContext;
 use millstream_state::release_before_sleep;

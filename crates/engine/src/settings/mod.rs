@@ -233,6 +233,8 @@ settings! {
         "For tests: workers take tasks in an order drawn from this seed instead of by urgency. Rows stay the same.";
     "pipeline.numa-nodes" = "0", integer(run.numa_nodes, 0..=64),
         "For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.";
+    "pipeline.nodes" = "1", integer(run.nodes, 1..=64),
+        "For tests: how many nodes run a query together, all of them in this process. Rows stay the same.";
     "pipeline.cut-every" = "0", integer(run.cut_every, ANY),
         "For tests: a new generation of tables begins after this number of buffers of a stream; 0 is never.";
     "pipeline.beat-rows" = "0", integer(run.beats.rows_of_split, ANY),

@@ -30,6 +30,8 @@ impl DB for Database {
                 Outcome::Ran(_) if !statement.is_query() => {}
                 Outcome::Ran(_) | Outcome::Listed => output = rows(results)?,
                 Outcome::Text(text) => {
+                    // EXPLAIN is the same under every configuration, but for what is sent between nodes, which comes last (`nodes`).
+                    let text = text.split("\n== Exchanges between").next().unwrap_or_default();
                     let lines = text.lines().filter(|l| !l.is_empty()).map(|l| vec![l.to_string()]).collect();
                     output = DBOutput::Rows { types: vec![DefaultColumnType::Text], rows: lines };
                 }

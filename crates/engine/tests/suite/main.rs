@@ -36,6 +36,7 @@ mod jobs;
 mod local_time;
 mod memory;
 mod nexmark;
+mod nodes;
 mod own_extremes;
 mod packed;
 mod properties;

@@ -15,28 +15,44 @@
 //! So there are two generations at most that are written to.
 
 use super::checkpointing::Handed;
+use crate::buffer::Generation;
+use crate::exchange::NodeMessage;
 use crate::query::Query;
 use crate::schedule::beats::Beats;
+use crate::schedule::cut_timing::Purpose;
+use crate::source::SourceRuntime;
 use crate::source::split::Split;
 use crate::station::Awaited;
 use millstream_storage::{SourceState, SplitState};
+use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-/// What a cut is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// The end of a beat.
-    Beat,
-    /// A new generation of tables.
-    Tables,
-    /// The same, and what is kept is stored.
-    Checkpoint,
+/// Begins a new generation in all splits, unless a cut is on its way; whether it has. On several nodes the first one makes it, for all.
+pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
+    match &query.host().nodes {
+        Some(nodes) if !nodes.is_first() => {
+            nodes.peers.send(0, NodeMessage::AskCut);
+            false
+        }
+        nodes => cut(query, purpose, |generation| {
+            nodes.iter().for_each(|nodes| nodes.tell_others(|| NodeMessage::Cut(generation, purpose)));
+        })
+        .is_some(),
+    }
 }
 
-/// Begins a new generation in all splits, unless a cut is on its way; whether it has.
-pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
+/// Makes the cut of this generation, as the first node says, unless one is on its way; whether it has.
+pub(crate) fn follow_cut(query: &Query, generation: Generation, purpose: Purpose) -> Result<bool, Diagnostic> {
+    match cut(query, purpose, |_| {}) {
+        Some(made) if made != generation => Err(Diagnostic::bug("nodes count their cuts differently")),
+        made => Ok(made.is_some()),
+    }
+}
+
+/// Makes a cut; which generation begins is told to `begun` before it does.
+fn cut(query: &Query, purpose: Purpose, begun: impl FnOnce(Generation)) -> Option<Generation> {
     let is_checkpoint = purpose == Purpose::Checkpoint;
-    let Some((generation, cut)) = query.cuts().begin(is_checkpoint) else { return false };
+    let (generation, cut) = query.cuts().begin(is_checkpoint)?;
     let beats = query.host().beats.as_ref();
     // Those of event time end where all splits are, or where the query is stopped.
     let ended = beats.filter(|beats| !(beats.is_event_time() && purpose == Purpose::Tables));
@@ -46,14 +62,18 @@ pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
     if let Some(beats) = ended {
         beats.begin(generation);
         let rows = |split: &Split| query.stream(split.stream).reached().rows;
-        let prefix = query.sources().iter().map(|source| source.splits.iter().map(rows).collect());
-        query.host().stats.beats.end(prefix.collect());
+        let of_source = |source: &SourceRuntime| match query.host().nodes {
+            Some(_) => Vec::new(),
+            None => source.splits.iter().map(rows).collect(),
+        };
+        query.host().stats.beats.end(query.sources().iter().map(of_source).collect());
     }
     let tables = (purpose != Purpose::Beat).then(|| query.host().tables.begin(generation));
     let checkpointing = query.host().checkpointing.as_ref().filter(|_| is_checkpoint);
     if let (Some(checkpointing), Some(tables)) = (checkpointing, tables) {
         checkpointing.begin(generation, tables);
     }
+    begun(generation);
     let (mut parts, mut passed) = (0, Vec::new());
     for station in query.stations() {
         match station.await_cut(generation) {
@@ -74,7 +94,12 @@ pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
             let stream = query.stream(split.stream);
             let (consequences, reached) = stream.cut(generation, is_checkpoint);
             if ended.is_some() {
-                query.host().stats.beats.ends_behind(number, place, reached.rows);
+                let nodes = query.host().nodes.as_ref();
+                let split = nodes.map_or(place, |_| stream.number.split as usize);
+                query.host().stats.beats.ends_behind(number, split, reached.rows);
+                if let Some(nodes) = nodes.filter(|nodes| !nodes.is_first()) {
+                    nodes.peers.send(0, NodeMessage::BeatEnds(number, split, reached.rows));
+                }
             }
             // One that has just been found has a position in its first unit, or will be found again.
             if !split.is_spare() && (reached.at.is_some() || !split.was_spare) {
@@ -94,11 +119,11 @@ pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
             }
         }
     }
-    if ended.is_some_and(Beats::is_event_time) {
+    if ended.is_some_and(Beats::is_event_time) && !query.is_follower() {
         query.take_next_beat();
     }
     // If it has passed everything already, nobody else is going to say so.
     drop(cut);
     query.next_beat();
-    true
+    Some(generation)
 }

@@ -1,7 +1,8 @@
 //! The spilling thread: has stations write state to files until there is little enough of it.
 
-use super::cuts::{Purpose, make_cut};
+use super::cuts::make_cut;
 use crate::query::Query;
+use crate::schedule::cut_timing::Purpose;
 use crate::station::Spillable;
 use millstream_state::{MemoryClass, release_before_sleep};
 use millstream_types::Diagnostic;

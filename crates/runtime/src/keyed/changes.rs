@@ -5,7 +5,7 @@
 
 use super::batch::Batch;
 use super::comparable::{Comparable, Equality};
-use super::repartition::KeyShare;
+use super::key_share::KeyShare;
 use super::state::{State, Work};
 use super::weights::of_column;
 use crate::columns::{bytes_of, selected};

@@ -6,7 +6,7 @@ use super::chains::{Chains, NONE};
 use super::contents::Contents;
 use super::encoding::{check_ascending, check_count};
 use super::groups::Groups;
-use super::repartition::NewNumbers;
+use super::key_share::NewNumbers;
 use super::state::Work;
 use super::store::RowStore;
 use super::versions::Versions;

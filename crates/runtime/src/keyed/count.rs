@@ -4,7 +4,7 @@ use super::batch::{Batch, times_of};
 use super::encoding::{Owned, check_count};
 use super::fifo::{Element, Fifo, restore_elements, save_elements};
 use super::groups::Groups;
-use super::repartition::{KeyShare, NewNumbers, of_same_operator};
+use super::key_share::{KeyShare, NewNumbers, of_same_operator};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore, timestamps};

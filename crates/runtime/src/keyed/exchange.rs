@@ -5,15 +5,17 @@ use super::batch::{Batch, times_of};
 use super::inbox::PartitionJob;
 use super::leading::leading_rows;
 use super::operators::Shares;
+use crate::buffer::Generation;
 use crate::columns::Parts;
 use crate::pipeline::{Arrived, WorkerContext};
+use crate::schedule::flow::Permit;
 use crate::station::Consequences;
-use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use millstream_types::Diagnostic;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Buffers are shared where a partition gets this many rows of one on average: fewer are copied faster than they are selected
@@ -72,9 +74,30 @@ impl KeyedStation {
             hashes = rows.iter().map(|&row| hashes[row as usize]).collect();
             batch = batch.pick(rows)?;
         }
-        self.note_windows(input, &batch.columns)?;
-        let (mut first_due, mut is_deferred) = (i64::MAX, false);
-        for (partition, batch) in self.parted(batch, &hashes, arrived)? {
+        if self.distributed.is_none() {
+            self.note_windows(input, &batch)?;
+        }
+        let mut parts = self.parted(batch, &hashes, arrived)?;
+        if let Some(distributed) = &self.distributed {
+            parts = distributed.send((input, generation), parts, self.partitions.len())?;
+        }
+        self.arrive((input, generation), parts, permit, consequences)
+    }
+
+    /// Takes rows of an input in, which come from a generation.
+    pub(super) fn arrive(
+        &self,
+        (input, generation): (usize, Generation),
+        parts: Vec<(usize, Batch)>,
+        permit: &Option<Arc<Permit>>,
+        consequences: &mut Consequences,
+    ) -> Result<(), Diagnostic> {
+        let (mut first_due, mut is_deferred, mut rows) = (i64::MAX, false, 0);
+        for (partition, batch) in parts {
+            if self.distributed.is_some() {
+                self.note_windows(input, &batch)?;
+            }
+            rows += batch.rows();
             let mut inbox = self.inbox(partition);
             if self.joins_arrivals() && generation > inbox.generation {
                 // Which rows come first decides what is output: those of another split may still be from before the cut.
@@ -96,7 +119,7 @@ impl KeyedStation {
         if self.behaviour.ends_beats
             && let Some(beats) = &self.host.beats
         {
-            consequences.due_at(beats.came(generation, hashes.len()));
+            consequences.due_at(beats.came(generation, rows));
         }
         if is_deferred {
             consequences.due_at(self.rounds.defer(Instant::now()));
@@ -125,9 +148,9 @@ impl KeyedStation {
     }
 
     /// Notes the windows of rows.
-    fn note_windows(&self, input: usize, columns: &[ArrayRef]) -> Result<(), Diagnostic> {
+    fn note_windows(&self, input: usize, batch: &Batch) -> Result<(), Diagnostic> {
         let (Some(windows), Some(time)) = (&self.windows, self.plan.inputs[input].time) else { return Ok(()) };
-        let met: BTreeSet<i64> = times_of(&columns[time])?.iter().copied().collect();
+        let met: BTreeSet<i64> = times_of(&batch.column(time)?)?.iter().copied().collect();
         windows.lock().extend(met);
         Ok(())
     }

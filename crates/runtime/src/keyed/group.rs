@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::comparable::Comparable;
 use super::encoding::{check_ascending, check_count, restore_columns, restore_flags, save_columns, save_flags};
 use super::groups::{Groups, pays_to_forget};
-use super::repartition::{KeyShare, of_same_operator};
+use super::key_share::{KeyShare, of_same_operator};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::versions::{Versioned, Versions};

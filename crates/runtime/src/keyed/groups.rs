@@ -1,6 +1,6 @@
 //! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
 
-use super::repartition::KeyShare;
+use super::key_share::KeyShare;
 use super::shared::Portion;
 use super::state::Work;
 use crate::columns::sliced;

@@ -33,6 +33,7 @@ mod comparable;
 mod contents;
 mod count;
 mod cut;
+mod distributed;
 mod encoding;
 mod exchange;
 mod fifo;
@@ -41,6 +42,7 @@ mod groups;
 mod inbox;
 mod interval_join;
 mod kept;
+mod key_share;
 mod leading;
 mod operators;
 pub(crate) mod order;
@@ -76,9 +78,10 @@ mod tests;
 
 use crate::buffer::Generation;
 use crate::durable::restored::Restored;
+use crate::exchange::{Links, StationMessage};
 use crate::executable_plan::OperatorCode;
 use crate::host::Host;
-use crate::ids::{StationId, StreamId};
+use crate::ids::{Port, StationId, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::progress::Progress;
 use crate::station::{Consequences, Job, Spillable, Station, Task};
@@ -86,11 +89,12 @@ use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use batch::{Batch, times_of};
 use cut::StoredPartitions;
+use distributed::DistributedKeys;
 use inbox::{Inbox, PartitionJob};
 use kept::Kept;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::Manifest;
-use millstream_sync::epoch_ring::End;
+use millstream_sync::epoch_ring::{End, Release};
 use millstream_types::Diagnostic;
 pub(crate) use operators::most_behind;
 use operators::{Behaviour, check};
@@ -121,7 +125,10 @@ pub(crate) struct KeyedStation {
     held_back_ms: i64,
     /// By how much the operator looks at all watermarks later than they are; see [`Behaviour::lag_ms`].
     lag_ms: i64,
+    /// Of the inputs: pipelines of this node, or nodes.
     progress: Mutex<Progress>,
+    /// Where the query runs on several nodes.
+    distributed: Option<DistributedKeys>,
     /// Bits of the hash of a key that choose its partition.
     partition_bits: u32,
     partitions: Vec<Partition>,
@@ -175,6 +182,7 @@ impl KeyedStation {
         code: OperatorCode,
         (host, output): (&Arc<Host>, &Arc<Stream>),
         (inputs, are_derived): (usize, bool),
+        links: Option<Links>,
     ) -> Result<KeyedStation, Diagnostic> {
         check(plan, &code)?;
         let behaviour = Behaviour::of(&plan.kind);
@@ -198,7 +206,8 @@ impl KeyedStation {
             windows: behaviour.has_windows.then(Mutex::default),
             held_back_ms: behaviour.held_back_ms.saturating_add(lag_ms),
             lag_ms,
-            progress: Mutex::new(Progress::new(inputs)),
+            progress: Mutex::new(Progress::new(links.as_ref().map_or(inputs, |links| links.nodes().count))),
+            distributed: links.map(|links| DistributedKeys::new(links, inputs)),
             open: Mutex::new((partitions.len(), End::Complete)),
             stored: StoredPartitions::new(number, partitions.len()),
             partition_bits,
@@ -329,8 +338,33 @@ impl Station for KeyedStation {
 
     fn settle(&self) -> Consequences {
         let mut consequences = Consequences::default();
+        self.pass_on();
         self.settle_into(&mut consequences);
         consequences
+    }
+
+    fn release(&self, port: Port, release: Release) -> Consequences {
+        match &self.distributed {
+            Some(distributed) => distributed.release(port, release),
+            None => self.progress.lock().release(port, release),
+        }
+        self.settle()
+    }
+
+    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
+        let watermark = match &self.distributed {
+            Some(distributed) => distributed.set_idle(port, is_idle),
+            None => {
+                let mut progress = self.progress.lock();
+                progress.set_idle(port, is_idle);
+                progress.watermark()
+            }
+        };
+        (watermark, self.settle())
+    }
+
+    fn receive(&self, from: usize, message: StationMessage) -> Result<Consequences, Diagnostic> {
+        self.receive_message(from, message)
     }
 
     fn progress(&self) -> Option<MutexGuard<'_, Progress>> {

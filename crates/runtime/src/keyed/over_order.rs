@@ -12,7 +12,7 @@
 
 use super::batch::{Batch, times_of};
 use super::encoding::{check_count, restore_optional};
-use super::repartition::NewNumbers;
+use super::key_share::NewNumbers;
 use super::state::Work;
 use super::store::Doubling;
 use super::timed_rows::TimedRows;

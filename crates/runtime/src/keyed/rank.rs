@@ -6,8 +6,8 @@
 
 use super::batch::Batch;
 use super::groups::Groups;
+use super::key_share::{KeyShare, of_same_operator};
 use super::order::{SortKeys, compare};
-use super::repartition::{KeyShare, of_same_operator};
 use super::state::{State, Work};
 use super::store::RowStore;
 use super::window_join::Windows;

@@ -7,7 +7,7 @@
 use super::batch::{Batch, times_of};
 use super::encoding::check_count;
 use super::groups::Groups;
-use super::repartition::{KeyShare, of_same_operator};
+use super::key_share::{KeyShare, of_same_operator};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, timestamps};

@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::encoding::Owned;
-use super::repartition::{KeyShare, NewNumbers, of_same_operator};
+use super::key_share::{KeyShare, NewNumbers, of_same_operator};
 use super::session::Sessions;
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};

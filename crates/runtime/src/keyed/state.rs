@@ -1,8 +1,8 @@
 //! What a keyed operator is to the partitions that it works on: a state that consumes rows, and what it works with.
 
 use super::batch::Batch;
+use super::key_share::KeyShare;
 use super::output::Output;
-use super::repartition::KeyShare;
 use super::versions::Versioned;
 use crate::buffer::Rows;
 use crate::columns::{bytes_of, sliced};

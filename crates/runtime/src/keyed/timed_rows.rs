@@ -4,7 +4,7 @@
 
 use super::batch::{Batch, times_of};
 use super::encoding::check_count;
-use super::repartition::NewNumbers;
+use super::key_share::NewNumbers;
 use super::store::RowStore;
 use arrow_array::ArrayRef;
 use millstream_plan::pipeline::KeyedInput;

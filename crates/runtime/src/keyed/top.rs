@@ -11,7 +11,7 @@ use super::ages::Ages;
 use super::batch::Batch;
 use super::encoding::{Owned, check_ascending, check_count, restore_flags, save_flags};
 use super::groups::{Groups, pays_to_forget};
-use super::repartition::{KeyShare, NewNumbers, of_same_operator};
+use super::key_share::{KeyShare, NewNumbers, of_same_operator};
 use super::sort_bytes::{KeptBytes, SortBytes};
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore};

@@ -13,8 +13,8 @@
 use super::batch::{Batch, merged, times_of};
 use super::encoding::{check_count, restore_columns, restore_optional, save_columns};
 use super::groups::Groups;
+use super::key_share::{KeyShare, NewNumbers, of_same_operator};
 use super::pairs::residual_of;
-use super::repartition::{KeyShare, NewNumbers, of_same_operator};
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
 use super::timed_rows::TimedRows;

@@ -7,8 +7,8 @@
 
 use super::batch::{Batch, times_of};
 use super::groups::Groups;
+use super::key_share::{KeyShare, of_same_operator};
 use super::pairs::{Matched, PairTimes, Pairs, Sides, emit_padded};
-use super::repartition::{KeyShare, of_same_operator};
 use super::state::{State, Work};
 use super::store::RowStore;
 use crate::executable_plan::OperatorCode;

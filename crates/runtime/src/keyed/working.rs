@@ -146,7 +146,7 @@ impl KeyedStation {
             most_rows: self.host.buffer_size.rows(),
             are_of_table: false,
             is_tight: self.host.flow.is_tight(),
-            is_home: partition == partition_of(hash_finish(HASH_SEED), self.partition_bits),
+            is_home: self.is_home(partition),
             now_ms: self.now_ms(),
             held_back_ms: self.behaviour.held_back_ms,
             timeline: self.plan.timeline,
@@ -178,6 +178,13 @@ impl KeyedStation {
             _ => consequences.awaited.push(due),
         }
         output.finish()
+    }
+
+    /// Whether rows without keys come to a partition of this node.
+    fn is_home(&self, partition: usize) -> bool {
+        let is_owned =
+            self.distributed.as_ref().is_none_or(|distributed| distributed.owns(partition, self.partitions.len()));
+        is_owned && partition == partition_of(hash_finish(HASH_SEED), self.partition_bits)
     }
 
     /// Delivers what a job has output.

@@ -4,6 +4,17 @@ use crate::buffer::Generation;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+/// What a cut is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The end of a beat.
+    Beat,
+    /// A new generation of tables.
+    Tables,
+    /// The same, and what is kept is stored.
+    Checkpoint,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Cuts {
@@ -16,6 +27,8 @@ pub(crate) struct Cuts {
     awaited: AtomicUsize,
     /// A checkpoint could not be begun, because a cut was on its way: no other cut is made before it. Relaxed: a hint.
     checkpoint_waits: AtomicBool,
+    /// Another node has asked for a cut. Relaxed: a hint.
+    is_asked: AtomicBool,
     last: Mutex<Generation>,
 }
 
@@ -23,7 +36,23 @@ impl Cuts {
     /// A cut after each `every` buffers of sources.
     pub(crate) fn new(every: u64) -> Cuts {
         let (buffers, awaited, checkpoint_waits) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-        Cuts { every, buffers, awaited, checkpoint_waits, last: Mutex::new(Generation::default()) }
+        let (is_asked, last) = (AtomicBool::new(false), Mutex::new(Generation::default()));
+        Cuts { every, buffers, awaited, checkpoint_waits, is_asked, last }
+    }
+
+    /// The last generation that has begun.
+    pub(crate) fn last(&self) -> Generation {
+        *self.last.lock()
+    }
+
+    /// Another node asks for a cut.
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one has; once.
+    pub(crate) fn take_asked(&self) -> bool {
+        self.is_asked.swap(false, Ordering::Relaxed)
     }
 
     /// Whether somebody still waits for the last cut.

@@ -18,7 +18,9 @@ mod lanes;
 
 use crate::buffer::Generation;
 use crate::columns::{bytes_of, sliced};
+use crate::durable::blobs::damaged;
 use crate::durable::part::{Gathering, Part};
+use crate::exchange::{StationMessage, port_of_node, read_gathered};
 use crate::host::Host;
 use crate::ids::Port;
 use crate::pipeline::{Arrived, WorkerContext};
@@ -29,10 +31,11 @@ use crate::stats::SinkStats;
 use arrow_array::ArrayRef;
 use lanes::{Lanes, PieceContent, Ready, SinkPiece};
 use millstream_connectors::{Commit, Encoded, Encoder, Sink};
+use millstream_plan::pipeline::SinkPlan;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{Manifest, SinkState};
 use millstream_sync::epoch_ring::Release;
-use millstream_types::Diagnostic;
+use millstream_types::{DataType, Diagnostic, Field, Schema};
 use parking_lot::{Condvar, Mutex};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -43,6 +46,27 @@ use std::time::{Duration, Instant};
 const UNWRITTEN: u64 = 8;
 /// How long a worker waits at most before it makes more.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What a sink gets of other nodes: each has a lane, behind those of this node.
+pub(crate) struct FromNodes {
+    /// Columns of its rows.
+    schema: Schema,
+    /// The lane of the first of them.
+    first: usize,
+    /// Buffers of each so far.
+    came: Mutex<Vec<u64>>,
+}
+
+impl FromNodes {
+    /// Of so many other nodes, whose lanes come behind those of this one.
+    pub(crate) fn new(plan: &SinkPlan, lanes: usize, nodes: usize) -> FromNodes {
+        let mut schema = plan.schema.clone();
+        if plan.changes.is_some() {
+            schema.fields.push(Field::new("kind of change", DataType::TinyInt, false));
+        }
+        FromNodes { schema, first: lanes, came: Mutex::new(vec![0; nodes]) }
+    }
+}
 
 /// See the module.
 pub(crate) struct SinkStation {
@@ -59,6 +83,8 @@ pub(crate) struct SinkStation {
     /// Nothing more is written; tasks that end here need not run.
     done: AtomicBool,
     lanes: Mutex<Lanes>,
+    /// What comes from other nodes.
+    gathered: Option<FromNodes>,
     /// Pieces have been written.
     written: Condvar,
 }
@@ -72,7 +98,9 @@ impl SinkStation {
         lanes: usize,
         ends_beats: bool,
         (skip, limit): (u64, Option<u64>),
+        gathered: Option<FromNodes>,
     ) -> SinkStation {
+        let lanes = lanes + gathered.as_ref().map_or(0, |gathered| gathered.came.lock().len());
         SinkStation {
             number,
             state,
@@ -84,6 +112,7 @@ impl SinkStation {
             done: AtomicBool::new(false),
             lanes: Mutex::new(Lanes::new(sink, lanes, (skip, limit))),
             written: Condvar::new(),
+            gathered,
         }
     }
 
@@ -328,6 +357,28 @@ impl Station for SinkStation {
         let result = self.drive(&mut consequences);
         consequences.note(result);
         consequences
+    }
+
+    fn receive(&self, from: usize, message: StationMessage) -> Result<Consequences, Diagnostic> {
+        let gathered = self.gathered.as_ref().ok_or_else(|| Diagnostic::bug("a sink got rows of another node"))?;
+        let port = port_of_node(gathered.first, from);
+        let mut consequences = Consequences::default();
+        match message {
+            StationMessage::Mark(mark) => return Ok(self.release(port, mark.release)),
+            StationMessage::Frame(frame) if !self.is_done() => {
+                let (generation, batch) = read_gathered(&gathered.schema, &frame).map_err(damaged)?;
+                let number = {
+                    let mut came = gathered.came.lock();
+                    came[from - 1] += 1;
+                    came[from - 1] - 1
+                };
+                let rows = batch.rows();
+                let piece = self.piece(batch.columns, rows, None)?;
+                self.write(port, (number, generation), Some(piece), true, &mut consequences)?;
+            }
+            StationMessage::Frame(_) => {}
+        }
+        Ok(consequences)
     }
 
     fn perform(&self, _: Job, _: &mut WorkerContext) -> Result<Consequences, Diagnostic> {

@@ -22,6 +22,8 @@ mod run;
 
 use crate::buffer::Rows;
 use crate::columns::sliced;
+use crate::durable::blobs::damaged;
+use crate::exchange::{StationMessage, port_of_node, read_gathered};
 use crate::host::Host;
 use crate::ids::StationId;
 use crate::keyed::batch::Batch;
@@ -36,7 +38,7 @@ use merge::Merge;
 use millstream_plan::pipeline::Sort;
 use millstream_state::{Charge, MemoryClass};
 use millstream_sync::epoch_ring::End;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, Schema};
 use parking_lot::{Mutex, MutexGuard};
 use run::{FileRun, Run, RunWriter};
 use std::collections::VecDeque;
@@ -65,6 +67,9 @@ pub(crate) struct SortStation {
     /// Rows of the order that are kept at most.
     kept: usize,
     progress: Mutex<Progress>,
+    /// Channels of this node that end in it, and columns of the rows.
+    channels: usize,
+    schema: Schema,
     gathered: Mutex<Gathered>,
 }
 
@@ -122,12 +127,12 @@ struct SortedOutput {
 }
 
 impl SortStation {
-    /// With `inputs` channels that end in it.
+    /// With `channels` channels of this node that end in it, and rows of other nodes.
     pub(crate) fn new(
         id: StationId,
         plan: &Sort,
         (host, output): (&Arc<Host>, &Arc<Stream>),
-        inputs: usize,
+        (channels, other_nodes): (usize, usize),
         stats: &Arc<TriggerStats>,
     ) -> SortStation {
         let rows = |rows: Option<u64>| rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(usize::MAX);
@@ -139,7 +144,9 @@ impl SortStation {
             output: Arc::clone(output),
             kept: rows(plan.kept()),
             plan: Arc::new(plan.clone()),
-            progress: Mutex::new(Progress::new(inputs)),
+            progress: Mutex::new(Progress::new(channels + other_nodes)),
+            channels,
+            schema: plan.schema.clone(),
             gathered: Mutex::new(Gathered {
                 runs: Vec::new(),
                 rows: 0,
@@ -403,6 +410,17 @@ impl Station for SortStation {
             consequences.tasks = written.tasks;
         }
         Ok(consequences)
+    }
+
+    fn receive(&self, from: usize, message: StationMessage) -> Result<Consequences, Diagnostic> {
+        match message {
+            StationMessage::Mark(mark) => Ok(self.release(port_of_node(self.channels, from), mark.release)),
+            StationMessage::Frame(frame) => {
+                let (_, batch) = read_gathered(&self.schema, &frame).map_err(damaged)?;
+                self.add(batch)?;
+                Ok(Consequences::default())
+            }
+        }
     }
 
     fn perform(&self, job: Job, _: &mut WorkerContext) -> Result<Consequences, Diagnostic> {

@@ -64,6 +64,14 @@ impl Phases {
         }
     }
 
+    /// Waits until all phases are open, or `given_up`.
+    pub(crate) fn wait_for_all(&self, given_up: impl Fn() -> bool) {
+        let mut state = self.state.lock();
+        while state.open < state.left.len() && !given_up() {
+            self.opened.wait(&mut state);
+        }
+    }
+
     /// Makes those who wait look again whether they have given up.
     pub(crate) fn wake(&self) {
         // The lock orders this after a waiter's look, so that the wake-up cannot fall in between.

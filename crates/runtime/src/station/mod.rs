@@ -20,6 +20,7 @@ pub(crate) use task::{BufferPlace, DecodeTask, Job, ProcessTask, Task};
 use crate::buffer::Generation;
 use crate::durable::part::Part;
 use crate::durable::restored::Restored;
+use crate::exchange::StationMessage;
 use crate::ids::{Port, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
 use millstream_storage::Manifest;
@@ -61,6 +62,11 @@ pub(crate) trait Station: Send + Sync {
         let watermark = progress.watermark();
         drop(progress);
         (watermark, self.settle())
+    }
+
+    /// Takes a message of the same station on another node.
+    fn receive(&self, _from: usize, _message: StationMessage) -> Result<Consequences, Diagnostic> {
+        Err(Diagnostic::bug("a station that is not on several nodes got a message of another node"))
     }
 
     /// The watermark that has been acted on; `i64::MIN` where there is none.

@@ -21,6 +21,8 @@ pub(crate) struct Progress {
     watermark: i64,
     generation: Generation,
     ended: bool,
+    /// Where inputs that are all idle are at least.
+    followed: i64,
     /// The generation that a cut waits for this operator to reach.
     awaited: Option<Generation>,
     /// Units of the output stream numbered so far.
@@ -56,7 +58,15 @@ impl Progress {
         let first = Generation::default();
         let input = Input { watermark: i64::MIN, generation: first, cut: i64::MIN, ended: false, idle: false };
         let inputs = vec![input; inputs];
-        Progress { inputs, watermark: i64::MIN, generation: first, ended: false, awaited: None, units: 0 }
+        Progress {
+            inputs,
+            watermark: i64::MIN,
+            generation: first,
+            ended: false,
+            followed: i64::MIN,
+            awaited: None,
+            units: 0,
+        }
     }
 
     /// The query is recovered: the inputs had come to a watermark together. `i64::MAX`: to their end.
@@ -101,6 +111,17 @@ impl Progress {
     /// Leaves an input out of the minimum, or takes it back in.
     pub(crate) fn set_idle(&mut self, port: Port, idle: bool) {
         self.inputs[port.index()].idle = idle;
+    }
+
+    /// Whether no input that has not ended says anything.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut open = self.inputs.iter().filter(|input| !input.ended).peekable();
+        open.peek().is_some() && open.all(|input| input.idle)
+    }
+
+    /// As long as all inputs are idle, they are at a watermark at least.
+    pub(crate) fn follow(&mut self, watermark: i64) {
+        self.followed = self.followed.max(watermark);
     }
 
     /// The watermark that has been acted on.
@@ -150,7 +171,7 @@ impl Progress {
             }
         }
         match idle {
-            Some(highest) if !someone_speaks => minimum.min(highest),
+            Some(highest) if !someone_speaks => minimum.min(highest.max(self.followed)),
             _ => minimum,
         }
     }

@@ -39,7 +39,12 @@ impl BeatStats {
 
     /// It ends behind so many rows of a split. Noted before anybody can know that it has.
     pub(crate) fn ends_behind(&self, source: usize, split: usize, rows: u64) {
-        self.prefix.lock()[source][split] = rows;
+        let splits = &mut self.prefix.lock()[source];
+        if split >= splits.len() {
+            // Of several nodes each tells of those that it reads.
+            splits.resize(split + 1, 0);
+        }
+        splits[split] = rows;
     }
 
     /// Counts changes of results.

@@ -80,6 +80,11 @@ impl Aggregation {
         }
     }
 
+    /// The same, of which other nodes read other rows: they are put in order together.
+    pub(crate) fn of_several_nodes(self) -> Aggregation {
+        Aggregation { is_ordered: self.keeps_places, ..self }
+    }
+
     /// See the field.
     pub(crate) fn fired(&self) -> i64 {
         self.fired.load(Ordering::Acquire)

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 impl WindowStation {
     fn lanes(&self) -> Result<&KeyLanes, Diagnostic> {
-        let lanes = self.windows.lanes.as_ref();
+        let lanes = self.of_rows().lanes.as_ref();
         lanes.ok_or_else(|| Diagnostic::bug("rows were partitioned for an aggregation without lanes"))
     }
 
@@ -34,7 +34,7 @@ impl WindowStation {
         );
         let Arrived { pipeline, buffer, .. } = arrived;
         let mut consequences = Consequences::default();
-        for piece in self.windows.pieces(buffer, pipeline.reads_watermark) {
+        for piece in self.of_rows().pieces(buffer, pipeline.reads_watermark) {
             let mut tools = Tools::new(&self.host, &mut context.functions);
             pipeline.run(&self.host, Staged::new(buffer, piece), &mut tools, &mut |tools, rows| {
                 emit_stage(&halves.scatter, rows, tools, &mut |_, _, emitted| {
@@ -74,7 +74,7 @@ impl WindowStation {
     ) -> Result<Vec<i64>, Diagnostic> {
         let started = Instant::now();
         let Scattered { fold, generation, origin, pipeline, .. } = &*piece.of;
-        let mut tables = TaskTables::new(&self.windows, owner, (*generation, *origin), self.host.follows_clock);
+        let mut tables = TaskTables::new(self.of_rows(), owner, (*generation, *origin), self.host.follows_clock);
         // SAFETY: the layout is that of the program (`build` has checked it); the tables are this lane's, which is
         // busy with this turn alone.
         let hooks = unsafe { tables.hooks() };
@@ -86,7 +86,7 @@ impl WindowStation {
         let kernel = fold.kernel();
         let (columns, watermarks) = (&piece.columns, [i64::MIN]);
         update(&fold.lowered, &*kernel, (columns, None), piece.rows, &watermarks, hooks, functions, &mut fail)?;
-        self.windows.strategy.note_task(piece.rows);
+        self.of_rows().strategy.note_task(piece.rows);
         let awaited = tables.end();
         self.host.stats.pipelines[*pipeline].task_time.record(started.elapsed());
         failed.map_or(awaited, Err)

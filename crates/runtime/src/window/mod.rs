@@ -16,6 +16,7 @@
 mod aggregation;
 mod block_merges;
 pub(crate) mod combining;
+mod distributed;
 mod exchange;
 mod firing;
 mod keeping;
@@ -34,8 +35,9 @@ use crate::adaptive::decisions::sharing::Sharing;
 use crate::adaptive::slice_facts::SliceFacts;
 use crate::config::{MergeStrategy, When};
 use crate::durable::restored::Restored;
+use crate::exchange::{Links, StationMessage};
 use crate::host::Host;
-use crate::ids::{StationId, StreamId};
+use crate::ids::{Port, StationId, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::pipeline_stages::{Staged, Tools};
 use crate::station::progress::Progress;
@@ -44,6 +46,7 @@ use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use aggregation::Aggregation;
 use block_merges::{MergeQueue, StoredMerge};
+use distributed::{DistributedSlices, SentSlice};
 use firing::Firing;
 use lanes::LANES;
 use millstream_abi::EntryLayout;
@@ -52,6 +55,7 @@ use millstream_plan::pipeline::{Aggregation as Planned, ComponentOutput};
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Output, OutputTypes};
 use millstream_storage::Manifest;
+use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use overlap::OverlappingWindows;
 use parking_lot::{Mutex, MutexGuard};
@@ -59,7 +63,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-use strategy::Strategy;
+use strategy::{Strategy, merge_strategy};
 use tables::{OpenTables, Owners};
 use task_tables::TaskTables;
 
@@ -73,6 +77,8 @@ pub(crate) struct WindowStation {
     /// The stream of its output.
     output: Arc<Stream>,
     windows: Aggregation,
+    /// Where the query runs on several nodes.
+    distributed: Option<DistributedSlices>,
     /// Windows that are merged block by block.
     merges: Mutex<MergeQueue>,
 }
@@ -83,6 +89,8 @@ enum WindowJob {
     Fold(usize),
     /// Seals a table of a fired window.
     Seal(Arc<Firing>),
+    /// Sends what a slice of this node has become to the owners of its keys.
+    Send(Box<SentSlice>),
     /// Merges one range of partitions of a fired window.
     Merge(Arc<Firing>, usize),
     /// Resumes merging one range of partitions of a fired window with tables in files, after what it has put out.
@@ -101,6 +109,7 @@ impl WindowStation {
         (host, output): (&Arc<Host>, &Arc<Stream>),
         (inputs, nodes): (usize, usize),
         facts: Arc<SliceFacts>,
+        links: Option<Links>,
     ) -> Result<WindowStation, Diagnostic> {
         let (config, budget) = (&host.config, &host.flow.budget);
         let output_of = |output: &ComponentOutput| {
@@ -119,31 +128,39 @@ impl WindowStation {
             WindowAssigner::Overlap(overlap) => Some(OverlappingWindows::new(overlap, (&layout, plan), config, budget)),
             _ => None,
         };
-        let strategy = Strategy::new(config, &layout, count, Arc::clone(&facts));
-        let (lanes, nodes) = match strategy.merge {
+        let strategy = || Strategy::new(config, &layout, count, Arc::clone(&facts));
+        let (lanes, nodes) = match merge_strategy(config, &layout) {
             MergeStrategy::Local => (0, 0),
             MergeStrategy::Partition => (LANES, 0),
             MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
         };
         let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
         let spills = config.spill.mode != When::Never;
-        let tables =
-            OpenTables::new((Arc::clone(&layout), types), owners, (config.dense_tables, spills), budget, facts);
+        let tables = || {
+            let shape = (Arc::clone(&layout), types.clone());
+            OpenTables::new(shape, owners, (config.dense_tables, spills), budget, Arc::clone(&facts))
+        };
         let windows = (plan.assigner, plan.timeline);
+        let distributed = links.map(|links| {
+            let slices = Aggregation::new(windows, inputs, None, tables(), strategy()).of_several_nodes();
+            DistributedSlices::new(links, slices)
+        });
+        let inputs = distributed.as_ref().map_or(inputs, DistributedSlices::nodes);
         Ok(WindowStation {
             number,
             id,
             host: Arc::clone(host),
             stats: Arc::clone(&host.stats.aggregations[number]),
             output: Arc::clone(output),
-            windows: Aggregation::new(windows, inputs, overlap, tables, strategy),
+            windows: Aggregation::new(windows, inputs, overlap, tables(), strategy()),
+            distributed,
             merges: Mutex::default(),
         })
     }
 
     /// Rows into tables.
     fn update(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
-        let (windows, Arrived { pipeline, buffer, .. }) = (&self.windows, arrived);
+        let (windows, Arrived { pipeline, buffer, .. }) = (self.of_rows(), arrived);
         let of = (self.host.tables.of(buffer.stamp.generation), arrived.origin);
         let mut tables = TaskTables::new(windows, context.index, of, self.host.follows_clock);
         let mut code = pipeline.last_stage();
@@ -190,6 +207,7 @@ impl Station for WindowStation {
             // Its time is that of the pipeline.
             WindowJob::Fold(lane) => return self.fold(lane, &mut context.functions),
             WindowJob::Seal(firing) => self.seal(firing),
+            WindowJob::Send(slice) => self.send_slice(*slice),
             WindowJob::Merge(firing, group) => self.merge_in_turn(firing, group),
             WindowJob::MergeStored(merge, output) => self.merge_stored(merge, output),
             WindowJob::Combine(lane, output) => self.combine(lane, output),
@@ -200,8 +218,25 @@ impl Station for WindowStation {
 
     fn settle(&self) -> Consequences {
         let mut consequences = Consequences::default();
-        while self.step(&mut consequences) {}
+        if let Some(distributed) = &self.distributed {
+            self.settle_here(distributed, &mut consequences);
+        }
+        self.settle_windows(&mut consequences);
         consequences
+    }
+
+    fn release(&self, port: Port, release: Release) -> Consequences {
+        self.release_here(port, release);
+        self.settle()
+    }
+
+    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
+        let watermark = self.set_idle_here(port, is_idle);
+        (watermark, self.settle())
+    }
+
+    fn receive(&self, from: usize, message: StationMessage) -> Result<Consequences, Diagnostic> {
+        self.receive_message(from, message)
     }
 
     fn progress(&self) -> Option<MutexGuard<'_, Progress>> {
@@ -227,7 +262,11 @@ impl Station for WindowStation {
                 self.windows.tables.forget_free();
                 0
             }
-            Spillable::Tables => self.spill_all(self.windows.tables.frozen(), enough)?,
+            Spillable::Tables => {
+                let here = self.distributed.as_ref().map(|distributed| distributed.slices.tables.frozen());
+                let tables = here.into_iter().chain([self.windows.tables.frozen()]);
+                tables.map(|tables| self.spill_all(tables, enough)).sum::<Result<usize, _>>()?
+            }
             Spillable::Slices if self.host.spilling.is_short() => {
                 self.spill_all(self.slices_to_spill(&mut consequences), enough)?
             }

@@ -10,6 +10,7 @@
 //! rows nor find them late.)
 
 use super::aggregation::Advance;
+use super::distributed::DistributedSlices;
 use super::firing::{Firing, Then};
 use super::overlap::{OverlappingWindows, SliceLane};
 use super::tables::Taken;
@@ -37,6 +38,11 @@ const CACHED_BYTES: usize = 256 << 10;
 const FEWEST_ROWS: usize = 2048;
 
 impl WindowStation {
+    /// Acts on all steps of what the inputs have released together.
+    pub(super) fn settle_windows(&self, consequences: &mut Consequences) {
+        while self.step(consequences) {}
+    }
+
     /// Acts on the next step of what the inputs have released together, if there is one: fires windows, and passes the watermark
     /// on.
     pub(super) fn step(&self, consequences: &mut Consequences) -> bool {
@@ -81,7 +87,8 @@ impl WindowStation {
     fn fire_complete(&self, reached: i64, progress: &mut Progress, consequences: &mut Consequences) -> bool {
         let (windows, completed) = (&self.windows, Instant::now());
         let mut tables = windows.tables.take(windows.ids(), reached);
-        if tables.is_empty() && windows.has_group_of_nothing() {
+        let is_here = self.distributed.as_ref().is_none_or(DistributedSlices::has_group_of_nothing);
+        if tables.is_empty() && is_here && windows.has_group_of_nothing() {
             tables.insert(0, vec![Taken::Own(Box::new(Table::of_nothing(Arc::clone(&windows.layout))))]);
         }
         tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
@@ -154,7 +161,7 @@ impl WindowStation {
     }
 
     /// Writes down a change of the strategy.
-    fn note(&self, decision: Option<Decision>) {
+    pub(super) fn note(&self, decision: Option<Decision>) {
         if let Some(decision) = decision {
             self.host.stats.note_event(format!("aggregation {}", self.number), decision);
         }
@@ -335,7 +342,7 @@ impl WindowStation {
     /// Fires windows that were held back, if it is their turn. Asked for by who has delivered windows, without a lock.
     pub(super) fn fire_held(&self, consequences: &mut Consequences) {
         if self.windows.overlap.as_ref().is_some_and(OverlappingWindows::may_fire) {
-            while self.step(consequences) {}
+            self.settle_windows(consequences);
         }
     }
 

@@ -3,6 +3,7 @@
 //! - `stateless`, `stages`: pipelines, and those of several stages;
 //! - `windows`, `overlap`, `appending`: aggregations, by window and by how their tables are filled;
 //! - `joins`, `keyed`: operators whose rows are partitioned by key;
+//! - `nodes`: several nodes in one process;
 //! - `failures`, `checkpoints`: errors and cancellation anywhere, and storage that fails.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
@@ -11,6 +12,7 @@ mod checkpoints;
 mod failures;
 mod joins;
 mod keyed;
+mod nodes;
 mod overlap;
 mod stages;
 mod stateless;

@@ -32,6 +32,7 @@ pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) 
         compiler: None,
         hints: Arc::default(),
         checkpoints: None,
+        nodes: None,
     }
 }
 

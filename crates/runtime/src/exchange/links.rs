@@ -1,0 +1,125 @@
+//! What a station has to do with itself on other nodes: marks, and who follows whom.
+//!
+//! A node all of whose inputs are idle would hold the watermark back. Owners cannot leave it out: it may have rows in tables that it has not
+//! sent. So it *follows*: its watermark is the lowest of the nodes that are not idle, or the highest if all are, as for the inputs of one
+//! node. When one of its inputs speaks again its rows come after that, so nobody has to be asked what was decided meanwhile.
+
+use super::{Mark, NodeMessage, Nodes, StationMessage};
+use crate::ids::{Port, StationId};
+use crate::station::progress::{Forward, Progress};
+use millstream_sync::epoch_ring::Release;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The links of a station. Each node is an input of the station on each node that owns a part of it.
+pub(crate) struct Links {
+    station: StationId,
+    nodes: Arc<Nodes>,
+    /// The last mark of each other node.
+    heard: Mutex<Vec<Option<Mark>>>,
+}
+
+/// The inputs of a station on its own node, and what has been said of them.
+pub(crate) struct LocalInputs {
+    pub(crate) progress: Progress,
+    said: Said,
+}
+
+/// The last mark of the node.
+#[derive(Clone, Copy)]
+pub(crate) struct Said(Mark);
+
+impl Said {
+    /// Nothing has been said.
+    pub(crate) fn new() -> Said {
+        let release = Release { watermark: i64::MIN, generation: 0, cut: i64::MIN, ended: false };
+        Said(Mark { release, is_idle: false })
+    }
+
+    /// The next mark, if there is something to say: of a step that the inputs have made together, or because they are idle, or no more.
+    pub(crate) fn next(&mut self, step: Option<Forward>, is_idle: bool) -> Option<Mark> {
+        let Said(before) = *self;
+        let mark = &mut self.0;
+        if let Some(Forward { watermark, cut, end }) = step {
+            if let Some(generation) = cut {
+                (mark.release.generation, mark.release.cut) = (generation.0, watermark);
+            }
+            (mark.release.watermark, mark.release.ended) = (watermark, end.is_some());
+        }
+        mark.is_idle = is_idle;
+        (step.is_some() || before != *mark).then_some(*mark)
+    }
+}
+
+impl LocalInputs {
+    /// Of so many channels.
+    pub(crate) fn new(channels: usize) -> LocalInputs {
+        LocalInputs { progress: Progress::new(channels), said: Said::new() }
+    }
+
+    /// The next step that they have made together, if they have, and the next mark.
+    pub(crate) fn step(&mut self) -> Option<(Option<Forward>, Mark)> {
+        let forward = self.progress.advance();
+        Some((forward, self.said.next(forward, self.progress.is_idle())?))
+    }
+}
+
+impl Links {
+    /// Of a station.
+    pub(crate) fn new(station: StationId, nodes: &Arc<Nodes>) -> Links {
+        Links { station, nodes: Arc::clone(nodes), heard: Mutex::new(vec![None; nodes.count]) }
+    }
+
+    /// The nodes of the query.
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// The port of this node.
+    pub(crate) fn own_port(&self) -> Port {
+        Port::new(self.nodes.me)
+    }
+
+    /// Sends to the station on another node.
+    pub(crate) fn send(&self, to: usize, message: StationMessage) {
+        self.nodes.peers.send(to, NodeMessage::ToStation(self.station, message));
+    }
+
+    /// Tells all owners how far this node has come.
+    pub(crate) fn say(&self, mark: Mark, progress: &Mutex<Progress>) {
+        self.nodes.tell_others(|| NodeMessage::ToStation(self.station, StationMessage::Mark(mark)));
+        progress.lock().release(self.own_port(), mark.release);
+    }
+
+    /// Has idle inputs of this node follow the other nodes.
+    pub(crate) fn follow(&self, inputs: &mut Progress) {
+        if !inputs.is_idle() {
+            return;
+        }
+        let heard = self.heard.lock();
+        let open = heard.iter().enumerate().filter(|&(node, _)| node != self.nodes.me);
+        // A node that has not said anything is one that speaks.
+        let unheard = Mark { release: Said::new().0.release, is_idle: false };
+        let open = open.map(|(_, mark)| mark.unwrap_or(unheard)).filter(|mark| !mark.release.ended);
+        let open: Vec<Mark> = open.collect();
+        let watermarks =
+            |is_idle: bool| open.iter().filter(move |mark| mark.is_idle == is_idle).map(|m| m.release.watermark);
+        if let Some(watermark) = watermarks(false).min().or_else(|| watermarks(true).max()) {
+            inputs.follow(watermark);
+        }
+    }
+
+    /// Passes the steps of the inputs on this node on, to the others and to `progress` of this one.
+    pub(crate) fn pass_on(&self, inputs: &mut LocalInputs, progress: &Mutex<Progress>) {
+        self.follow(&mut inputs.progress);
+        while let Some((_, mark)) = inputs.step() {
+            self.say(mark, progress);
+        }
+    }
+
+    /// A node has said how far it has come.
+    pub(crate) fn hear(&self, from: usize, mark: Mark, progress: &Mutex<Progress>) {
+        self.heard.lock()[from] = Some(mark);
+        progress.lock().release(Port::new(from), mark.release);
+    }
+}

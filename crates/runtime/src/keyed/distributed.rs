@@ -1,0 +1,134 @@
+//! A keyed operator on several nodes: each owns some of the partitions, and rows are sent to the owner of theirs.
+
+use super::KeyedStation;
+use super::batch::Batch;
+use crate::buffer::Generation;
+use crate::durable::blobs::damaged;
+use crate::exchange::{FRAME_BYTES, Links, LocalInputs, StationMessage};
+use crate::ids::Port;
+use crate::station::{Consequences, Station};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_sync::epoch_ring::Release;
+use millstream_types::Diagnostic;
+use parking_lot::Mutex;
+
+/// See the module.
+pub(super) struct DistributedKeys {
+    links: Links,
+    /// The pipelines of this node that end in the operator.
+    inputs: Mutex<LocalInputs>,
+}
+
+impl DistributedKeys {
+    pub(super) fn new(links: Links, channels: usize) -> DistributedKeys {
+        DistributedKeys { links, inputs: Mutex::new(LocalInputs::new(channels)) }
+    }
+
+    /// Whether this node owns a partition of so many.
+    pub(super) fn owns(&self, partition: usize, partitions: usize) -> bool {
+        self.links.nodes().owner(partition, partitions) == self.links.nodes().me
+    }
+
+    /// Notes what a pipeline of this node has released.
+    pub(super) fn release(&self, port: Port, release: Release) {
+        self.inputs.lock().progress.release(port, release);
+    }
+
+    /// Leaves a pipeline of this node out of the watermark, or takes it back in; the watermark that this node has said at most.
+    pub(super) fn set_idle(&self, port: Port, is_idle: bool) -> i64 {
+        let progress = &mut self.inputs.lock().progress;
+        progress.set_idle(port, is_idle);
+        progress.watermark()
+    }
+
+    /// Sends rows to the owners of their partitions; what is left is this node's.
+    pub(super) fn send(
+        &self,
+        (input, generation): (usize, Generation),
+        parts: Vec<(usize, Batch)>,
+        partitions: usize,
+    ) -> Result<Vec<(usize, Batch)>, Diagnostic> {
+        let nodes = self.links.nodes();
+        let begin = || {
+            let mut frame = ByteWriter::new();
+            frame.u32(input as u32);
+            frame.u32(generation.0);
+            frame
+        };
+        let mut frames: Vec<Option<ByteWriter>> = (0..nodes.count).map(|_| None).collect();
+        let mut own = Vec::new();
+        for (partition, batch) in parts {
+            let owner = nodes.owner(partition, partitions);
+            if owner == nodes.me {
+                own.push((partition, batch));
+                continue;
+            }
+            let frame = frames[owner].get_or_insert_with(begin);
+            frame.u32(partition as u32);
+            batch.save(frame)?;
+            if frame.len() >= FRAME_BYTES {
+                frames[owner].take().into_iter().for_each(|frame| self.send_frame(owner, frame));
+            }
+        }
+        for (owner, frame) in frames.into_iter().enumerate() {
+            frame.into_iter().for_each(|frame| self.send_frame(owner, frame));
+        }
+        Ok(own)
+    }
+
+    fn send_frame(&self, owner: usize, frame: ByteWriter) {
+        self.links.send(owner, StationMessage::Frame(frame.into_bytes()));
+    }
+}
+
+impl KeyedStation {
+    /// Tells the owners of partitions how far the pipelines of this node have come.
+    pub(super) fn pass_on(&self) {
+        if let Some(DistributedKeys { links, inputs }) = &self.distributed {
+            links.pass_on(&mut inputs.lock(), &self.progress);
+        }
+    }
+
+    /// Takes rows and marks of another node.
+    pub(super) fn receive_message(&self, from: usize, message: StationMessage) -> Result<Consequences, Diagnostic> {
+        let not_distributed = || Diagnostic::bug("an operator that is on one node got a message of another node");
+        let DistributedKeys { links, .. } = self.distributed.as_ref().ok_or_else(not_distributed)?;
+        let frame = match message {
+            StationMessage::Frame(frame) => frame,
+            StationMessage::Mark(mark) => {
+                links.hear(from, mark, &self.progress);
+                return Ok(self.settle());
+            }
+        };
+        let ((input, generation), parts) = self.read_frame(&frame).map_err(damaged)?;
+        let mut consequences = Consequences::default();
+        self.arrive((input, generation), parts, &None, &mut consequences)?;
+        Ok(consequences)
+    }
+
+    /// The rows of a frame, with their input and generation.
+    #[expect(clippy::type_complexity)]
+    fn read_frame(&self, frame: &[u8]) -> Result<((usize, Generation), Vec<(usize, Batch)>), Damaged> {
+        let mut from = ByteReader::new(frame);
+        let (input, generation) = (from.u32()? as usize, Generation(from.u32()?));
+        let schema = self.plan.inputs.get(input).map(|input| &input.schema);
+        let schema = schema.ok_or_else(|| Damaged("rows are for an input that is not there".into()))?;
+        let mut parts = Vec::new();
+        while !from.is_empty() {
+            let partition = from.u32()? as usize;
+            Damaged::unless(partition < self.partitions.len(), "rows are for a partition that is not there")?;
+            let batch = Batch::restore(schema, &mut from)?;
+            let batch = match self.is_unordered() {
+                true => Batch::unordered(batch.columns, batch.ordinals.len()),
+                false => batch,
+            };
+            parts.push((partition, batch));
+        }
+        Ok(((input, generation), parts))
+    }
+
+    /// Whether nobody asks for the places of rows.
+    fn is_unordered(&self) -> bool {
+        self.joins_arrivals() && !self.behaviour.keeps_places
+    }
+}

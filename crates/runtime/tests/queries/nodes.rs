@@ -1,0 +1,150 @@
+//! Queries on several nodes in one process: what does not speak, what fails and what ends, wherever it is.
+
+use crate::support::*;
+use millstream_plan::pipeline::QueryPlan;
+use millstream_runtime::{CancelToken, Nodes, QueryStats, RunInput, run};
+use millstream_types::{Diagnostic, code};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Runs a plan over one source and one sink on so many nodes; how each has ended, and how many rows were late.
+fn run_on(
+    count: usize,
+    plan: &QueryPlan,
+    source: impl Fn() -> MemorySource,
+    sink: MemorySink,
+    cancel: &CancelToken,
+) -> (Vec<Result<(), Diagnostic>>, u64) {
+    let mut sinks = vec![sink];
+    let mut running = Vec::new();
+    for node in Nodes::in_process(count) {
+        let input =
+            RunInput { nodes: Some(node), ..input(plan.clone(), vec![connector(source())], sinks.split_off(0)) };
+        let (sender, receiver) = mpsc::channel();
+        let (stats, cancel) = (Arc::new(QueryStats::new(plan)), cancel.clone());
+        let shared = Arc::clone(&stats);
+        std::thread::spawn(move || sender.send(run(input, &config(2, 0), &shared, &cancel)));
+        running.push((receiver, stats));
+    }
+    let mut late = 0;
+    let end = |(receiver, stats): (mpsc::Receiver<Result<(), Diagnostic>>, Arc<QueryStats>)| {
+        let result = receiver.recv_timeout(Duration::from_secs(60));
+        let result = result.unwrap_or_else(|_| panic!("a node hangs or panics: {:?}", stats.snapshot()));
+        late += stats.snapshot().late_rows;
+        result
+    };
+    (running.into_iter().map(end).collect(), late)
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+#[test]
+fn windows_have_the_rows_of_all_nodes() {
+    let splits = random_splits(5, 7, 400, 30);
+    let (mut expected, late) = tumbling_model(&splits, 100, 20);
+    expected.sort();
+    for count in [1, 2, 3, 5, 9] {
+        let sink = MemorySink::default();
+        let written = Arc::clone(&sink.written);
+        let source = || MemorySource::of(&splits, 37);
+        let (results, late_rows) = run_on(count, &tumbling_plan(100, 20), source, sink, &CancelToken::new());
+        results.into_iter().for_each(|result| result.unwrap());
+        assert!(written.is_finished());
+        assert_eq!((sorted(written.rows()), late_rows), (expected.clone(), late), "{count} nodes");
+    }
+}
+
+#[test]
+fn a_node_whose_splits_are_silent_does_not_hold_windows_back() {
+    let gate = Arc::new(Gate::default());
+    // The first split is read by the first node, the second by the other.
+    let source = || {
+        let silent = vec![
+            Step::Rows(vec![(Some(1), 1, None)]),
+            Step::Wait(Arc::clone(&gate)),
+            Step::Rows(vec![(Some(2), 2, None), (Some(990), 2, None)]),
+        ];
+        let lively: Vec<Row> = (0..50).map(|i| (Some(i * 10), 3, None)).collect();
+        MemorySource { splits: vec![silent, vec![Step::Rows(lively), Step::Wait(Arc::clone(&gate))]], bounded: false }
+    };
+    let mut plan = tumbling_plan(100, 0);
+    plan.sources[0].watermark.as_mut().unwrap().idle_timeout_ms = Some(20);
+    let sink = MemorySink::default();
+    let written = Arc::clone(&sink.written);
+    let (waiting, opened) = (Arc::clone(&written), Arc::clone(&gate));
+    let opener = std::thread::spawn(move || {
+        while waiting.rows.lock().unwrap().len() < 4 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        opened.open();
+    });
+    let (results, late) = run_on(2, &plan, source, sink, &CancelToken::new());
+    results.into_iter().for_each(|result| result.unwrap());
+    opener.join().unwrap();
+    let rows = written.rows();
+    assert_eq!(sorted(rows[..2].to_vec()), ["1,1,1,0,100", "3,10,3,0,100"]);
+    assert_eq!(late, 1, "the node that wakes up learns what was decided without it");
+    assert_eq!(rows.len(), 7);
+}
+
+#[test]
+fn what_fails_on_one_node_ends_all() {
+    for failing in 0..3 {
+        for step in [Step::ReadError, Step::DecodePanic] {
+            let source = || {
+                let mut splits = vec![vec![Step::Rows(vec![(Some(1), 1, None)])]; 3];
+                splits[failing].push(step.clone());
+                MemorySource { splits, bounded: true }
+            };
+            let sink = MemorySink::default();
+            let written = Arc::clone(&sink.written);
+            let (results, _) = run_on(3, &tumbling_plan(100, 0), source, sink, &CancelToken::new());
+            let codes: Vec<_> = results.into_iter().map(|result| result.unwrap_err().code).collect();
+            assert!([code::READ_FAILED, code::WORKER_FAILED].contains(&codes[failing]), "{codes:?}");
+            assert!(codes.iter().all(|other| *other == codes[failing]), "{codes:?}");
+            assert!(!written.is_finished());
+        }
+    }
+}
+
+#[test]
+fn the_limit_of_the_first_node_ends_all() {
+    let source = || {
+        let rows: Vec<Row> = (0..50).map(|i| (Some(i), i, None)).collect();
+        MemorySource { splits: vec![vec![Step::Rows(rows); 20]; 4], bounded: false }
+    };
+    let sink = MemorySink::default();
+    let written = Arc::clone(&sink.written);
+    let (results, _) = run_on(3, &copy_plan(Some(70)), source, sink, &CancelToken::new());
+    results.into_iter().for_each(|result| result.unwrap());
+    assert_eq!(written.rows().len(), 70);
+}
+
+#[test]
+fn nodes_that_are_stopped_end_in_good_order() {
+    let gate = Arc::new(Gate::default());
+    let source = || {
+        let rows: Vec<Row> = (0..50).map(|i| (Some(i * 10), 3, None)).collect();
+        MemorySource { splits: vec![vec![Step::Rows(rows), Step::Wait(Arc::clone(&gate))]; 3], bounded: false }
+    };
+    let (sink, cancel) = (MemorySink::default(), CancelToken::new());
+    let written = Arc::clone(&sink.written);
+    let (stop, waiting) = (cancel.clone(), Arc::clone(&written));
+    let stopper = std::thread::spawn(move || {
+        // Each window that is complete has one row.
+        while waiting.rows.lock().unwrap().len() < 4 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stop.stop();
+    });
+    let (results, _) = run_on(3, &tumbling_plan(100, 0), source, sink, &cancel);
+    stopper.join().unwrap();
+    gate.open();
+    assert!(results.into_iter().all(|result| result.unwrap_err().code == code::CANCELLED));
+    assert!(written.is_finished(), "what is complete is written");
+    assert_eq!(sorted(written.rows())[0], "3,30,3,0,100");
+}
