@@ -41,9 +41,8 @@ fn explain_shows_what_is_sent_between_nodes() {
         exchanges(&mut three, joined),
         ["source 0: read whole by every node", "sink 0: rows to the first node, about 40 bytes each"]
     );
-    let ordered =
-        format!("SELECT * FROM (SELECT auction, SUM(price) AS s FROM bid GROUP BY auction) ORDER BY s LIMIT 3");
-    let shown = exchanges(&mut three, &ordered);
+    let ordered = "SELECT * FROM (SELECT auction, SUM(price) AS s FROM bid GROUP BY auction) ORDER BY s LIMIT 3";
+    let shown = exchanges(&mut three, ordered);
     assert!(shown.iter().any(|line| line == "sort 0: rows to the first node, about 16 bytes each"), "{shown:?}");
     assert!(exchanges(&mut session("1"), tumbling).is_empty(), "one node sends nothing");
 }
