@@ -34,7 +34,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Bytes of a frame, about: what comes for one owner is cut into frames of so many.
+/// Target size of a frame in bytes: the rows for one owner are cut into frames of about this size.
 pub(crate) const FRAME_BYTES: usize = 2 << 20;
 
 /// What a node sends to another.
@@ -46,10 +46,10 @@ pub(crate) enum NodeMessage {
     Cut(Generation, Purpose),
     /// To the first node: a generation should begin.
     AskCut,
-    /// To the first node: a beat ends behind so many rows of a split of a source.
+    /// To the first node: a beat ends after this number of rows (source, split, rows).
     BeatEnds(usize, usize, u64),
-    /// To the first node: all splits stand at the end of the beat of event time that is the so-manieth, the lowest of those that have not
-    /// ended at this watermark.
+    /// To the first node: all splits here have reached the end of a beat of event time. How many beats were taken before, and the lowest
+    /// watermark of the splits that have not ended.
     AtBeatEnd(u64, Option<i64>),
     /// To the other nodes: the next beat of event time is that of this watermark.
     TakeBeat(i64),
