@@ -198,9 +198,6 @@ impl PreparedRun {
         if self.state.is_some() && self.plan.sorts_output() && self.is_endless() {
             return Err(never_checkpointed());
         }
-        if self.state.is_some() && self.config.nodes > 1 {
-            return Err(not_on_nodes());
-        }
         let PreparedRun { plan, programs, config, tier, compiler, hints, memory, state, files, .. } = self;
         let stats = Arc::new(QueryStats::new(&plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
@@ -303,7 +300,7 @@ impl PreparedRun {
             sinks,
             compiler: later.clone(),
             hints: Arc::clone(&hints),
-            checkpoints,
+            checkpoints: checkpoints.clone(),
             nodes: nodes.next(),
         };
         let other = |((sources, pipelines, lookups, operators), node)| RunInput {
@@ -315,7 +312,7 @@ impl PreparedRun {
             sinks: Vec::new(),
             compiler: later.clone(),
             hints: Arc::clone(&hints),
-            checkpoints: None,
+            checkpoints: checkpoints.clone(),
             nodes: Some(node),
         };
         let others: Vec<RunInput> = others.into_iter().zip(nodes).map(other).collect();
@@ -382,14 +379,6 @@ fn check_beats(plan: &QueryPlan, clock: BeatClock) -> Result<(), Diagnostic> {
             .advise(advice));
     }
     Ok(())
-}
-
-/// Nodes in one process are for tests.
-fn not_on_nodes() -> Diagnostic {
-    let message = "a query that runs on several nodes of one process has no checkpoints";
-    Diagnostic::new(code::UNSUPPORTED, message)
-        .at(Place::Option("pipeline.nodes".into()))
-        .advise("SET 'pipeline.nodes' = '1', or leave out the state directory")
 }
 
 /// A checkpoint would have to wait for the end of all inputs.

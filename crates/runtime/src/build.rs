@@ -343,11 +343,8 @@ impl<'a> Streams<'a> {
                 decoder = Some(source.decoder());
                 acknowledger = source.acknowledger();
                 let splits = match self.restored {
-                    Some(restored) => restored.splits(index, readers)?,
-                    None => {
-                        let own = readers.into_iter().zip(0..).filter(|(_, number)| reads(*number));
-                        own.map(RestoredSplit::fresh).collect()
-                    }
+                    Some(restored) => restored.splits(index, readers, reads)?,
+                    None => RestoredSplit::all_fresh(readers, reads),
                 };
                 let count = splits.len();
                 // A beat of event time ends where all splits have come to its end.
@@ -412,7 +409,7 @@ type BuiltStations = Result<Vec<Arc<dyn Station>>, Diagnostic>;
 impl Stations<'_> {
     /// The links of a station to itself on other nodes, if it is on several.
     fn links(&self, id: StationId, exchange: Exchange) -> Option<Links> {
-        self.host.nodes.as_ref().filter(|_| exchange != Exchange::Nothing).map(|nodes| Links::new(id, nodes))
+        self.host.nodes.as_ref().filter(|_| exchange != Exchange::Nothing).map(|nodes| Links::new(id, nodes, &self.host.flow))
     }
 
     /// How many nodes send their rows to a station that is on the first.
@@ -423,7 +420,7 @@ impl Stations<'_> {
     /// In place of a station that is on another node: what sends rows there.
     fn gather(&self, id: StationId, exchange: Exchange, output: Option<StreamId>) -> Option<Arc<dyn Station>> {
         let nodes = self.host.nodes.as_ref().filter(|nodes| exchange == Exchange::Gather && !nodes.is_first())?;
-        let links = Links::new(id, nodes);
+        let links = Links::new(id, nodes, &self.host.flow);
         Some(Arc::new(GatherStation::new(self.host, links, self.ports[id.index()], output)))
     }
 

@@ -12,8 +12,9 @@
 use crate::buffer::Generation;
 use crate::cancel::CancelToken;
 use crate::columns::bytes_of;
+use crate::durable::checkpointing::Handed;
 use crate::durable::restored::Restored;
-use crate::exchange::NodeMessage;
+use crate::exchange::{AtBeatEnd, NodeMessage};
 use crate::host::Host;
 use crate::ids::{StationId, StreamId};
 use crate::pipeline::{Arrived, Pipeline};
@@ -76,8 +77,8 @@ pub(crate) struct Query {
 pub(crate) struct BeatEnds {
     /// Beats that have been taken.
     pub(crate) taken: u64,
-    /// On the first of several nodes, for each of the others: whether all its splits stand at the end, and the lowest watermark of them.
-    pub(crate) of_others: Vec<Option<Option<i64>>>,
+    /// On the first of several nodes, for each of the others: what it has said, if all its splits stand at the end.
+    pub(crate) of_others: Vec<Option<AtBeatEnd>>,
 }
 
 /// Whether and why a query ends.
@@ -120,7 +121,10 @@ impl Query {
         cancel: CancelToken,
     ) -> Query {
         let sinks = graph.plan.sinks.len();
-        let (sinks_open, over) = (AtomicUsize::new(sinks), AtomicBool::new(sinks == 0));
+        // Of several nodes the first says when the others end: until then it may make cuts.
+        let is_follower = host.nodes.as_ref().is_some_and(|nodes| !nodes.is_first());
+        let open = sinks + usize::from(is_follower);
+        let (sinks_open, over) = (AtomicUsize::new(open), AtomicBool::new(open == 0));
         let life = Life { sinks_open, over, ..Life::default() };
         let cuts = Cuts::new(host.config.cut_every);
         let others = host.nodes.as_ref().filter(|nodes| nodes.is_first()).map_or(0, |nodes| nodes.count - 1);
@@ -146,6 +150,11 @@ impl Query {
     /// Where pipelines end.
     pub(crate) fn stations(&self) -> &[Arc<dyn Station>] {
         &self.graph.stations
+    }
+
+    /// One of them, if another node has said which.
+    pub(crate) fn find_station(&self, id: StationId) -> Option<&dyn Station> {
+        self.graph.stations.get(id.index()).map(|station| &**station)
     }
 
     /// One of them.
@@ -307,8 +316,17 @@ impl Query {
         if is_last && now.duration_since(*self.life.last_asked.lock().get_or_insert(now)) > BEAT_PATIENCE {
             return true;
         }
-        let can_resume = || self.splits().all(|(_, stream)| stream.can_resume());
-        beats.has_begun() && self.lowest_at_beat_end().is_some() && can_resume()
+        let can_others = || self.beat_ends.lock().of_others.iter().flatten().all(|at_end| at_end.can_resume);
+        beats.has_begun() && self.lowest_at_beat_end().is_some() && self.can_resume_here() && can_others()
+    }
+
+    fn can_resume_here(&self) -> bool {
+        self.splits().all(|(_, stream)| stream.can_resume())
+    }
+
+    /// Hands something over for a checkpoint.
+    pub(crate) fn hand_over(&self, checkpoint: u64, handed: Handed) {
+        self.host.checkpointing.iter().for_each(|checkpointing| checkpointing.send(checkpoint, handed));
     }
 
     /// All splits, with their streams.
@@ -322,8 +340,8 @@ impl Query {
     pub(crate) fn lowest_at_beat_end(&self) -> Option<i64> {
         let here = self.lowest_here()?;
         let others = self.beat_ends.lock();
-        let others = others.of_others.iter().copied().collect::<Option<Vec<Option<i64>>>>()?;
-        others.into_iter().chain([here]).flatten().min()
+        let others = others.of_others.iter().copied().collect::<Option<Vec<AtBeatEnd>>>()?;
+        others.into_iter().map(|at_end| at_end.lowest).chain([here]).flatten().min()
     }
 
     /// Whether all splits of this node that are not silent stand at the end of the beat of event time: the lowest watermark of one that has
@@ -344,7 +362,8 @@ impl Query {
     pub(crate) fn report_beat_end(&self) {
         if let (Some(nodes), Some(lowest)) = (&self.host.nodes, self.lowest_here()) {
             let taken = self.beat_ends.lock().taken;
-            nodes.peers.send(0, NodeMessage::AtBeatEnd(taken, lowest));
+            let at_end = AtBeatEnd { lowest, can_resume: self.can_resume_here() };
+            nodes.send(0, NodeMessage::AtBeatEnd(taken, at_end));
         }
     }
 
@@ -522,6 +541,11 @@ impl Query {
         self.life.failure.lock().get_or_insert(diagnostic);
         self.close();
         self.cancel.wake();
+    }
+
+    /// Whether an error has ended the query.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.life.failure.lock().is_some()
     }
 
     /// The error that has ended the query.

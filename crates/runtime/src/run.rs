@@ -8,7 +8,7 @@ use crate::durable::cuts::make_cut;
 use crate::durable::restored::Restored;
 use crate::durable::spill_thread::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
-use crate::exchange::{NodeMessage, receive};
+use crate::exchange::{NodeMessage, receive_from_nodes};
 use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
 use crate::query::{Query, caught, panicked};
@@ -51,14 +51,15 @@ pub fn run(
     let mut threads = Threads::default();
     let result = threads.start(&query, &topology, adviser).and_then(|()| {
         start(&query)?;
-        supervise(&query)
+        supervise(&query)?;
+        end_together(&query)
     });
     query.close();
     if !config.adaptivity.measures_operators {
         compiler.iter().for_each(|compiler| compiler.end());
     }
     if let Some(nodes) = &query.host().nodes {
-        nodes.peers.send(nodes.me, NodeMessage::Close);
+        nodes.close();
     }
     let checkpointed = threads.join(&query);
     // A checkpoint that could not be completed behind the end of the input must not be passed over.
@@ -74,6 +75,24 @@ pub fn run(
         }
     }
     result.map_err(|diagnostic| cause(&query, diagnostic))
+}
+
+/// Has the other nodes of a job with checkpoints end, whose rows have all been written: they say how far they have read, behind what
+/// they have stored of the last checkpoint.
+fn end_together(query: &Query) -> Result<(), Diagnostic> {
+    let host = query.host();
+    let nodes = host.nodes.as_ref().filter(|nodes| nodes.is_first() && host.checkpointing.is_some());
+    let Some(nodes) = nodes.filter(|_| !query.was_cut_short()) else { return Ok(()) };
+    nodes.tell_others(|| NodeMessage::Finish);
+    let is_pointless = || query.has_failed() || query.cancel().state() == CancelState::Abort;
+    match nodes.finished.wait_for(nodes.count - 1, is_pointless) {
+        true => Ok(()),
+        false => Err(query.take_failure().unwrap_or_else(aborted)),
+    }
+}
+
+fn aborted() -> Diagnostic {
+    Diagnostic::new(code::CANCELLED, "the query was aborted")
 }
 
 /// Why a query has failed. Where another process has taken over its job, that one has removed files that this one had begun, and
@@ -127,7 +146,7 @@ fn supervise(query: &Query) -> Result<(), Diagnostic> {
         let news = |state| query.is_over() || timers.is_rearmed() || asked(state);
         match cancel.wait(next, news) {
             _ if query.is_over() => {}
-            CancelState::Abort => return Err(Diagnostic::new(code::CANCELLED, "the query was aborted")),
+            CancelState::Abort => return Err(aborted()),
             // With checkpoints a stop is one more of them: see `checkpoint_if_due`.
             CancelState::Stop if !stopping && !ends_by_checkpoint => stop(query),
             _ => {}
@@ -226,7 +245,8 @@ fn takes_checkpoints(query: &Query) -> bool {
 
 /// Begins a checkpoint when it is time or someone has asked for one; when to look again.
 fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
-    let Some(checkpointing) = query.host().checkpointing.as_ref().filter(|_| takes_checkpoints(query)) else {
+    let takes_checkpoints = takes_checkpoints(query) && !query.is_follower();
+    let Some(checkpointing) = query.host().checkpointing.as_ref().filter(|_| takes_checkpoints) else {
         return Ok(None);
     };
     let asked = (query.cancel().checkpoints(), query.cancel().state() == CancelState::Stop);
@@ -292,9 +312,9 @@ impl Threads {
                 written.inspect_err(|diagnostic| query.fail(diagnostic.clone()))
             })?);
         }
-        if let Some(inbound) = query.host().nodes.as_ref().and_then(|nodes| nodes.listen()) {
-            self.receiving = Some(spawn("exchange".into(), query, move |query| {
-                let received = caught("the exchange", || receive(query, &inbound));
+        if query.host().nodes.is_some() {
+            self.receiving = Some(spawn("exchange".into(), query, |query| {
+                let received = caught("the exchange", || receive_from_nodes(query));
                 received.unwrap_or_else(|diagnostic| query.fail(diagnostic));
             })?);
         }

@@ -8,6 +8,7 @@
 
 use crate::bytes::Damaged;
 use crate::manifest::Manifest;
+use crate::nodes::NodeManifest;
 use crate::objects::is_unavailable;
 use crate::pack::PackWriter;
 use crate::run::Run;
@@ -167,7 +168,29 @@ impl Checkpoints {
         Ok(Listed { checkpoint, manifest })
     }
 
+    /// What a manifest consists of, with what the nodes that have written it keep.
     fn manifest(&self, file: &StoredFile) -> io::Result<Result<Manifest, Damaged>> {
+        let manifest = match self.root(file)? {
+            Ok(manifest) if !manifest.nodes.is_empty() => self.whole(manifest)?,
+            manifest => return Ok(manifest),
+        };
+        Ok(manifest.map_err(|Damaged(what)| Damaged(format!("the manifest {}: {what}", file.name))))
+    }
+
+    fn whole(&self, manifest: Manifest) -> io::Result<Result<Manifest, Damaged>> {
+        let mut nodes = Vec::with_capacity(manifest.nodes.len());
+        for (number, node) in manifest.nodes.iter().enumerate() {
+            let bytes = node.manifest.begin(&*self.store).try_finish(&*self.store)?;
+            match bytes.and_then(|bytes| NodeManifest::decode(&bytes, manifest.checkpoint, number)) {
+                Ok(node) => nodes.push(node),
+                Err(damaged) => return Ok(Err(damaged)),
+            }
+        }
+        Ok(manifest.with_nodes(nodes))
+    }
+
+    /// The manifest in a file, as it stands there.
+    fn root(&self, file: &StoredFile) -> io::Result<Result<Manifest, Damaged>> {
         let bytes = match self.store.read(&file.name, 0..file.bytes) {
             // A store that does not answer says nothing about the checkpoint.
             Err(e) if is_unavailable(&e) => return Err(e),
@@ -250,9 +273,10 @@ impl Checkpoints {
         Ok(Ok(()))
     }
 
-    /// Begins the files of a checkpoint's state.
-    pub fn pack(&self, checkpoint: u64) -> PackWriter {
-        PackWriter::new(Arc::clone(&self.store), format!("{STATE}{}", self.of_this_run(checkpoint).text()))
+    /// Begins the files of a checkpoint's state; those of a node, if several write it.
+    pub fn pack(&self, checkpoint: u64, node: Option<usize>) -> PackWriter {
+        let node = node.map_or(String::new(), |node| format!("-n{node}"));
+        PackWriter::new(Arc::clone(&self.store), format!("{STATE}{}{node}", self.of_this_run(checkpoint).text()))
     }
 
     /// Says that this process resumes from a checkpoint, 0 from none: later ones of earlier processes are void from now
@@ -302,13 +326,13 @@ impl Checkpoints {
                 removed.push(checkpoint);
                 continue;
             }
-            match self.listed(checkpoint, file)?.manifest {
-                Ok(manifest) => needed.extend(manifest.files()),
-                Err(_) => is_sure = false,
+            match self.root(file)? {
+                Ok(manifest) if manifest.checkpoint == checkpoint => needed.extend(manifest.files()),
+                _ => is_sure = false,
             }
         }
         for file in files.iter().filter(|file| savepoint_of(&file.name).is_some()) {
-            match self.manifest(file)? {
+            match self.root(file)? {
                 Ok(manifest) => needed.extend(manifest.files()),
                 Err(_) => is_sure = false,
             }
@@ -351,7 +375,7 @@ mod tests {
 
     /// The same without its manifest.
     fn manifest_of(checkpoints: &Checkpoints, checkpoint: u64, others: &[&Manifest]) -> Manifest {
-        let mut pack = checkpoints.pack(checkpoint);
+        let mut pack = checkpoints.pack(checkpoint, None);
         let own = pack.write(format!("the blob of {checkpoint}").as_bytes()).unwrap();
         let bytes_written = pack.finish().unwrap();
         let blobs = others.iter().flat_map(|manifest| manifest.blobs().cloned()).chain([own]).collect();
@@ -374,6 +398,7 @@ mod tests {
             operators: vec![],
             sinks: vec![],
             bytes_written,
+            nodes: vec![],
         }
     }
 

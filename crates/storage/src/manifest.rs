@@ -1,19 +1,21 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":12,"checkpoint":42,…}
+//! {"format":13,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
 use crate::bytes::Damaged;
+use crate::nodes::NodeFiles;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 
 /// The oldest version that is read as well: jobs have no names in its manifests. Kept checkpoints of all versions that are read are in
 /// `tests/checkpoints`.
@@ -74,6 +76,10 @@ pub struct Manifest {
     pub sinks: Vec<SinkState>,
     /// Bytes of the files that the checkpoint itself has written.
     pub bytes_written: u64,
+    /// Where several nodes have written it: what each has, in the order of their numbers. Then the file of the manifest has no sources,
+    /// aggregations and operators: whoever reads it puts those of the nodes together ([`Manifest::with_nodes`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeFiles>,
 }
 
 /// Into how many partitions the state of a job is cut: powers of two, which stay the same until its user asks for others.
@@ -297,7 +303,12 @@ impl OperatorState {
 impl Manifest {
     /// The bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec(self).expect("a manifest has no maps with keys that are not texts");
+        let without_parts = || {
+            let (sources, aggregations, operators) = (Vec::new(), Vec::new(), Vec::new());
+            Manifest { sources, aggregations, operators, ..self.clone() }
+        };
+        let written = if self.nodes.is_empty() { Cow::Borrowed(self) } else { Cow::Owned(without_parts()) };
+        let mut bytes = serde_json::to_vec(&*written).expect("a manifest has no maps with keys that are not texts");
         let checksum = xxh3_64(&bytes);
         bytes.extend(format!("\nxxh3:{checksum:016x}\n").as_bytes());
         bytes
@@ -330,7 +341,7 @@ impl Manifest {
     }
 
     /// Whether numbers are such that counting on from them, and adding them up, stays in range. A checksum does not say who wrote them.
-    fn is_possible(&self) -> bool {
+    pub(crate) fn is_possible(&self) -> bool {
         let mut counts = vec![self.checkpoint];
         for split in self.sources.iter().flat_map(|source| &source.splits) {
             counts.extend([split.at.unwrap_or(0), split.line, split.rows]);
@@ -371,6 +382,10 @@ impl Manifest {
 
     /// All blobs that the checkpoint consists of.
     pub fn blobs(&self) -> impl Iterator<Item = &BlobRef> {
+        self.state_blobs().chain(self.nodes.iter().map(|node| &node.manifest))
+    }
+
+    fn state_blobs(&self) -> impl Iterator<Item = &BlobRef> {
         let tables = self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices));
         let tables = tables.flat_map(|table| table.partitions.iter().flatten());
         tables.chain(self.operators.iter().flat_map(OperatorState::blobs))
@@ -378,12 +393,16 @@ impl Manifest {
 
     /// The files that it consists of.
     pub fn files(&self) -> BTreeSet<Arc<str>> {
-        self.blobs().map(|blob| Arc::clone(&blob.file)).collect()
+        let of_nodes = self.nodes.iter().flat_map(|node| node.files.iter().cloned());
+        self.blobs().map(|blob| Arc::clone(&blob.file)).chain(of_nodes).collect()
     }
 
-    /// Bytes of all blobs.
+    /// Bytes of state.
     pub fn state_bytes(&self) -> u64 {
-        self.blobs().map(|blob| blob.bytes).sum()
+        match self.nodes.is_empty() {
+            true => self.state_blobs().map(|blob| blob.bytes).sum(),
+            false => self.nodes.iter().map(|node| node.state_bytes).sum(),
+        }
     }
 }
 
@@ -427,6 +446,7 @@ mod tests {
             operators: vec![OperatorState { number: 2, watermark: 0, partitions: vec![partition], windows: vec![] }],
             sinks: vec![SinkState { number: 0, table: "t".into(), token: None }],
             bytes_written: 0,
+            nodes: vec![],
         }
     }
 

@@ -46,20 +46,3 @@ fn explain_shows_what_is_sent_between_nodes() {
     assert!(shown.iter().any(|line| line == "sort 0: rows to the first node, about 16 bytes each"), "{shown:?}");
     assert!(exchanges(&mut session("1"), tumbling).is_empty(), "one node sends nothing");
 }
-
-#[test]
-fn a_query_on_nodes_of_one_process_has_no_checkpoints() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut session = session("2");
-    session.set("execution.checkpointing.dir", &folder.path().join("state").to_string_lossy()).unwrap();
-    let out = folder.path().join("out");
-    session
-        .run(&format!(
-            "CREATE TABLE o (auction BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv')",
-            out.display()
-        ))
-        .unwrap();
-    let error = session.run("INSERT INTO o SELECT auction FROM bid").unwrap_err().to_string();
-    assert!(error.contains("MS2007") && error.contains("pipeline.nodes"), "{error}");
-    assert!(session.set("pipeline.nodes", "0").is_err() && session.set("pipeline.nodes", "65").is_err());
-}

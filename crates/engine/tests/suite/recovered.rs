@@ -1,5 +1,5 @@
-//! Queries that are stopped with a checkpoint at some moment, and resume from it with another number of workers,
-//! several times: together they give what Apache Flink answers. Those of Nexmark, and some in which rows are late.
+//! Queries that are stopped with a checkpoint at some moment, and resume from it with another number of workers and
+//! nodes, several times: together they give what Apache Flink answers. Those of Nexmark, and some in which rows are late.
 
 use crate::configurations::Configuration;
 use crate::flink;
@@ -16,10 +16,13 @@ type RunSettings = (&'static str, &'static str, &'static str);
 
 const RUNS: [RunSettings; 4] = [("2", "auto", "64"), ("1", "always", "16"), ("4", "auto", "256"), ("3", "always", "1")];
 
+/// The nodes of the runs: every other query moves between one and several.
+const NODES: [[&str; 4]; 2] = [["1", "1", "1", "1"], ["3", "1", "5", "2"]];
+
 /// The runs that are stopped: all but the last.
 const STOPS: u64 = RUNS.len() as u64 - 1;
 
-fn session(folder: &Path, (workers, spill, key_partitions): RunSettings) -> Session {
+fn session(folder: &Path, (workers, spill, key_partitions): RunSettings, nodes: &str) -> Session {
     let state = folder.join("state").to_string_lossy().into_owned();
     let settings = [
         ("pipeline.tier", "interpreted"),
@@ -27,6 +30,7 @@ fn session(folder: &Path, (workers, spill, key_partitions): RunSettings) -> Sess
         ("parallelism.default", workers),
         ("pipeline.spill", spill),
         ("pipeline.key-partitions", key_partitions),
+        ("pipeline.nodes", nodes),
         ("execution.checkpointing.dir", &state),
         ("execution.checkpointing.interval", "5 ms"),
     ];
@@ -90,14 +94,14 @@ fn check(ddl: &str, query: &str, seed: u64) -> Result<(u64, String), Diagnostic>
     let folder = tempfile::tempdir().unwrap();
     let mut stopped = 0;
     for (number, settings) in (0..).zip(RUNS) {
-        let mut session = session(folder.path(), settings);
+        let mut session = session(folder.path(), settings, NODES[seed as usize % 2][number as usize]);
         let is_stopped = number < STOPS;
         let rows = define(&mut session, folder.path(), ddl, query, is_stopped)?;
         // At another row of each query and run, and early enough that the last run has rows left.
         let percent = 8 + (seed * 7 + number * 13) % 13;
         stopped += u64::from(!run(&mut session, is_stopped.then_some(rows * percent / 100))?);
     }
-    let mut session = session(folder.path(), RUNS[0]);
+    let mut session = session(folder.path(), RUNS[0], "1");
     define(&mut session, folder.path(), ddl, query, false)?;
     Ok((stopped, difference(&expected(query), &actual(&mut session, "SELECT * FROM `out`")?)))
 }
@@ -140,14 +144,14 @@ fn check_late(query: &str, seed: u64) -> Result<(u64, String), Diagnostic> {
     let slow = "'scan.rate-limit.rows-per-second' = '25', 'format' = 'json'";
     let ddl = read("queries/ddl.sql".into());
     for (number, settings) in (0..).zip(RUNS) {
-        let mut session = session(folder.path(), settings);
+        let mut session = session(folder.path(), settings, NODES[seed as usize % 2][number as usize]);
         let stop_at_row = (number < STOPS).then(|| 15 + (seed * 37 + number * 53) % 30);
         let is_stopped = stop_at_row.is_some();
         flink::execute(&mut session, &if is_stopped { ddl.replace("'format' = 'json'", slow) } else { ddl.clone() })?;
         define_query(&mut session, folder.path(), &read(format!("queries/{query}.sql")))?;
         stopped += u64::from(!run(&mut session, stop_at_row)?);
     }
-    let mut session = session(folder.path(), RUNS[0]);
+    let mut session = session(folder.path(), RUNS[0], "1");
     flink::execute(&mut session, &ddl)?;
     define_query(&mut session, folder.path(), &read(format!("queries/{query}.sql")))?;
     let results = flink::execute(&mut session, "SELECT * FROM `out`")?;
@@ -187,7 +191,7 @@ fn check_listed(query: &str, rows: impl Iterator<Item = String>) -> Result<Strin
     };
     std::fs::write(folder.path().join("t.csv"), (0..LISTED.0).map(line).collect::<String>()).unwrap();
     let open = |settings, rows_per_second: u32| -> Result<Session, Diagnostic> {
-        let mut session = session(folder.path(), settings);
+        let mut session = session(folder.path(), settings, NODES[seed as usize % 2][number as usize]);
         session.set("pipeline.buffer-rows", "1024")?;
         session.run(&format!(
             "CREATE TABLE t (k BIGINT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
@@ -276,7 +280,7 @@ fn check_standing(query: &str) -> Result<String, Diagnostic> {
     };
     std::fs::write(folder.path().join("in.csv"), (0..STANDING_ROWS).map(row).collect::<String>()).unwrap();
     let open = |settings: RunSettings, rate: u64| {
-        let mut session = session(folder.path(), settings);
+        let mut session = session(folder.path(), settings, NODES[seed as usize % 2][number as usize]);
         session.run(&format!(
             "CREATE TABLE t (k STRING, v BIGINT, id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}',
              'format' = 'csv', 'scan.rate-limit.rows-per-second' = '{rate}')",

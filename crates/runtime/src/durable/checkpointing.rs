@@ -3,6 +3,7 @@
 use super::config::CheckpointConfig;
 use super::part::Part;
 use crate::buffer::Generation;
+use crate::exchange::StoredByNode;
 use crate::schedule::timers::{after, earlier};
 use millstream_storage::SourceState;
 use millstream_types::{Diagnostic, code};
@@ -25,6 +26,10 @@ pub(crate) enum Handed {
     Sources(Vec<SourceState>, usize),
     /// What a station has.
     Part(Part),
+    /// To the first of several nodes: what another one has stored.
+    OfNode(usize, StoredByNode),
+    /// To the others: the first one has completed it.
+    Completed,
 }
 
 /// What was restored, and its files.
@@ -115,10 +120,16 @@ impl Checkpointing {
 
     /// Hands something over for the checkpoint that ends before a generation, if there is one. Never waits.
     pub(crate) fn hand_over(&self, generation: Generation, handed: impl FnOnce() -> Handed) {
-        let Some(number) = self.before(generation) else { return };
+        if let Some(number) = self.before(generation) {
+            self.send(number, handed());
+        }
+    }
+
+    /// The same for the checkpoint with this number.
+    pub(crate) fn send(&self, number: u64, handed: Handed) {
         if let Some(parts) = &*self.parts.lock() {
             // The thread that listens has ended only if the query is over.
-            let _ = parts.send((number, handed()));
+            let _ = parts.send((number, handed));
         }
     }
 

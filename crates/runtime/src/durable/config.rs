@@ -6,7 +6,7 @@ use millstream_storage::{AggregationState, Checkpoints, Damaged, Manifest, Opera
 use std::time::Duration;
 
 /// How a query is checkpointed, and what it is recovered from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CheckpointConfig {
     /// Where checkpoints are.
     pub checkpoints: Checkpoints,
@@ -52,7 +52,7 @@ fn described(manifest: &Manifest) -> Result<PlanShape, Damaged> {
 }
 
 /// A checkpoint as seen by the parts of a plan that resumes from it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Recovered {
     /// Its parts are in the order of the plan. What is new has none: a source without splits, a state without rows, a
     /// sink without a token, each with its own number.

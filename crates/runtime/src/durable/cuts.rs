@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
     match &query.host().nodes {
         Some(nodes) if !nodes.is_first() => {
-            nodes.peers.send(0, NodeMessage::AskCut);
+            nodes.send(0, NodeMessage::AskCut);
             false
         }
         nodes => cut(query, purpose, |generation| {
@@ -98,7 +98,7 @@ fn cut(query: &Query, purpose: Purpose, begun: impl FnOnce(Generation)) -> Optio
                 let split = nodes.map_or(place, |_| stream.number.split as usize);
                 query.host().stats.beats.ends_behind(number, split, reached.rows);
                 if let Some(nodes) = nodes.filter(|nodes| !nodes.is_first()) {
-                    nodes.peers.send(0, NodeMessage::BeatEnds(number, split, reached.rows));
+                    nodes.send(0, NodeMessage::BeatEnds(number, split, reached.rows));
                 }
             }
             // One that has just been found has a position in its first unit, or will be found again.

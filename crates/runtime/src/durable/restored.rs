@@ -90,14 +90,15 @@ impl<'a> Restored<'a> {
         Some(before.map_or(i64::MIN, |before| before.watermark))
     }
 
-    /// Splits of a source as they were, in their order, then those that are new.
+    /// Splits of a source that are `read` here as they were, in their order, then those that are new.
     pub(crate) fn splits(
         &self,
         source: usize,
         readers: Vec<Box<dyn SplitReader>>,
+        is_read: impl Fn(u32) -> bool,
     ) -> Result<Vec<RestoredSplit>, Diagnostic> {
         if self.is_fresh[source] {
-            return Ok(readers.into_iter().zip(0..).map(RestoredSplit::fresh).collect());
+            return Ok(RestoredSplit::all_fresh(readers, is_read));
         }
         let state = &self.manifest.sources[source];
         let mut found: BTreeMap<String, Box<dyn SplitReader>> = BTreeMap::new();
@@ -110,6 +111,9 @@ impl<'a> Restored<'a> {
         for split in &state.splits {
             let SplitState { name, number, at, line, rows, behind, ended, input, .. } = split.clone();
             let reader = found.remove(&name);
+            if !is_read(number) {
+                continue;
+            }
             if reader.is_none() && !ended && at.is_some() {
                 let message = format!("'{name}' of table {} is gone, but had not been read to its end", state.table);
                 return Err(Diagnostic::new(code::INPUT_CHANGED, message));
@@ -132,6 +136,7 @@ impl<'a> Restored<'a> {
         }
         let next = state.splits.iter().map(|split| split.number + 1).max().unwrap_or(0);
         let new = order.into_iter().filter_map(|name| found.remove(&name)).zip(next..);
+        let new = new.filter(|(_, number)| is_read(*number));
         splits.extend(new.map(|new| RestoredSplit { begin: Begin::Resume(None), ..RestoredSplit::fresh(new) }));
         Ok(splits)
     }
@@ -147,6 +152,12 @@ impl RestoredSplit {
     /// A split of which nothing has been read.
     pub(crate) fn of(name: String, number: u32, begin: Begin) -> RestoredSplit {
         RestoredSplit { reader: None, name, number, begin, position: None, rows: 0, behind: 0, input: None }
+    }
+
+    /// Splits that no checkpoint knows, as far as they are read here.
+    pub(crate) fn all_fresh(readers: Vec<Box<dyn SplitReader>>, is_read: impl Fn(u32) -> bool) -> Vec<RestoredSplit> {
+        let read = readers.into_iter().zip(0..).filter(|(_, number)| is_read(*number));
+        read.map(RestoredSplit::fresh).collect()
     }
 
     /// A split that no checkpoint knows.

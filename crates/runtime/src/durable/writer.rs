@@ -3,15 +3,18 @@
 use super::checkpointing::{Checkpointing, Handed, Message};
 use super::part::{Gathering, not_written};
 use crate::adaptive::Decision;
+use crate::exchange::{NodeMessage, StoredByNode};
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use crate::stats::SinkStats;
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_plan::shape::PlanShape;
-use millstream_storage::{FORMAT, Manifest, SourceState, SplitState};
+use millstream_storage::{FORMAT, Manifest, NodeFiles, NodeManifest, SourceState, SplitState};
 use millstream_types::Diagnostic;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -24,6 +27,15 @@ struct Pending {
     missing: Option<usize>,
     /// Those whose parts have come.
     arrived: usize,
+    /// On the first of several nodes: what the others have stored.
+    others: BTreeMap<usize, StoredByNode>,
+}
+
+/// A checkpoint that a node has stored and the first one has not completed.
+struct Stored {
+    number: u64,
+    begun: Instant,
+    sources: Vec<SourceState>,
 }
 
 /// What is kept from one checkpoint to the next.
@@ -33,6 +45,8 @@ struct Writer<'a> {
     /// What the plan keeps.
     shape: Value,
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
+    /// On all of several nodes but the first.
+    stored: Option<Stored>,
 }
 
 /// The body of the checkpointing thread. Ends when nobody can send parts any more, or with the error that ends the query. When
@@ -43,15 +57,17 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
     writer.acknowledgers = query.sources().iter().map(|source| source.acknowledger.lock().take()).collect();
     let mut pending: Option<Pending> = None;
     for (number, handed) in messages {
+        if let Handed::Completed = handed {
+            writer.is_completed(number);
+            continue;
+        }
         let mut current = match pending.take() {
             Some(current) if current.gathering.manifest.checkpoint == number => current,
             _ => writer.begin(number),
         };
         current.take(handed)?;
-        if current.missing == Some(0) {
+        if current.missing == Some(0) && current.others.len() == writer.others() {
             writer.complete(current)?;
-            writer.checkpointing.complete(number);
-            query.cancel().wake();
         } else {
             pending = Some(current);
         }
@@ -63,22 +79,23 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
 /// is at work any more.
 pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let Some(writer) = Writer::new(query) else { return Ok(()) };
+    let sources = writer.read_at_end();
+    if let Some(nodes) = query.host().nodes.as_ref().filter(|nodes| !nodes.is_first()) {
+        nodes.send(0, NodeMessage::Finished(sources));
+        return Ok(());
+    }
     let number = writer.checkpointing.number(query.host().tables.next());
     let mut last = writer.begin(number).gathering;
+    last.manifest.sources = sources;
+    for others in query.host().nodes.iter().flat_map(|nodes| nodes.finished.take()) {
+        last.manifest.sources.iter_mut().zip(others).for_each(|(all, other)| all.add(other));
+    }
     for station in query.stations() {
         if let Some(part) = station.last_part(number)? {
             part(&mut last)?;
         }
     }
-    let state = |(number, source): (usize, &SourceRuntime)| {
-        let rows = |split| query.host().stats.sources[number].split(split).rows.load(Relaxed);
-        let splits = source.splits.iter().enumerate();
-        let splits = splits.filter_map(|(i, split)| split.as_read(query.stream(split.stream).number.split, rows(i)));
-        let table = query.plan().sources[number].name().to_string();
-        SourceState { table, number: source.number, splits: splits.collect() }
-    };
-    last.manifest.sources = query.sources().iter().enumerate().map(state).collect();
-    writer.commit(last, true)
+    writer.commit(last, BTreeMap::new(), true)
 }
 
 impl Pending {
@@ -89,6 +106,10 @@ impl Pending {
                 self.gathering.manifest.sources = sources;
                 self.missing = Some(parts - self.arrived);
             }
+            Handed::OfNode(node, stored) => {
+                self.others.insert(node, stored);
+            }
+            Handed::Completed => {}
             Handed::Part(part) => {
                 if part(&mut self.gathering)? {
                     self.arrived += 1;
@@ -105,7 +126,28 @@ impl<'a> Writer<'a> {
     fn new(query: &'a Query) -> Option<Writer<'a>> {
         let checkpointing = query.host().checkpointing.as_ref()?;
         let shape = serde_json::to_value(PlanShape::of(query.plan())).expect("shapes are texts, numbers and lists");
-        Some(Writer { query, checkpointing, shape, acknowledgers: Vec::new() })
+        Some(Writer { query, checkpointing, shape, acknowledgers: Vec::new(), stored: None })
+    }
+
+    /// How many other nodes say what they have stored.
+    fn others(&self) -> usize {
+        self.query.host().nodes.as_ref().filter(|nodes| nodes.is_first()).map_or(0, |nodes| nodes.count - 1)
+    }
+
+    /// How far sources have been read in the end, with what was read.
+    fn read_at_end(&self) -> Vec<SourceState> {
+        let query = self.query;
+        let state = |(number, source): (usize, &SourceRuntime)| {
+            let rows = |split| query.host().stats.sources[number].split(split).rows.load(Relaxed);
+            let splits = source.splits.iter().enumerate();
+            let splits =
+                splits.filter_map(|(i, split)| split.as_read(query.stream(split.stream).number.split, rows(i)));
+            let table = query.plan().sources[number].name().to_string();
+            SourceState { table, number: source.number, splits: splits.collect() }
+        };
+        let mut sources: Vec<SourceState> = query.sources().iter().enumerate().map(state).collect();
+        self.describe_inputs(&mut sources);
+        sources
     }
 
     fn begin(&self, number: u64) -> Pending {
@@ -123,18 +165,57 @@ impl<'a> Writer<'a> {
         self.query.stations().iter().for_each(|station| station.describe(&mut manifest));
         let commits = manifest.sinks.iter().map(|_| None).collect();
         let checkpoints = &self.checkpointing.config.checkpoints;
-        let (pack, place) = (checkpoints.pack(number), checkpoints.store().place());
+        let node = self.query.host().nodes.as_ref().map(|nodes| nodes.me);
+        let (pack, place) = (checkpoints.pack(number, node), checkpoints.store().place());
         let gathering = Gathering { pack, place, manifest, commits };
-        Pending { begun: Instant::now(), gathering, missing: None, arrived: 0 }
+        Pending { begun: Instant::now(), gathering, missing: None, arrived: 0, others: BTreeMap::new() }
     }
 
     /// All parts are there.
     fn complete(&mut self, current: Pending) -> Result<(), Diagnostic> {
-        let (number, begun) = (current.gathering.manifest.checkpoint, current.begun);
-        let sources = current.gathering.manifest.sources.clone();
-        self.commit(current.gathering, false)?;
+        let Pending { begun, mut gathering, others, .. } = current;
+        let number = gathering.manifest.checkpoint;
+        self.describe_inputs(&mut gathering.manifest.sources);
+        let stored = Stored { number, begun, sources: gathering.manifest.sources.clone() };
+        match &self.query.host().nodes {
+            Some(nodes) if !nodes.is_first() => {
+                let files = write_node(&mut gathering, nodes.me)?;
+                let Gathering { pack, place, .. } = gathering;
+                let bytes_written = pack.finish().map_err(|e| not_written(number, &place, &e))?;
+                let reads = self.checkpointing.files_read();
+                // Noted first: the first node completes it when it hears of this.
+                self.stored = Some(stored);
+                nodes.send(0, NodeMessage::Stored(number, StoredByNode { files, bytes_written, reads }));
+                return Ok(());
+            }
+            Some(nodes) => {
+                let files = write_node(&mut gathering, nodes.me)?;
+                gathering.manifest.nodes.push(files);
+                self.commit(gathering, others, false)?;
+                self.checkpointing.complete(number);
+                nodes.tell_others(|| NodeMessage::Completed(number));
+            }
+            None => {
+                self.commit(gathering, others, false)?;
+                self.checkpointing.complete(number);
+            }
+        }
+        self.acknowledge(&stored);
+        self.query.cancel().wake();
+        Ok(())
+    }
+
+    /// The first node has completed a checkpoint.
+    fn is_completed(&mut self, number: u64) {
+        if let Some(stored) = self.stored.take_if(|stored| stored.number == number) {
+            self.acknowledge(&stored);
+        }
+    }
+
+    /// Tells sources how far they have been read before a checkpoint that is complete.
+    fn acknowledge(&mut self, Stored { number, begun, sources }: &Stored) {
         let stats = &self.query.host().stats;
-        for (acknowledger, source) in self.acknowledgers.iter_mut().zip(&sources) {
+        for (acknowledger, source) in self.acknowledgers.iter_mut().zip(sources) {
             let Some(acknowledger) = acknowledger else { continue };
             let position = |split: &SplitState| {
                 let position = |at| Position { at, line: split.line };
@@ -146,8 +227,7 @@ impl<'a> Writer<'a> {
                 stats.note_event(format!("source {}", source.table), Decision::new(diagnostic.to_string(), decided));
             }
         }
-        stats.checkpoints.note(number, begun.elapsed());
-        Ok(())
+        stats.checkpoints.note(*number, begun.elapsed());
     }
 
     /// Adds what was read to how far it was read.
@@ -163,13 +243,24 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints.
-    fn commit(&self, gathering: Gathering, is_finished: bool) -> Result<(), Diagnostic> {
+    /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints. `others`: what other nodes have stored,
+    /// by their numbers.
+    fn commit(
+        &self,
+        gathering: Gathering,
+        others: BTreeMap<usize, StoredByNode>,
+        is_finished: bool,
+    ) -> Result<(), Diagnostic> {
         let Gathering { pack, place, mut manifest, mut commits } = gathering;
-        self.describe_inputs(&mut manifest.sources);
         let number = manifest.checkpoint;
         let failed = |e: io::Error| not_written(number, &place, &e);
         manifest.bytes_written = pack.finish().map_err(failed)?;
+        let mut read = self.checkpointing.files_read();
+        for StoredByNode { files, bytes_written, reads } in others.into_values() {
+            manifest.bytes_written += bytes_written;
+            manifest.nodes.push(files);
+            read.extend(reads);
+        }
         let stats = &self.query.host().stats;
         for ((commit, sink), stats) in commits.iter_mut().zip(&mut manifest.sinks).zip(&stats.sinks) {
             sink.token = commit.as_mut().map(|commit| stats.commits(|| commit.prepare())).transpose()?;
@@ -185,11 +276,26 @@ impl<'a> Writer<'a> {
         // Numbers have gaps where a process has ended: those that are there count.
         let kept = self.checkpointing.config.checkpoints.numbers().map_err(failed)?;
         let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
-        let read = self.checkpointing.files_read();
         self.checkpointing.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
         let mut counts = stats.checkpoints.counts.lock();
         counts.bytes_written += manifest.bytes_written;
         counts.state_bytes = manifest.state_bytes();
         Ok(())
     }
+}
+
+/// Writes the manifest of a node, one of several, behind its state: what it keeps is named there, and no longer by the checkpoint itself.
+fn write_node(gathering: &mut Gathering, node: usize) -> Result<NodeFiles, Diagnostic> {
+    let manifest = &mut gathering.manifest;
+    let of_node = NodeManifest {
+        format: FORMAT,
+        checkpoint: manifest.checkpoint,
+        node,
+        sources: std::mem::take(&mut manifest.sources),
+        aggregations: std::mem::take(&mut manifest.aggregations),
+        operators: std::mem::take(&mut manifest.operators),
+    };
+    let files = of_node.blobs().map(|blob| Arc::clone(&blob.file)).collect();
+    let state_bytes = of_node.blobs().map(|blob| blob.bytes).sum();
+    Ok(NodeFiles { manifest: gathering.write(&of_node.encode())?, files, state_bytes })
 }

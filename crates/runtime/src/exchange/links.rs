@@ -4,8 +4,10 @@
 //! sent. So it *follows*: its watermark is the lowest of the nodes that are not idle, or the highest if all are, as for the inputs of one
 //! node. When one of its inputs speaks again its rows come after that, so nobody has to be asked what was decided meanwhile.
 
-use super::{Mark, NodeMessage, Nodes, StationMessage};
+use super::{Mark, NodeMessage, Nodes};
+use crate::buffer::Generation;
 use crate::ids::{Port, StationId};
+use crate::schedule::flow::Flow;
 use crate::station::progress::{Forward, Progress};
 use millstream_sync::epoch_ring::Release;
 use parking_lot::Mutex;
@@ -15,7 +17,8 @@ use std::sync::Arc;
 pub(crate) struct Links {
     station: StationId,
     nodes: Arc<Nodes>,
-    /// The last mark of each other node.
+    flow: Arc<Flow>,
+    /// The last mark of each node.
     heard: Mutex<Vec<Option<Mark>>>,
 }
 
@@ -66,8 +69,9 @@ impl LocalInputs {
 
 impl Links {
     /// Of a station.
-    pub(crate) fn new(station: StationId, nodes: &Arc<Nodes>) -> Links {
-        Links { station, nodes: Arc::clone(nodes), heard: Mutex::new(vec![None; nodes.count]) }
+    pub(crate) fn new(station: StationId, nodes: &Arc<Nodes>, flow: &Arc<Flow>) -> Links {
+        let heard = Mutex::new(vec![None; nodes.count]);
+        Links { station, nodes: Arc::clone(nodes), flow: Arc::clone(flow), heard }
     }
 
     /// The nodes of the query.
@@ -75,20 +79,26 @@ impl Links {
         &self.nodes
     }
 
-    /// The port of this node.
-    pub(crate) fn own_port(&self) -> Port {
-        Port::new(self.nodes.me)
+    /// The generation that a node has said it has come to.
+    pub(crate) fn reached(&self, node: usize) -> Generation {
+        Generation(self.heard.lock()[node].map_or(0, |mark| mark.release.generation))
     }
 
-    /// Sends to the station on another node.
-    pub(crate) fn send(&self, to: usize, message: StationMessage) {
-        self.nodes.peers.send(to, NodeMessage::ToStation(self.station, message));
+    /// Sends rows or partials to the station on another node. They are in flight until that has consumed them, so readers wait for it.
+    pub(crate) fn send_frame(&self, to: usize, frame: Vec<u8>) {
+        let permit = self.flow.hold(frame.len());
+        self.nodes.send_frame(to, self.station, frame, permit);
+    }
+
+    /// Tells the station on another node how far this one has come.
+    pub(crate) fn send_mark(&self, to: usize, mark: Mark) {
+        self.nodes.send(to, NodeMessage::Mark(self.station, mark));
     }
 
     /// Tells all owners how far this node has come.
     pub(crate) fn say(&self, mark: Mark, progress: &Mutex<Progress>) {
-        self.nodes.tell_others(|| NodeMessage::ToStation(self.station, StationMessage::Mark(mark)));
-        progress.lock().release(self.own_port(), mark.release);
+        self.nodes.tell_others(|| NodeMessage::Mark(self.station, mark));
+        self.hear(self.nodes.me, mark, progress);
     }
 
     /// Has idle inputs of this node follow the other nodes.

@@ -17,19 +17,26 @@
 //!
 //! Sources of lookup tables are read whole by every node, and what follows from them alone is computed by each for itself.
 
+mod finished;
 mod gather;
 mod links;
 mod receiving;
+mod wire;
 
 use crate::buffer::Generation;
 use crate::ids::StationId;
 use crate::schedule::cut_timing::Purpose;
+use crate::schedule::flow::Permit;
+pub(crate) use finished::FinishedNodes;
 pub(crate) use gather::{GatherStation, port_of_node, read_gathered};
 pub(crate) use links::{Links, LocalInputs, Said};
+use millstream_storage::{NodeFiles, SourceState};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
-pub(crate) use receiving::receive;
+pub(crate) use receiving::receive_from_nodes;
+use std::any::Any;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -40,30 +47,55 @@ pub(crate) const FRAME_BYTES: usize = 2 << 20;
 /// What a node sends to another.
 #[derive(Debug)]
 pub(crate) enum NodeMessage {
-    /// To the same station there.
-    ToStation(StationId, StationMessage),
+    /// To the same station there: encoded rows or partials.
+    Frame(StationId, Vec<u8>),
+    /// To the same station there: how far the inputs of the station on the node have come.
+    Mark(StationId, Mark),
     /// To the other nodes, from the first: a generation begins in all splits.
     Cut(Generation, Purpose),
     /// To the first node: a generation should begin.
     AskCut,
     /// To the first node: a beat ends after this number of rows (source, split, rows).
     BeatEnds(usize, usize, u64),
-    /// To the first node: all splits here have reached the end of a beat of event time. How many beats were taken before, and the lowest
-    /// watermark of the splits that have not ended.
-    AtBeatEnd(u64, Option<i64>),
+    /// To the first node: all splits here have reached the end of a beat of event time, before which so many were taken.
+    AtBeatEnd(u64, AtBeatEnd),
     /// To the other nodes: the next beat of event time is that of this watermark.
     TakeBeat(i64),
+    /// To the first node: what this one keeps of a checkpoint is stored.
+    Stored(u64, StoredByNode),
+    /// To the other nodes: a checkpoint is complete.
+    Completed(u64),
+    /// To the other nodes: all rows have been written. Each answers, and ends.
+    Finish,
+    /// To the first node: how far this one has read, at the end.
+    Finished(Vec<SourceState>),
     /// The node has ended, with this error if there is one.
     Ended(Option<Diagnostic>),
-    /// Nothing more comes: to oneself.
-    Close,
 }
 
-/// What a station sends to itself on another node.
+/// The splits of a node at the end of a beat of event time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtBeatEnd {
+    /// The lowest watermark of those that have not ended.
+    pub(crate) lowest: Option<i64>,
+    /// Whether a checkpoint can be taken there.
+    pub(crate) can_resume: bool,
+}
+
+/// What a node has stored of a checkpoint.
 #[derive(Debug)]
+pub(crate) struct StoredByNode {
+    pub(crate) files: NodeFiles,
+    /// Bytes of the files that it has written.
+    pub(crate) bytes_written: u64,
+    /// Files of earlier checkpoints that it may still read.
+    pub(crate) reads: BTreeSet<Arc<str>>,
+}
+
+/// What a station gets from itself on another node.
 pub(crate) enum StationMessage {
-    /// Encoded rows or partials.
-    Frame(Vec<u8>),
+    /// Encoded rows or partials, with what keeps them in flight.
+    Frame(Vec<u8>, Arc<Permit>),
     /// How far the inputs of the station on the node have come.
     Mark(Mark),
 }
@@ -76,11 +108,40 @@ pub(crate) struct Mark {
     pub(crate) is_idle: bool,
 }
 
-/// Where messages to the nodes of a query go. Messages from one node to another arrive in the order in which they were sent; sending never
-/// waits.
-pub(crate) trait Peers: Send + Sync {
-    /// Sends to a node. One that has ended gets nothing.
-    fn send(&self, to: usize, message: NodeMessage);
+/// Carries messages to the other nodes of a query.
+pub trait Peers: Send + Sync {
+    /// Sends a message to a node. Never waits. Messages from one node to another are delivered ([`NodeInbox::deliver`]) in the order in which
+    /// they were sent, or not at all. With a `credit`, which is dropped when the message has left this node or has been consumed, it may
+    /// wait until the other node has room for it, and those behind it with it.
+    fn send(&self, to: usize, message: Vec<u8>, credit: Option<Credit>);
+}
+
+/// Room for a message: whoever drops it tells others that they may send more.
+pub type Credit = Box<dyn Any + Send + Sync>;
+
+/// What comes to a node.
+enum Arriving {
+    Message(usize, Vec<u8>, Option<Credit>),
+    Lost(Diagnostic),
+    /// Nothing more is wanted.
+    Close,
+}
+
+/// Where what other nodes send is delivered.
+#[derive(Clone)]
+pub struct NodeInbox(Sender<Arriving>);
+
+impl NodeInbox {
+    /// Delivers a message of a node. Never waits. The credit is dropped when the message has been consumed.
+    pub fn deliver(&self, from: usize, message: Vec<u8>, credit: Option<Credit>) {
+        // A query that is over does not listen.
+        let _ = self.0.send(Arriving::Message(from, message, credit));
+    }
+
+    /// Nothing more comes from another node: the query fails.
+    pub fn lost(&self, why: Diagnostic) {
+        let _ = self.0.send(Arriving::Lost(why));
+    }
 }
 
 /// A node of a query.
@@ -89,32 +150,61 @@ pub struct Nodes {
     pub(crate) me: usize,
     /// How many there are.
     pub(crate) count: usize,
-    pub(crate) peers: Arc<dyn Peers>,
-    inbound: Mutex<Option<Receiver<(usize, NodeMessage)>>>,
+    peers: Arc<dyn Peers>,
+    /// Of the first node: how the others have ended.
+    pub(crate) finished: FinishedNodes,
+    own: NodeInbox,
+    inbound: Mutex<Option<Receiver<Arriving>>>,
 }
 
 /// Nodes in one process.
 struct InProcess {
     from: usize,
-    to: Vec<Sender<(usize, NodeMessage)>>,
+    to: Arc<[NodeInbox]>,
 }
 
 impl Peers for InProcess {
-    fn send(&self, to: usize, message: NodeMessage) {
-        // Whoever has ended does not listen.
-        let _ = self.to[to].send((self.from, message));
+    fn send(&self, to: usize, message: Vec<u8>, credit: Option<Credit>) {
+        self.to[to].deliver(self.from, message, credit);
     }
 }
 
 impl Nodes {
+    /// A node of so many, by its number, and where what others send is delivered. Each has a number below `count`; the first has the
+    /// sinks.
+    pub fn new(me: usize, count: usize, peers: impl FnOnce(&NodeInbox) -> Arc<dyn Peers>) -> (Nodes, NodeInbox) {
+        let (sender, receiver) = channel();
+        let own = NodeInbox(sender);
+        let (peers, inbound) = (peers(&own), Mutex::new(Some(receiver)));
+        let nodes = Nodes { me, count, peers, finished: FinishedNodes::default(), own: own.clone(), inbound };
+        (nodes, own)
+    }
+
     /// So many nodes of a query in one process.
     pub fn in_process(count: usize) -> Vec<Nodes> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| channel()).unzip();
+        let to: Arc<[NodeInbox]> = senders.into_iter().map(NodeInbox).collect();
         let node = |(me, inbound)| {
-            let peers = Arc::new(InProcess { from: me, to: senders.clone() });
-            Nodes { me, count, peers, inbound: Mutex::new(Some(inbound)) }
+            let peers = Arc::new(InProcess { from: me, to: Arc::clone(&to) });
+            let (own, inbound) = (to[me].clone(), Mutex::new(Some(inbound)));
+            Nodes { me, count, peers, finished: FinishedNodes::default(), own, inbound }
         };
         receivers.into_iter().enumerate().map(node).collect()
+    }
+
+    /// Sends to another node.
+    pub(crate) fn send(&self, to: usize, message: NodeMessage) {
+        self.peers.send(to, wire::encode(message), None);
+    }
+
+    /// Sends encoded rows or partials to a station on another node; the permit is theirs until they have been consumed.
+    pub(crate) fn send_frame(&self, to: usize, station: StationId, frame: Vec<u8>, permit: Permit) {
+        self.peers.send(to, wire::encode_frame(station, frame), Some(Box::new(permit)));
+    }
+
+    /// Ends the thread that listens.
+    pub(crate) fn close(&self) {
+        let _ = self.own.0.send(Arriving::Close);
     }
 
     /// Whether it is the one that has the sinks.
@@ -123,13 +213,13 @@ impl Nodes {
     }
 
     /// What comes from the others; once.
-    pub(crate) fn listen(&self) -> Option<Receiver<(usize, NodeMessage)>> {
+    fn listen(&self) -> Option<Receiver<Arriving>> {
         self.inbound.lock().take()
     }
 
     /// Sends to all others.
     pub(crate) fn tell_others(&self, message: impl Fn() -> NodeMessage) {
-        (0..self.count).filter(|&node| node != self.me).for_each(|node| self.peers.send(node, message()));
+        (0..self.count).filter(|&node| node != self.me).for_each(|node| self.send(node, message()));
     }
 
     /// The node that owns a partition of so many.
@@ -141,6 +231,11 @@ impl Nodes {
     pub(crate) fn owned(&self, node: usize, partitions: usize) -> Range<usize> {
         let first = |node: usize| (node * partitions).div_ceil(self.count);
         first(node)..first(node + 1)
+    }
+
+    /// Those that this node owns.
+    pub(crate) fn owned_here(&self, partitions: usize) -> Range<usize> {
+        self.owned(self.me, partitions)
     }
 
     /// Whether the node reads a split of a source.

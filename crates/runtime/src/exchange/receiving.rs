@@ -1,21 +1,31 @@
 //! What a node does with what the others send: one thread takes it in the order in which it comes.
 
-use super::{NodeMessage, StationMessage};
+use super::{Arriving, NodeMessage, StationMessage, wire};
+use crate::durable::blobs::damaged;
+use crate::durable::checkpointing::Handed;
 use crate::durable::cuts::follow_cut;
 use crate::query::Query;
+use crate::schedule::flow::Permit;
+use millstream_storage::Damaged;
 use millstream_types::Diagnostic;
 use std::collections::VecDeque;
-use std::sync::mpsc::Receiver;
+use std::sync::Arc;
 use std::time::Instant;
 
-/// Acts on messages until the query is over.
-pub(crate) fn receive(query: &Query, inbound: &Receiver<(usize, NodeMessage)>) -> Result<(), Diagnostic> {
+/// Acts on what comes from other nodes, if there are any, until the query is over.
+pub(crate) fn receive_from_nodes(query: &Query) -> Result<(), Diagnostic> {
+    let Some(inbound) = query.host().nodes.as_ref().and_then(|nodes| nodes.listen()) else { return Ok(()) };
     let mut receiving = Receiving { query, held: VecDeque::new() };
-    for (from, message) in inbound {
-        if let NodeMessage::Close = message {
-            break;
+    for arriving in inbound {
+        match arriving {
+            Arriving::Message(from, message, credit) => {
+                // It is in flight here, too, and the sender may send more when it is not any more.
+                let permit = query.host().flow.hold(message.len()).with_credit(credit);
+                receiving.take(from, wire::decode(message)?, permit)?;
+            }
+            Arriving::Lost(why) => return Err(why),
+            Arriving::Close => break,
         }
-        receiving.take(from, message)?;
     }
     Ok(())
 }
@@ -23,40 +33,46 @@ pub(crate) fn receive(query: &Query, inbound: &Receiver<(usize, NodeMessage)>) -
 struct Receiving<'a> {
     query: &'a Query,
     /// From behind a cut that this node has not been told of yet: another one was told before, and what it sends has overtaken that.
-    held: VecDeque<(usize, NodeMessage)>,
+    held: VecDeque<(usize, NodeMessage, Permit)>,
 }
 
 impl Receiving<'_> {
     /// Whether a message waits until this node has made a cut: with it all that the same node sends after it.
     fn is_early(&self, from: usize, message: &NodeMessage) -> bool {
-        let NodeMessage::ToStation(_, message) = message else { return false };
         let is_behind = match message {
-            StationMessage::Mark(mark) => mark.release.generation > self.query.cuts().last().0,
-            _ => false,
+            NodeMessage::Mark(_, mark) => mark.release.generation > self.query.cuts().last().0,
+            NodeMessage::Frame(..) => false,
+            _ => return false,
         };
-        is_behind || self.held.iter().any(|(node, _)| *node == from)
+        is_behind || self.held.iter().any(|(node, ..)| *node == from)
     }
 
-    fn take(&mut self, from: usize, message: NodeMessage) -> Result<(), Diagnostic> {
+    fn take(&mut self, from: usize, message: NodeMessage, permit: Permit) -> Result<(), Diagnostic> {
         if self.is_early(from, &message) {
-            self.held.push_back((from, message));
+            self.held.push_back((from, message, permit));
             return Ok(());
         }
         let query = self.query;
+        let to_station = |station, message| {
+            // What follows may be looked up in tables that this node is still making. No other node has a part in those.
+            query.wait_for_all_phases();
+            let station = query.find_station(station).ok_or_else(|| damaged(Damaged("no station has this number".into())))?;
+            query.act(station.receive(from, message)?);
+            Ok(())
+        };
         match message {
-            NodeMessage::ToStation(station, message) => {
-                // What follows may be looked up in tables that this node is still making. No other node has a part in those.
-                query.wait_for_all_phases();
-                let consequences = query.station(station).receive(from, message)?;
-                query.act(consequences);
+            NodeMessage::Frame(station, frame) => {
+                to_station(station, StationMessage::Frame(frame, Arc::new(permit)))?;
             }
+            NodeMessage::Mark(station, mark) => to_station(station, StationMessage::Mark(mark))?,
             NodeMessage::Cut(generation, purpose) => {
+                query.wait_for_all_phases();
                 // The first node has passed the one before; here the last station may just be about to say so.
                 while !query.is_over() && !follow_cut(query, generation, purpose)? {
                     std::thread::yield_now();
                 }
-                for (from, message) in std::mem::take(&mut self.held) {
-                    self.take(from, message)?;
+                for (from, message, permit) in std::mem::take(&mut self.held) {
+                    self.take(from, message, permit)?;
                 }
             }
             NodeMessage::AskCut => {
@@ -64,10 +80,10 @@ impl Receiving<'_> {
                 query.due_at(Instant::now());
             }
             NodeMessage::BeatEnds(source, split, rows) => query.host().stats.beats.ends_behind(source, split, rows),
-            NodeMessage::AtBeatEnd(taken, lowest) => {
+            NodeMessage::AtBeatEnd(taken, at_end) => {
                 let mut ends = query.beat_ends.lock();
                 if ends.taken == taken {
-                    ends.of_others[from - 1] = Some(lowest);
+                    ends.of_others[from - 1] = Some(at_end);
                 }
                 drop(ends);
                 query.look_at_beat();
@@ -78,9 +94,21 @@ impl Receiving<'_> {
                 // It may have no split that comes to the end of this one.
                 query.look_at_beat();
             }
+            NodeMessage::Stored(checkpoint, stored) => query.hand_over(checkpoint, Handed::OfNode(from, stored)),
+            NodeMessage::Completed(checkpoint) => {
+                // Before the next one begins.
+                query.host().checkpointing.iter().for_each(|checkpointing| checkpointing.complete(checkpoint));
+                query.hand_over(checkpoint, Handed::Completed);
+            }
+            NodeMessage::Finish => query.end_with_another(),
+            NodeMessage::Finished(sources) => {
+                if let Some(nodes) = &query.host().nodes {
+                    nodes.finished.note(from, sources);
+                }
+            }
             NodeMessage::Ended(Some(diagnostic)) => return Err(diagnostic),
             NodeMessage::Ended(None) if from == 0 => query.end_with_another(),
-            NodeMessage::Ended(None) | NodeMessage::Close => {}
+            NodeMessage::Ended(None) => {}
         }
         Ok(())
     }

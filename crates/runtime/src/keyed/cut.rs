@@ -19,13 +19,16 @@ use crate::stream::sequencer::Unit;
 use millstream_storage::{ByteWriter, Damaged, OperatorState, PartitionState, RunState, WaitingRows, WaitingState};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where checkpoints have the partitions of an operator.
+/// Where checkpoints have the partitions of an operator, of several nodes those of this one.
 pub(super) struct StoredPartitions {
     /// Position of the operator in the plan.
     number: usize,
+    /// The first of them.
+    first: usize,
     /// In the last one.
     before: Vec<Option<PartitionState>>,
     /// In the one whose parts are coming.
@@ -46,10 +49,10 @@ struct SavedPartition {
 }
 
 impl StoredPartitions {
-    /// Of an operator with `partitions` partitions, none of which has been stored.
-    pub(super) fn new(number: usize, partitions: usize) -> Arc<Mutex<StoredPartitions>> {
-        let (before, now) = (vec![None; partitions], vec![None; partitions]);
-        Arc::new(Mutex::new(StoredPartitions { number, before, now, operator: None }))
+    /// Of an operator with these partitions, none of which has been stored.
+    pub(super) fn new(number: usize, partitions: Range<usize>) -> Arc<Mutex<StoredPartitions>> {
+        let (before, now) = (vec![None; partitions.len()], vec![None; partitions.len()]);
+        Arc::new(Mutex::new(StoredPartitions { number, first: partitions.start, before, now, operator: None }))
     }
 
     /// Enters the operator when all has come; whether it has.
@@ -68,7 +71,8 @@ impl StoredPartitions {
 
     /// Writes what a partition keeps.
     fn store(&mut self, partition: usize, kept: SavedPartition, into: &mut Gathering) -> Result<bool, Diagnostic> {
-        let before = self.before[partition].as_ref();
+        let place = partition - self.first;
+        let before = self.before[place].as_ref();
         let unchanged =
             || before.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"));
         let SavedPartition { state, aged_ms, due, waiting } = kept;
@@ -90,7 +94,7 @@ impl StoredPartitions {
                 rows.collect::<Result<_, Diagnostic>>()?
             }
         };
-        self.now[partition] = Some(PartitionState { state, runs, aged_ms, due, waiting });
+        self.now[place] = Some(PartitionState { state, runs, aged_ms, due, waiting });
         Ok(self.enter(false, into))
     }
 }
@@ -118,6 +122,9 @@ impl KeyedStation {
     /// Saves what a partition keeps, if the cut is a checkpoint.
     pub(super) fn save_partition(&self, partition: usize, generation: Generation) -> Result<(), Diagnostic> {
         let Some(checkpoint) = self.host.checkpoint_before(generation) else { return Ok(()) };
+        if !self.owned().contains(&partition) {
+            return Ok(());
+        }
         let watch = Watch::start();
         let mut inbox = self.inbox(partition);
         let is_state_changed = std::mem::take(&mut inbox.is_state_changed);
@@ -198,10 +205,11 @@ impl KeyedStation {
         if state.partitions.len() != self.partitions.len() {
             return self.repartition(&state.partitions, from);
         }
-        for (partition, state) in state.partitions.iter().enumerate() {
-            self.restore_partition(partition, state, from)?;
+        let owned = self.owned();
+        for partition in owned.clone() {
+            self.restore_partition(partition, &state.partitions[partition], from)?;
         }
-        self.stored.lock().before = state.partitions.iter().cloned().map(Some).collect();
+        self.stored.lock().before = state.partitions[owned].iter().cloned().map(Some).collect();
         Ok(())
     }
 

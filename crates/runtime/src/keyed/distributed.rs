@@ -11,6 +11,7 @@ use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
+use std::ops::Range;
 
 /// See the module.
 pub(super) struct DistributedKeys {
@@ -24,9 +25,9 @@ impl DistributedKeys {
         DistributedKeys { links, inputs: Mutex::new(LocalInputs::new(channels)) }
     }
 
-    /// Whether this node owns a partition of so many.
-    pub(super) fn owns(&self, partition: usize, partitions: usize) -> bool {
-        self.links.nodes().owner(partition, partitions) == self.links.nodes().me
+    /// The partitions of so many that this node owns.
+    pub(super) fn owned(&self, partitions: usize) -> Range<usize> {
+        self.links.nodes().owned_here(partitions)
     }
 
     /// Notes what a pipeline of this node has released.
@@ -77,7 +78,7 @@ impl DistributedKeys {
     }
 
     fn send_frame(&self, owner: usize, frame: ByteWriter) {
-        self.links.send(owner, StationMessage::Frame(frame.into_bytes()));
+        self.links.send_frame(owner, frame.into_bytes());
     }
 }
 
@@ -93,8 +94,8 @@ impl KeyedStation {
     pub(super) fn receive_message(&self, from: usize, message: StationMessage) -> Result<Consequences, Diagnostic> {
         let not_distributed = || Diagnostic::bug("an operator that is on one node got a message of another node");
         let DistributedKeys { links, .. } = self.distributed.as_ref().ok_or_else(not_distributed)?;
-        let frame = match message {
-            StationMessage::Frame(frame) => frame,
+        let (frame, permit) = match message {
+            StationMessage::Frame(frame, permit) => (frame, Some(permit)),
             StationMessage::Mark(mark) => {
                 links.hear(from, mark, &self.progress);
                 return Ok(self.settle());
@@ -102,7 +103,7 @@ impl KeyedStation {
         };
         let ((input, generation), parts) = self.read_frame(&frame).map_err(damaged)?;
         let mut consequences = Consequences::default();
-        self.arrive((input, generation), parts, &None, &mut consequences)?;
+        self.arrive((input, generation), parts, &permit, &mut consequences)?;
         Ok(consequences)
     }
 

@@ -103,6 +103,7 @@ use rounds::Rounds;
 use spooled::SpooledOutput;
 use state::Due;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -196,6 +197,7 @@ impl KeyedStation {
             Ok(Partition { inbox: Mutex::new(inbox), kept: Mutex::new(kept) })
         };
         let partitions = (0..1 << partition_bits).map(partition).collect::<Result<Vec<_>, Diagnostic>>()?;
+        let owned = links.as_ref().map_or(0..partitions.len(), |links| links.nodes().owned_here(partitions.len()));
         Ok(KeyedStation {
             number,
             id,
@@ -209,7 +211,7 @@ impl KeyedStation {
             progress: Mutex::new(Progress::new(links.as_ref().map_or(inputs, |links| links.nodes().count))),
             distributed: links.map(|links| DistributedKeys::new(links, inputs)),
             open: Mutex::new((partitions.len(), End::Complete)),
-            stored: StoredPartitions::new(number, partitions.len()),
+            stored: StoredPartitions::new(number, owned),
             partition_bits,
             partitions,
             uncut: Mutex::default(),
@@ -218,6 +220,11 @@ impl KeyedStation {
             plan: plan.clone(),
             code,
         })
+    }
+
+    /// The partitions that this node owns: all, unless there are several nodes.
+    fn owned(&self) -> Range<usize> {
+        self.distributed.as_ref().map_or(0..self.partitions.len(), |it| it.owned(self.partitions.len()))
     }
 
     /// Locks the inbox of a partition.

@@ -30,8 +30,12 @@ impl KeyedStation {
         // So many partitions of before become so many of now; one of the two numbers is 1.
         let units = saved.len().min(self.partitions.len());
         let (before, now) = (saved.len() / units, self.partitions.len() / units);
+        let owned = self.owned();
         for unit in 0..units {
-            let targets = unit * now..(unit + 1) * now;
+            let targets = (unit * now).max(owned.start)..((unit + 1) * now).min(owned.end);
+            if targets.is_empty() {
+                continue;
+            }
             for saved in &saved[unit * before..(unit + 1) * before] {
                 self.absorb_state(saved, from, targets.clone(), &mut functions)?;
                 for waiting in &saved.waiting {
@@ -96,7 +100,8 @@ impl KeyedStation {
         let batches = Batch::restore_all(&self.plan.inputs[input].schema, &bytes).map_err(|what| blob.invalid(what))?;
         for batch in batches.into_iter().filter(|batch| batch.rows() > 0) {
             let hashes = self.hashing(functions).of_batch(input, &batch)?;
-            for (partition, batch) in batch.split(&Parts::new(&hashes, self.partition_bits), false)? {
+            let parts = batch.split(&Parts::new(&hashes, self.partition_bits), false)?;
+            for (partition, batch) in parts.into_iter().filter(|(partition, _)| self.owned().contains(partition)) {
                 self.put(&mut self.inbox(partition), input, Generation::default(), batch)?;
             }
         }

@@ -182,9 +182,7 @@ impl KeyedStation {
 
     /// Whether rows without keys come to a partition of this node.
     fn is_home(&self, partition: usize) -> bool {
-        let is_owned =
-            self.distributed.as_ref().is_none_or(|distributed| distributed.owns(partition, self.partitions.len()));
-        is_owned && partition == partition_of(hash_finish(HASH_SEED), self.partition_bits)
+        self.owned().contains(&partition) && partition == partition_of(hash_finish(HASH_SEED), self.partition_bits)
     }
 
     /// Delivers what a job has output.

@@ -53,6 +53,7 @@
 //!
 //! The error needs a reader that asks; without one the input has ended, or is silent, and memory does not grow.
 
+use crate::exchange::Credit;
 use crate::ids::StreamId;
 use millstream_state::{Charge, MemoryBudget, MemoryClass, available_memory};
 use millstream_types::{Diagnostic, code, memory_text};
@@ -169,6 +170,8 @@ pub(crate) struct Permit {
     /// Bytes as they were read.
     read_bytes: usize,
     charge: Charge,
+    /// What another node gets back when it is dropped: room for more.
+    credit: Option<Credit>,
 }
 
 /// Who else can free memory for a reader that waits.
@@ -265,7 +268,7 @@ impl Flow {
         split.in_flight += 1;
         let read_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let charge = Charge::new(&self.budget, MemoryClass::Buffers, read_bytes.max(split.usual_bytes));
-        Ok(Permit { flow: Arc::clone(self), stream: Some(stream), read_bytes, charge })
+        Ok(Permit { flow: Arc::clone(self), stream: Some(stream), read_bytes, charge, credit: None })
     }
 
     /// Waits until something has been given back, if there still is too much; see the protocol of the budget. Whether the
@@ -376,7 +379,7 @@ impl Flow {
     /// What rows weigh that no reader has brought.
     pub(crate) fn hold(self: &Arc<Flow>, bytes: usize) -> Permit {
         let charge = Charge::new(&self.budget, MemoryClass::Buffers, bytes);
-        Permit { flow: Arc::clone(self), stream: None, read_bytes: 0, charge }
+        Permit { flow: Arc::clone(self), stream: None, read_bytes: 0, charge, credit: None }
     }
 
     /// A split has ended, or falls silent; or it is read from now on, or speaks again.
@@ -470,6 +473,12 @@ impl InFlight {
 }
 
 impl Permit {
+    /// The same with what another node gets back.
+    pub(crate) fn with_credit(mut self, credit: Option<Credit>) -> Permit {
+        self.credit = credit;
+        self
+    }
+
     /// The chunk has been decoded into columns of `bytes` bytes, which may refer to what was read.
     pub(crate) fn decoded(&mut self, bytes: usize) {
         let bytes = self.read_bytes.saturating_add(bytes);

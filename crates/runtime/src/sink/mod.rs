@@ -20,7 +20,7 @@ use crate::buffer::Generation;
 use crate::columns::{bytes_of, sliced};
 use crate::durable::blobs::damaged;
 use crate::durable::part::{Gathering, Part};
-use crate::exchange::{StationMessage, port_of_node, read_gathered};
+use crate::exchange::{Mark, StationMessage, port_of_node, read_gathered};
 use crate::host::Host;
 use crate::ids::Port;
 use crate::pipeline::{Arrived, WorkerContext};
@@ -53,8 +53,18 @@ pub(crate) struct FromNodes {
     schema: Schema,
     /// The lane of the first of them.
     first: usize,
-    /// Buffers of each so far.
-    came: Mutex<Vec<u64>>,
+    came: Mutex<Vec<FromNode>>,
+}
+
+/// What has come of a node.
+#[derive(Default)]
+struct FromNode {
+    /// Pieces that are in the lane.
+    pieces: u64,
+    /// The generation that the node has come to.
+    reached: Generation,
+    /// Pieces from behind a cut that the node has not come to: others from before it may still come.
+    behind: Vec<(Generation, SinkPiece)>,
 }
 
 impl FromNodes {
@@ -64,7 +74,7 @@ impl FromNodes {
         if plan.changes.is_some() {
             schema.fields.push(Field::new("kind of change", DataType::TinyInt, false));
         }
-        FromNodes { schema, first: lanes, came: Mutex::new(vec![0; nodes]) }
+        FromNodes { schema, first: lanes, came: Mutex::new((0..nodes).map(|_| FromNode::default()).collect()) }
     }
 }
 
@@ -363,20 +373,37 @@ impl Station for SinkStation {
         let gathered = self.gathered.as_ref().ok_or_else(|| Diagnostic::bug("a sink got rows of another node"))?;
         let port = port_of_node(gathered.first, from);
         let mut consequences = Consequences::default();
-        match message {
-            StationMessage::Mark(mark) => return Ok(self.release(port, mark.release)),
-            StationMessage::Frame(frame) if !self.is_done() => {
-                let (generation, batch) = read_gathered(&gathered.schema, &frame).map_err(damaged)?;
-                let number = {
-                    let mut came = gathered.came.lock();
-                    came[from - 1] += 1;
-                    came[from - 1] - 1
-                };
-                let rows = batch.rows();
-                let piece = self.piece(batch.columns, rows, None)?;
-                self.write(port, (number, generation), Some(piece), true, &mut consequences)?;
+        let mut came = gathered.came.lock();
+        let (came, mut released) = (&mut came[from - 1], None);
+        let pieces = match message {
+            StationMessage::Mark(Mark { release, .. }) => {
+                came.reached = came.reached.max(Generation(release.generation));
+                released = Some(release);
+                std::mem::take(&mut came.behind)
             }
-            StationMessage::Frame(_) => {}
+            StationMessage::Frame(frame, permit) if !self.is_done() => {
+                let (generation, batch) = read_gathered(&gathered.schema, &frame).map_err(damaged)?;
+                let rows = batch.rows();
+                vec![(generation, self.piece(batch.columns, rows, Some(permit))?)]
+            }
+            StationMessage::Frame(..) => Vec::new(),
+        };
+        for (generation, piece) in pieces {
+            if generation > came.reached {
+                came.behind.push((generation, piece));
+                continue;
+            }
+            self.write(port, (came.pieces, generation), Some(piece), true, &mut consequences)?;
+            came.pieces += 1;
+        }
+        if let Some(release) = released {
+            let is_news = {
+                let mut lanes = self.lanes.lock();
+                !lanes.done && lanes.release(port, release)
+            };
+            if is_news {
+                self.drive(&mut consequences)?;
+            }
         }
         Ok(consequences)
     }

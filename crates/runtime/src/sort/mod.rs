@@ -415,7 +415,7 @@ impl Station for SortStation {
     fn receive(&self, from: usize, message: StationMessage) -> Result<Consequences, Diagnostic> {
         match message {
             StationMessage::Mark(mark) => Ok(self.release(port_of_node(self.channels, from), mark.release)),
-            StationMessage::Frame(frame) => {
+            StationMessage::Frame(frame, _permit) => {
                 let (_, batch) = read_gathered(&self.schema, &frame).map_err(damaged)?;
                 self.add(batch)?;
                 Ok(Consequences::default())

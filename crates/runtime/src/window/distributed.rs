@@ -13,6 +13,7 @@ use super::aggregation::{Advance, Aggregation};
 use super::tables::Taken;
 use super::tables::frozen::Frozen;
 use super::{WindowJob, WindowStation};
+use crate::buffer::Generation;
 use crate::columns::partition_of;
 use crate::durable::blobs::damaged;
 use crate::exchange::{FRAME_BYTES, Links, Mark, Said, StationMessage};
@@ -20,12 +21,12 @@ use crate::ids::Port;
 use crate::station::progress::Progress;
 use crate::station::{Consequences, Station, Task};
 use millstream_abi::{HASH_SEED, hash_finish};
-use millstream_state::Partial;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// See the module.
@@ -70,12 +71,14 @@ impl DistributedSlices {
         self.links.nodes().count
     }
 
+    /// The partitions that this node owns.
+    pub(super) fn owned(&self) -> Range<usize> {
+        self.links.nodes().owned_here(self.slices.layout.partitions().len())
+    }
+
     /// Whether the group without keys is this node's.
     pub(super) fn has_group_of_nothing(&self) -> bool {
-        let nodes = self.links.nodes();
-        let layout = &self.slices.layout;
-        let partition = partition_of(hash_finish(HASH_SEED), layout.partition_bits);
-        nodes.owner(partition, layout.partitions().len()) == nodes.me
+        self.owned().contains(&partition_of(hash_finish(HASH_SEED), self.slices.layout.partition_bits))
     }
 }
 
@@ -121,6 +124,7 @@ impl WindowStation {
         };
         if let Some(generation) = forward.cut.filter(|generation| self.host.tables.begin_with(*generation)) {
             slices.tables.freeze_before(self.host.tables.of(generation));
+            self.hand_over_here(generation, slices);
         }
         if completes {
             let mut tables = slices.tables.take(slices.ids(), slices.timeline.reached(forward.watermark));
@@ -204,8 +208,8 @@ impl WindowStation {
                 Outgoing::Frames(frames) => {
                     for (node, frame) in frames {
                         match node == nodes.me {
-                            true => self.take_partial(&frame)?,
-                            false => links.send(node, StationMessage::Frame(frame)),
+                            true => self.take_partial(node, &frame)?,
+                            false => links.send_frame(node, frame),
                         }
                     }
                 }
@@ -220,8 +224,8 @@ impl WindowStation {
         let not_distributed = || Diagnostic::bug("an aggregation that is on one node got a message of another node");
         let distributed = self.distributed.as_ref().ok_or_else(not_distributed)?;
         match message {
-            StationMessage::Frame(frame) => {
-                self.take_partial(&frame)?;
+            StationMessage::Frame(frame, _permit) => {
+                self.take_partial(from, &frame)?;
                 Ok(Consequences::default())
             }
             StationMessage::Mark(mark) => {
@@ -231,13 +235,16 @@ impl WindowStation {
         }
     }
 
-    /// Takes the partial of a slice: a table that nobody writes to any more.
-    fn take_partial(&self, frame: &[u8]) -> Result<(), Diagnostic> {
+    /// Takes the partial of a slice from a node: a table that nobody writes to any more. Its generation is the one that the node had said
+    /// it had come to, whatever that of its rows: what was sent behind the mark of a cut is in what that node has kept before it
+    /// (`keeping`), and not in what this one keeps.
+    fn take_partial(&self, from: usize, frame: &[u8]) -> Result<(), Diagnostic> {
         let (id, blocks) = read_partial(frame).map_err(damaged)?;
         let tables = &self.windows.tables;
-        let partial = Partial::restore(&tables.layout, &tables.types, &tables.budget, &blocks).map_err(damaged)?;
-        let mut frozen = tables.frozen.lock();
-        frozen.entry(id).or_default().push(Arc::new(Frozen::sealed(partial)));
+        let partial = tables.restored(blocks)?;
+        let reached = self.distributed.as_ref().map_or(Generation::default(), |it| it.links.reached(from));
+        let received = Frozen { generation: self.host.tables.of(reached), ..Frozen::sealed(partial) };
+        tables.frozen.lock().entry(id).or_default().push(Arc::new(received));
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! What outlives a window's process, or does not fit into memory: parts of checkpoints, and tables in files.
 
 use super::WindowStation;
+use super::aggregation::Aggregation;
+use super::distributed::DistributedSlices;
 use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, OpenTables};
 use crate::buffer::Generation;
@@ -14,6 +16,7 @@ use millstream_storage::{AggregationState, BlobRef, Damaged, JobPartitions, Spil
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Tables of one slice and about one size that become one.
@@ -26,8 +29,8 @@ struct KeptWindows {
     /// Position in the plan.
     number: usize,
     tables: Arc<OpenTables>,
-    /// What it says; where its tables are is added.
-    state: AggregationState,
+    /// What it says; where its tables are is added. `None` of the rows of a node among several, which are not all that it keeps.
+    state: Option<AggregationState>,
     open: FrozenByNumber,
     /// Slices of overlapping windows of which some have been fired.
     swept: FrozenByNumber,
@@ -50,21 +53,38 @@ impl WindowStation {
             let mut kept = KeptWindows {
                 number: self.number,
                 tables: Arc::clone(&windows.tables),
-                state: self.ended(),
+                state: None,
                 open: FrozenByNumber::new(),
                 swept: FrozenByNumber::new(),
             };
+            let mut state = self.ended();
             if !has_ended {
-                kept.state.watermark = forward.watermark;
+                state.watermark = forward.watermark;
                 kept.open = windows.tables.frozen_before(self.host.tables.of(generation));
                 if let Some(overlap) = &windows.overlap {
-                    kept.state.swept = overlap.sweep.lock().reached;
+                    state.swept = overlap.sweep.lock().reached;
                     kept.swept = overlap.swept.lock().tables.clone();
                 }
             }
+            kept.state = Some(state);
             self.host.hand_over(generation, move |into| kept.store(into));
         }
         self.host.stats.checkpoints.note_handing_over(&watch);
+    }
+
+    /// A cut has passed the inputs of this node, one of several: what its rows have become and has not been sent is handed over, whoever
+    /// owns the keys. What it receives is handed over when the cut has passed all nodes: that is later, because it is one of them.
+    pub(super) fn hand_over_here(&self, generation: Generation, slices: &Aggregation) {
+        if self.host.checkpoint_before(generation).is_some() {
+            let kept = KeptWindows {
+                number: self.number,
+                tables: Arc::clone(&slices.tables),
+                state: None,
+                open: slices.tables.frozen_before(self.host.tables.of(generation)),
+                swept: FrozenByNumber::new(),
+            };
+            self.host.hand_over(generation, move |into| kept.store(into));
+        }
     }
 
     /// Takes over what a checkpoint has kept.
@@ -127,11 +147,23 @@ impl WindowStation {
     /// those of this job. Where that takes too much memory, they are spilled.
     fn restored_tables(&self, states: &[TableState], from: &Restored<'_>) -> Result<FrozenByNumber, Diagnostic> {
         let (before, now) = (from.manifest().partitions, self.host.partitions);
+        let owned = self.distributed.as_ref().map(DistributedSlices::owned);
         let (mut tables, mut read) = (FrozenByNumber::new(), FrozenByNumber::new());
         for state in states {
-            let mut table = restored_table(state, before, from)?;
-            if let Some(stored) = table.stored().filter(|_| before.tables != now.tables) {
-                table = Arc::new(Frozen::sealed(stored.repartitioned(before.table_bits(), &self.windows.tables)?));
+            let is_cut_again = before.tables != now.tables;
+            let mut table = match &owned {
+                Some(owned) if !is_cut_again => match part_of(state, owned) {
+                    Some(part) => restored_table(&part, before, from)?,
+                    None => continue,
+                },
+                _ => restored_table(state, before, from)?,
+            };
+            if let Some(stored) = table.stored().filter(|_| is_cut_again) {
+                let whole = stored.repartitioned(before.table_bits(), &self.windows.tables)?;
+                table = Arc::new(Frozen::sealed(match &owned {
+                    Some(owned) => self.windows.tables.restored(owned.clone().flat_map(|p| whole.blocks(p)))?,
+                    None => whole,
+                }));
                 read.entry(state.id).or_default().push(Arc::clone(&table));
                 self.spill_if_short(&mut read)?;
             }
@@ -164,6 +196,17 @@ fn by_partition<E>(
     Ok(written)
 }
 
+/// What a table has in some of its partitions, if it has anything there.
+fn part_of(table: &TableState, owned: &Range<usize>) -> Option<TableState> {
+    let mut part = table.clone();
+    let others = part.partitions.iter_mut().enumerate().filter(|(partition, _)| !owned.contains(partition));
+    others.for_each(|(_, blocks)| blocks.clear());
+    let blocks = part.partitions.iter().map(Vec::len).sum::<usize>() as u64;
+    // At most: how many there are is known when they are read.
+    part.entries = part.entries.min(blocks.saturating_mul(ENTRIES_OF_BLOCK));
+    (blocks > 0).then_some(part)
+}
+
 /// A block has at most about a mebibyte of entries, each of a word at least.
 const ENTRIES_OF_BLOCK: u64 = 1 << 17;
 
@@ -187,7 +230,10 @@ impl KeptWindows {
         let open = compacted(&tables, open)?;
         let written = write_tables(&open, &tables, into)?;
         let slices = write_tables(&swept, &tables, into)?;
-        into.manifest.aggregations[number] = AggregationState { tables: written, slices, ..state };
+        let here = &mut into.manifest.aggregations[number];
+        here.tables.extend(written);
+        let Some(state) = state else { return Ok(false) };
+        *here = AggregationState { tables: std::mem::take(&mut here.tables), slices, ..state };
         Ok(true)
     }
 }

@@ -46,6 +46,7 @@ mod sizes;
 use super::table_ids::TableIds;
 use crate::adaptive::slice_facts::SliceFacts;
 use crate::buffer::Generation;
+use crate::durable::blobs::damaged;
 use frozen::{Frozen, Stored};
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table};
@@ -354,6 +355,12 @@ impl OpenTables {
             }
         };
         Ok(Arc::new(partial))
+    }
+
+    /// A partial from its blocks.
+    pub(super) fn restored<B: AsRef<[u8]>>(&self, blocks: impl IntoIterator<Item = B>) -> Result<Partial, Diagnostic> {
+        let blocks: Vec<B> = blocks.into_iter().collect();
+        Partial::restore(&self.layout, &self.types, &self.budget, &blocks).map_err(damaged)
     }
 
     /// Notes that nobody writes tables of the generation before this one any more.
