@@ -326,7 +326,9 @@ impl Query {
 
     /// Hands something over for a checkpoint.
     pub(crate) fn hand_over(&self, checkpoint: u64, handed: Handed) {
-        self.host.checkpointing.iter().for_each(|checkpointing| checkpointing.send(checkpoint, handed));
+        if let Some(checkpointing) = &self.host.checkpointing {
+            checkpointing.send(checkpoint, handed);
+        }
     }
 
     /// All splits, with their streams.

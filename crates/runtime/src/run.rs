@@ -77,18 +77,32 @@ pub fn run(
     result.map_err(|diagnostic| cause(&query, diagnostic))
 }
 
-/// Has the other nodes of a job with checkpoints end, whose rows have all been written: they say how far they have read, behind what
-/// they have stored of the last checkpoint.
+/// Completes the checkpoint under way of a query whose rows have all been written: a span of the sinks belongs to it. Then, on the first of
+/// several nodes, has the others end, which say how far they have read.
 fn end_together(query: &Query) -> Result<(), Diagnostic> {
     let host = query.host();
-    let nodes = host.nodes.as_ref().filter(|nodes| nodes.is_first() && host.checkpointing.is_some());
-    let Some(nodes) = nodes.filter(|_| !query.was_cut_short()) else { return Ok(()) };
-    nodes.tell_others(|| NodeMessage::Finish);
-    let is_pointless = || query.has_failed() || query.cancel().state() == CancelState::Abort;
-    match nodes.finished.wait_for(nodes.count - 1, is_pointless) {
-        true => Ok(()),
-        false => Err(query.take_failure().unwrap_or_else(aborted)),
+    let Some(checkpointing) = host.checkpointing.as_ref().filter(|_| !query.was_cut_short()) else { return Ok(()) };
+    if query.is_follower() {
+        return Ok(());
     }
+    wait_until(query, || !checkpointing.is_under_way())?;
+    let Some(nodes) = &host.nodes else { return Ok(()) };
+    nodes.tell_others(|| NodeMessage::Finish);
+    wait_until(query, || nodes.finished.lock().len() == nodes.count - 1)
+}
+
+/// Waits for something, or the failure of the query. Whoever does it wakes the supervisor.
+fn wait_until(query: &Query, is_done: impl Fn() -> bool) -> Result<(), Diagnostic> {
+    while !is_done() {
+        if let Some(failure) = query.take_failure() {
+            return Err(failure);
+        }
+        let news = |state| state == CancelState::Abort || is_done() || query.has_failed();
+        if query.cancel().wait(None, news) == CancelState::Abort {
+            return Err(aborted());
+        }
+    }
+    Ok(())
 }
 
 fn aborted() -> Diagnostic {

@@ -191,7 +191,7 @@ fn check_listed(query: &str, rows: impl Iterator<Item = String>) -> Result<Strin
     };
     std::fs::write(folder.path().join("t.csv"), (0..LISTED.0).map(line).collect::<String>()).unwrap();
     let open = |settings, rows_per_second: u32| -> Result<Session, Diagnostic> {
-        let mut session = session(folder.path(), settings, NODES[seed as usize % 2][number as usize]);
+        let mut session = session(folder.path(), settings, "1");
         session.set("pipeline.buffer-rows", "1024")?;
         session.run(&format!(
             "CREATE TABLE t (k BIGINT, v BIGINT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
@@ -280,7 +280,7 @@ fn check_standing(query: &str) -> Result<String, Diagnostic> {
     };
     std::fs::write(folder.path().join("in.csv"), (0..STANDING_ROWS).map(row).collect::<String>()).unwrap();
     let open = |settings: RunSettings, rate: u64| {
-        let mut session = session(folder.path(), settings, NODES[seed as usize % 2][number as usize]);
+        let mut session = session(folder.path(), settings, "1");
         session.run(&format!(
             "CREATE TABLE t (k STRING, v BIGINT, id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}',
              'format' = 'csv', 'scan.rate-limit.rows-per-second' = '{rate}')",

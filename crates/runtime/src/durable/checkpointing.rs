@@ -101,6 +101,11 @@ impl Checkpointing {
         (schedule.under_way, schedule.complete) = (None, Some(checkpoint));
     }
 
+    /// Whether one has been begun that is not complete.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.schedule.lock().under_way.is_some()
+    }
+
     /// Whether a checkpoint of the job has been completed, by this process or an earlier one.
     pub(crate) fn has_completed(&self) -> bool {
         self.schedule.lock().complete.is_some()

@@ -87,7 +87,8 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let number = writer.checkpointing.number(query.host().tables.next());
     let mut last = writer.begin(number).gathering;
     last.manifest.sources = sources;
-    for others in query.host().nodes.iter().flat_map(|nodes| nodes.finished.take()) {
+    let others = query.host().nodes.iter().map(|nodes| std::mem::take(&mut *nodes.finished.lock()));
+    for others in others.flat_map(BTreeMap::into_values) {
         last.manifest.sources.iter_mut().zip(others).for_each(|(all, other)| all.add(other));
     }
     for station in query.stations() {

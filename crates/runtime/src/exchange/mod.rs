@@ -17,7 +17,6 @@
 //!
 //! Sources of lookup tables are read whole by every node, and what follows from them alone is computed by each for itself.
 
-mod finished;
 mod gather;
 mod links;
 mod receiving;
@@ -27,7 +26,6 @@ use crate::buffer::Generation;
 use crate::ids::StationId;
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
-pub(crate) use finished::FinishedNodes;
 pub(crate) use gather::{GatherStation, port_of_node, read_gathered};
 pub(crate) use links::{Links, LocalInputs, Said};
 use millstream_storage::{NodeFiles, SourceState};
@@ -36,7 +34,7 @@ use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 pub(crate) use receiving::receive_from_nodes;
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -151,8 +149,8 @@ pub struct Nodes {
     /// How many there are.
     pub(crate) count: usize,
     peers: Arc<dyn Peers>,
-    /// Of the first node: how the others have ended.
-    pub(crate) finished: FinishedNodes,
+    /// On the first node: how far the others have read, once they have ended.
+    pub(crate) finished: Mutex<BTreeMap<usize, Vec<SourceState>>>,
     own: NodeInbox,
     inbound: Mutex<Option<Receiver<Arriving>>>,
 }
@@ -172,12 +170,10 @@ impl Peers for InProcess {
 impl Nodes {
     /// A node of so many, by its number, and where what others send is delivered. Each has a number below `count`; the first has the
     /// sinks.
-    pub fn new(me: usize, count: usize, peers: impl FnOnce(&NodeInbox) -> Arc<dyn Peers>) -> (Nodes, NodeInbox) {
+    pub fn new(me: usize, count: usize, peers: Arc<dyn Peers>) -> (Nodes, NodeInbox) {
         let (sender, receiver) = channel();
-        let own = NodeInbox(sender);
-        let (peers, inbound) = (peers(&own), Mutex::new(Some(receiver)));
-        let nodes = Nodes { me, count, peers, finished: FinishedNodes::default(), own: own.clone(), inbound };
-        (nodes, own)
+        let (own, inbound) = (NodeInbox(sender), Mutex::new(Some(receiver)));
+        (Nodes { me, count, peers, finished: Mutex::default(), own: own.clone(), inbound }, own)
     }
 
     /// So many nodes of a query in one process.
@@ -187,7 +183,7 @@ impl Nodes {
         let node = |(me, inbound)| {
             let peers = Arc::new(InProcess { from: me, to: Arc::clone(&to) });
             let (own, inbound) = (to[me].clone(), Mutex::new(Some(inbound)));
-            Nodes { me, count, peers, finished: FinishedNodes::default(), own, inbound }
+            Nodes { me, count, peers, finished: Mutex::default(), own, inbound }
         };
         receivers.into_iter().enumerate().map(node).collect()
     }

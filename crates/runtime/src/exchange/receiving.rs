@@ -58,7 +58,7 @@ impl Receiving<'_> {
             query.wait_for_all_phases();
             let station = query.find_station(station).ok_or_else(|| damaged(Damaged("no station has this number".into())))?;
             query.act(station.receive(from, message)?);
-            Ok(())
+            Ok::<(), Diagnostic>(())
         };
         match message {
             NodeMessage::Frame(station, frame) => {
@@ -103,7 +103,8 @@ impl Receiving<'_> {
             NodeMessage::Finish => query.end_with_another(),
             NodeMessage::Finished(sources) => {
                 if let Some(nodes) = &query.host().nodes {
-                    nodes.finished.note(from, sources);
+                    nodes.finished.lock().insert(from, sources);
+                    query.cancel().wake();
                 }
             }
             NodeMessage::Ended(Some(diagnostic)) => return Err(diagnostic),

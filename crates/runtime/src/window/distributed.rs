@@ -124,7 +124,6 @@ impl WindowStation {
         };
         if let Some(generation) = forward.cut.filter(|generation| self.host.tables.begin_with(*generation)) {
             slices.tables.freeze_before(self.host.tables.of(generation));
-            self.hand_over_here(generation, slices);
         }
         if completes {
             let mut tables = slices.tables.take(slices.ids(), slices.timeline.reached(forward.watermark));
@@ -137,6 +136,8 @@ impl WindowStation {
                 consequences.tasks.push(self.send_task(slice));
             }
         }
+        // What the step has completed is sent before its mark, so it belongs to the owners.
+        forward.cut.into_iter().for_each(|generation| self.hand_over_here(generation, slices));
         let mut outbox = distributed.outbox.lock();
         if let Some(mark) = mark(&mut outbox, &progress) {
             let sent = self.send_mark(distributed, (&mut progress, &mut outbox), mark);
@@ -243,7 +244,7 @@ impl WindowStation {
         let tables = &self.windows.tables;
         let partial = tables.restored(blocks)?;
         let reached = self.distributed.as_ref().map_or(Generation::default(), |it| it.links.reached(from));
-        let received = Frozen { generation: self.host.tables.of(reached), ..Frozen::sealed(partial) };
+        let received = Frozen::sealed(partial).from_generation(self.host.tables.of(reached));
         tables.frozen.lock().entry(id).or_default().push(Arc::new(received));
         Ok(())
     }

@@ -2,160 +2,15 @@
 //! run.
 
 use crate::support::keyed::{aggregates, windowed_operators};
+use crate::support::stored::*;
 use crate::support::*;
-use millstream_connectors::{Commit, Encoded, Encoder, Sink};
 use millstream_plan::pipeline::{KeyedKind, QueryPlan, Sessions};
 use millstream_runtime::*;
-use millstream_storage::{Checkpoints, LocalStore, Manifest, Store, StoreWriter, StoredFile};
+use millstream_storage::{Checkpoints, LocalStore};
 use millstream_types::{Diagnostic, MemorySize, code};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::io;
-use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Files that were read, and where.
-type Reads = Arc<Mutex<Vec<(String, Range<u64>)>>>;
-
-/// A store with an operation that fails.
-#[derive(Debug)]
-struct FailingStore {
-    inner: LocalStore,
-    failure: Failure,
-    reads: Reads,
-}
-
-struct FailingWriter {
-    inner: Box<dyn StoreWriter>,
-    failure: Failure,
-}
-
-/// After how many operations one fails, and whether all that follow do, too.
-#[derive(Debug, Clone)]
-struct Failure {
-    left: Arc<AtomicU64>,
-    lasts: bool,
-}
-
-impl Failure {
-    fn after(operations: u64, lasts: bool) -> Failure {
-        Failure { left: Arc::new(AtomicU64::new(operations)), lasts }
-    }
-
-    fn never() -> Failure {
-        Failure::after(u64::MAX, true)
-    }
-
-    fn pass(&self) -> io::Result<()> {
-        if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
-            return Ok(());
-        }
-        if !self.lasts {
-            self.left.store(u64::MAX, Relaxed);
-        }
-        Err(io::ErrorKind::StorageFull.into())
-    }
-}
-
-impl Store for FailingStore {
-    fn create(&self, name: &str) -> io::Result<Box<dyn StoreWriter>> {
-        self.failure.pass()?;
-        Ok(Box::new(FailingWriter { inner: self.inner.create(name)?, failure: self.failure.clone() }))
-    }
-
-    fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        self.failure.pass()?;
-        self.reads.lock().unwrap().push((name.to_string(), range.clone()));
-        self.inner.read(name, range)
-    }
-
-    fn list(&self) -> io::Result<Vec<StoredFile>> {
-        self.failure.pass()?;
-        self.inner.list()
-    }
-
-    fn delete(&self, name: &str) -> io::Result<()> {
-        self.failure.pass()?;
-        self.inner.delete(name)
-    }
-
-    fn place(&self) -> String {
-        self.inner.place()
-    }
-}
-
-impl StoreWriter for FailingWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(e) = self.failure.pass() {
-            // A full disk takes a part of what is written.
-            self.inner.write(&bytes[..bytes.len() / 2])?;
-            return Err(e);
-        }
-        self.inner.write(bytes)
-    }
-
-    fn finish(self: Box<Self>) -> io::Result<()> {
-        self.failure.pass()?;
-        self.inner.finish()
-    }
-}
-
-/// Rows that have been committed, by checkpoint.
-type Committed = Arc<Mutex<BTreeMap<u64, Vec<String>>>>;
-
-/// Shows rows when their span is committed.
-struct SpanSink {
-    rows: MemorySink,
-    committed: Committed,
-    /// Stops the query at the first row.
-    stops: Option<CancelToken>,
-}
-
-struct Span {
-    checkpoint: u64,
-    rows: Vec<String>,
-    committed: Committed,
-}
-
-impl Sink for SpanSink {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        self.rows.encoder()
-    }
-
-    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        self.stops.iter().for_each(CancelToken::stop);
-        self.rows.write(piece)
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        assert!(self.rows.written.rows().is_empty(), "all spans have ended");
-        Ok(())
-    }
-
-    fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
-        let rows = self.rows.written.rows();
-        self.rows.written.rows.lock().unwrap().clear();
-        Ok(Some(Box::new(Span { checkpoint, rows, committed: Arc::clone(&self.committed) })))
-    }
-}
-
-impl Commit for Span {
-    fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        Ok(json!(self.rows))
-    }
-
-    fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        self.committed.lock().unwrap().insert(self.checkpoint, self.rows);
-        Ok(())
-    }
-}
 
 /// How a job is run.
 struct Attempt<'a> {
@@ -178,14 +33,7 @@ impl Attempt<'_> {
         let there = manifests(self.folder);
         let base = there.first().map_or(0, |manifest| manifest.checkpoint);
         let restored = there.into_iter().next().map(|manifest| Recovered::new(self.plan, manifest).unwrap());
-        let mut shown = self.committed.lock().unwrap();
-        shown.retain(|&checkpoint, _| checkpoint <= base);
-        if let Some(restored) = &restored {
-            let rows = restored.manifest().sinks[0].token.as_ref().unwrap().as_array().unwrap().iter();
-            let rows = rows.map(|row| row.as_str().unwrap().to_string()).collect();
-            shown.insert(base, rows);
-        }
-        drop(shown);
+        commit_again(self.committed, restored.as_ref().map(Recovered::manifest));
         let reads = Reads::default();
         if restored.as_ref().is_some_and(|restored| restored.manifest().is_finished) {
             return (Ok(()), reads);
@@ -205,12 +53,6 @@ impl Attempt<'_> {
         let config = RunConfig { memory: self.memory, ..config(self.workers, 3) };
         (run_within(run, config, cancel).0, reads)
     }
-}
-
-/// The checkpoints that are there, the newest first. All of them are whole: what is not has no name.
-fn manifests(folder: &Path) -> Vec<Manifest> {
-    let listed = Checkpoints::new(Arc::new(LocalStore::existing(folder))).list().unwrap();
-    listed.into_iter().map(|listed| listed.manifest.unwrap()).collect()
 }
 
 /// Resumes with storage that fails.
@@ -247,8 +89,7 @@ fn goes_on_after_every_failure(plan: &QueryPlan, data: &[Vec<Row>]) {
             }
             attempt(plan, data, folder.path(), &committed, Failure::never(), 1).unwrap();
         }
-        let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
-        rows.sort();
+        let rows = all_committed(&committed);
         let other = rows.iter().zip(&expected).find(|(found, expected)| found != expected);
         let (has, wants) = (rows.len(), expected.len());
         assert!(rows == expected, "{has} rows instead of {wants}, {operations} operations, first difference {other:?}");
@@ -343,8 +184,7 @@ fn partitions_are_read_when_they_are_needed_and_stored_once() {
     result.unwrap();
     assert_eq!(read, first.len() + 1, "all partitions, and the row that waited");
     gate.open();
-    let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
-    rows.sort();
+    let rows = all_committed(&committed);
     assert_eq!(rows, expected);
 }
 
@@ -372,8 +212,7 @@ fn partitions_stay_what_they_were_when_memory_is_more_or_less() {
         }
         run(&steps, later, false).unwrap();
         gate.open();
-        let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
-        rows.sort();
+        let rows = all_committed(&committed);
         assert_eq!(rows, expected, "{partitions} partitions");
     }
 }

@@ -14,6 +14,7 @@ mod joins;
 mod keyed;
 mod nodes;
 mod overlap;
+mod simulation;
 mod stages;
 mod stateless;
 mod support;

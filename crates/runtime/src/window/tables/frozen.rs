@@ -78,6 +78,11 @@ impl Frozen {
         Frozen { generation: OLD, kind, entries, form, kept: OnceLock::new() }
     }
 
+    /// The same as part of a generation.
+    pub(crate) fn from_generation(self, generation: Generation) -> Frozen {
+        Frozen { generation, ..self }
+    }
+
     /// A table that was taken when its slice was complete, shared.
     pub(crate) fn shared(table: Taken) -> Arc<Frozen> {
         match table {

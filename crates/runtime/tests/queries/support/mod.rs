@@ -4,6 +4,7 @@
 mod code;
 pub mod keyed;
 mod model;
+pub mod stored;
 
 pub use code::input;
 #[allow(unused_imports, reason = "each test file uses a part of it")]
