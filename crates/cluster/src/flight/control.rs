@@ -1,7 +1,6 @@
 //! Calls between a coordinator and nodes: an action and small JSON there, JSON or a [`Diagnostic`] back.
 
-use super::dial::{Client, Dial, Failure, innermost};
-use super::service::failure_of;
+use super::dial::{Ask, Client, Dial, Failure, innermost};
 use super::tls::{Tls, TlsPaths};
 use super::token::Token;
 use super::{Io, Listener};
@@ -12,6 +11,7 @@ use millstream_types::{Code, Diagnostic, Place, code};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tonic::Request;
@@ -166,35 +166,44 @@ fn call(
     let mut value: MetadataValue<Ascii> =
         token.reveal().parse().map_err(|_| Diagnostic::bug("a token is visible ASCII"))?;
     value.set_sensitive(true);
-    let ask = async |client: Client| {
-        let mut request = Request::new(Action { r#type: action.to_string(), body: body.clone() });
-        request.metadata_mut().insert(TOKEN, value.clone());
-        Ok(asked(client, request).await)
-    };
-    let end = std::time::Instant::now() + within;
-    let late = || lost_call(address, "it does not answer in time");
-    handle.block_on(async {
-        let left = end.saturating_duration_since(std::time::Instant::now());
-        let answered = tokio::time::timeout(left, dial.within(address, within, ask)).await;
-        answered.map_err(|_| late())?
-    })?
+    let question = Question { address, action, body, token: value, is_asked: AtomicBool::new(false) };
+    handle.block_on(dial.within(address, within, &question)).map_err(|why| match question.is_asked.load(Relaxed) {
+        true if why.code == code::NODE_UNREACHABLE => lost_call(address, "it does not answer in time"),
+        _ => why,
+    })
 }
 
 fn lost_call(address: &str, how: impl fmt::Display) -> Diagnostic {
     Diagnostic::new(code::NODE_LOST, format!("the call to '{address}' broke: {how}"))
 }
 
-async fn asked(mut client: Client, request: Request<Action>) -> Result<Bytes, Diagnostic> {
-    let broken = |status: &tonic::Status| match failure_of(status, 0) {
-        Failure::Final(why) => why,
-        Failure::Later(_) => lost_call("the node", innermost(status)),
-    };
-    let mut answers = client.do_action(request).await.map_err(|status| broken(&status))?.into_inner();
-    let answer = answers.message().await.map_err(|status| broken(&status))?;
-    let body = answer.map(|answer| answer.body).unwrap_or_default();
-    match body.first() {
-        Some(0) => Ok(body.slice(1..)),
-        Some(1) => Err(decode(&body[1..]).unwrap_or_else(|| lost_call("the node", "its answer cannot be read"))),
-        _ => Err(lost_call("the node", "its answer cannot be read")),
+struct Question<'a> {
+    address: &'a str,
+    action: &'a str,
+    body: Bytes,
+    token: MetadataValue<Ascii>,
+    is_asked: AtomicBool,
+}
+
+impl Ask for Question<'_> {
+    type Answer = Bytes;
+
+    async fn ask(&self, mut client: Client) -> Result<Bytes, Failure> {
+        let mut request = Request::new(Action { r#type: self.action.to_string(), body: self.body.clone() });
+        request.metadata_mut().insert(TOKEN, self.token.clone());
+        self.is_asked.store(true, Relaxed);
+        let broken = |status: tonic::Status| match decode(status.details()) {
+            Some(why) => Failure::Final(why),
+            None => Failure::Broken(lost_call(self.address, innermost(&status))),
+        };
+        let mut answers = client.do_action(request).await.map_err(broken)?.into_inner();
+        let answer = answers.message().await.map_err(broken)?;
+        let body = answer.map(|answer| answer.body).unwrap_or_default();
+        let why = match body.first() {
+            Some(0) => return Ok(body.slice(1..)),
+            Some(1) => decode(&body[1..]),
+            _ => None,
+        };
+        Err(Failure::Final(why.unwrap_or_else(|| lost_call(self.address, "its answer cannot be read"))))
     }
 }

@@ -29,8 +29,17 @@ pub(super) struct Dial {
 pub(super) enum Failure {
     /// It may go better later.
     Later(String),
-    /// It will not.
+    /// It broke while something was asked, which must not be asked twice.
+    Broken(Diagnostic),
+    /// It will not go better.
     Final(Diagnostic),
+}
+
+/// What is done first with a connection.
+pub(super) trait Ask: Sync {
+    type Answer;
+
+    fn ask(&self, client: Client) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
 }
 
 impl Dial {
@@ -39,9 +48,9 @@ impl Dial {
     }
 
     /// One attempt to connect, and to do what `ask` does first.
-    async fn attempt<T>(&self, address: &str, ask: &impl AsyncFn(Client) -> Result<T, Failure>) -> Result<T, Failure> {
+    async fn attempt<A: Ask>(&self, address: &str, ask: &A) -> Result<A::Answer, Failure> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"));
-        let endpoint = endpoint.map_err(|_| {
+        let endpoint = endpoint.ok().filter(|endpoint| endpoint.uri().port_u16().is_some()).ok_or_else(|| {
             let text = format!("'{address}' is not an address of the form host:port");
             Failure::Final(Diagnostic::new(code::INVALID_CONFIG, text))
         })?;
@@ -57,13 +66,14 @@ impl Dial {
         let asked = match endpoint.connect_with_connector(connector.clone()).await {
             Ok(channel) => {
                 let client = FlightServiceClient::new(channel).max_decoding_message_size(GRPC_LIMIT);
-                ask(client.max_encoding_message_size(GRPC_LIMIT)).await
+                ask.ask(client.max_encoding_message_size(GRPC_LIMIT)).await
             }
             Err(error) => Err(Failure::Later(innermost(&error))),
         };
         asked.map_err(|failure| match (failure, connector.refusal.lock().take(), connector.trouble.text()) {
-            (Failure::Later(_), Some(refusal), _) => Failure::Final(refusal),
-            (Failure::Later(_), None, Some(text)) => {
+            (Failure::Final(why), ..) => Failure::Final(why),
+            (_, Some(refusal), _) => Failure::Final(refusal),
+            (_, None, Some(text)) => {
                 let text = format!("no secure connection to '{address}': {text}");
                 Failure::Final(Diagnostic::new(code::CERTIFICATE_REJECTED, text))
             }
@@ -75,19 +85,14 @@ impl Dial {
     ///
     /// # Errors
     /// `NODE_UNREACHABLE` when it takes longer; what `ask` gives finally.
-    pub(super) async fn within<T>(
-        &self,
-        address: &str,
-        time: Duration,
-        ask: impl AsyncFn(Client) -> Result<T, Failure>,
-    ) -> Result<T, Diagnostic> {
+    pub(super) async fn within<A: Ask>(&self, address: &str, time: Duration, ask: &A) -> Result<A::Answer, Diagnostic> {
         let end = Instant::now() + time;
         let mut pause = Duration::from_millis(20);
         let mut last = "it does not answer".to_string();
         loop {
-            match timeout_at(end, self.attempt(address, &ask)).await {
+            match timeout_at(end, self.attempt(address, ask)).await {
                 Ok(Ok(result)) => return Ok(result),
-                Ok(Err(Failure::Final(why))) => return Err(why),
+                Ok(Err(Failure::Final(why) | Failure::Broken(why))) => return Err(why),
                 Ok(Err(Failure::Later(why))) => last = why,
                 Err(_) => {}
             }

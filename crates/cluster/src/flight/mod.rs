@@ -26,8 +26,6 @@ mod mesh;
 mod receiving;
 mod sending;
 mod service;
-#[cfg(test)]
-mod tests;
 mod tls;
 mod token;
 

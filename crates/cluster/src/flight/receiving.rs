@@ -1,5 +1,6 @@
 //! The receiver's side of a lane: one task, from the handshake to the end.
 
+use super::HANDSHAKE_TIMEOUT;
 use super::mesh::Shared;
 use super::sending::flight_data;
 use super::service::status_of;
@@ -105,7 +106,7 @@ async fn run(
             shared.doorway(from).end();
             account.end();
             // Until the sender has the answer.
-            let _ = frames.message().await;
+            let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, frames.message()).await;
         }
         Err(why) => {
             account.refuse(&why);

@@ -1,8 +1,8 @@
 //! The sender's side of a lane: one task, from the connection to the end.
 
-use super::dial::{Client, Dial, Failure};
+use super::dial::{Ask, Client, Dial, Failure};
 use super::mesh::{Item, Shared};
-use super::service::diagnostic_of;
+use super::service::{diagnostic_of, failure_of};
 use crate::frame::{Assembler, Cutter, Frame, Kind, damaged};
 use crate::transport::{Sent, lost};
 use arrow_flight::FlightData;
@@ -31,9 +31,8 @@ pub(super) async fn run(shared: Arc<Shared>, to: usize, dial: Dial) {
 async fn speak(shared: &Shared, to: usize, dial: &Dial) -> Result<(), Diagnostic> {
     let config = shared.config();
     let hello = serde_json::to_vec(&config.hello(to)).map_err(|error| Diagnostic::bug(error.to_string()))?;
-    let hello = Bytes::from(hello);
-    let ask = async |client: Client| open(client, &hello, to).await;
-    let mut opened = dial.within(&config.peers[to], config.connect_timeout, ask).await?;
+    let opening = Opening { hello: hello.into(), to };
+    let mut opened = dial.within(&config.peers[to], config.connect_timeout, &opening).await?;
     tokio::select! {
         read = read(shared, to, &mut opened.grants) => read,
         () = write(shared, to, opened.frames, opened.cutter) => Ok(()),
@@ -53,16 +52,25 @@ pub(super) fn flight_data(frame: Frame) -> FlightData {
 }
 
 /// Says hello, and hears whether the node takes the stream.
-async fn open(mut client: Client, hello: &Bytes, to: usize) -> Result<Opened, Failure> {
-    let (frames, mut waiting) = mpsc::channel(FRAMES);
-    let mut cutter = Cutter::default();
-    for frame in cutter.cut(Kind::Hello, hello.clone()) {
-        // There is room for it, and if there is nobody any more, the answer says why.
-        let _ = frames.try_send(flight_data(frame));
-    }
-    match client.do_exchange(stream::poll_fn(move |cx| waiting.poll_recv(cx))).await {
-        Ok(response) => Ok(Opened { cutter, frames, grants: response.into_inner() }),
-        Err(status) => Err(super::service::failure_of(&status, to)),
+struct Opening {
+    hello: Bytes,
+    to: usize,
+}
+
+impl Ask for Opening {
+    type Answer = Opened;
+
+    async fn ask(&self, mut client: Client) -> Result<Opened, Failure> {
+        let (frames, mut waiting) = mpsc::channel(FRAMES);
+        let mut cutter = Cutter::default();
+        for frame in cutter.cut(Kind::Hello, self.hello.clone()) {
+            // There is room for it, and if there is nobody any more, the answer says why.
+            let _ = frames.try_send(flight_data(frame));
+        }
+        match client.do_exchange(stream::poll_fn(move |cx| waiting.poll_recv(cx))).await {
+            Ok(response) => Ok(Opened { cutter, frames, grants: response.into_inner() }),
+            Err(status) => Err(failure_of(&status, self.to)),
+        }
     }
 }
 
