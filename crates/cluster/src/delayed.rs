@@ -212,3 +212,68 @@ impl Drop for Delayed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::Local;
+    use crate::recording::{Recorder, exchange_random_messages};
+    use crate::transport::{Sent, Transport};
+
+    fn delays(seed: u64) -> Delays {
+        Delays {
+            seed,
+            latency: Duration::from_micros(200),
+            jitter: Duration::from_millis(2),
+            bandwidth: Some(20 << 20),
+            one_breaks_of: None,
+        }
+    }
+
+    fn nodes(window: u64, delays: &Delays, recorders: &[Arc<Recorder>]) -> Vec<Local> {
+        let delayed = recorders.iter().enumerate().map(|(me, recorder)| {
+            Arc::new(Delayed::new(delays.clone(), me, Arc::clone(recorder) as _).unwrap()) as Arc<dyn Inbound>
+        });
+        Local::nodes(window, delayed.collect()).unwrap()
+    }
+
+    #[test]
+    fn order_is_kept_whatever_the_seed() {
+        for seed in 0..8 {
+            let recorders = Recorder::several(3);
+            let nodes = nodes(20_000, &delays(seed), &recorders);
+            exchange_random_messages(&nodes, &recorders, seed, 20_000);
+        }
+    }
+
+    #[test]
+    fn decisions_follow_from_the_seed() {
+        let fates = |seed, to| -> Vec<Fate> {
+            let delays = Delays { one_breaks_of: Some(50), ..delays(seed) };
+            (0..1000).map(|number| delays.fate(0, to, number)).collect()
+        };
+        assert_eq!(fates(1, 1), fates(1, 1));
+        assert_ne!(fates(1, 1), fates(2, 1));
+        assert_ne!(fates(1, 1), fates(1, 2));
+        assert!((5..60).contains(&fates(1, 1).iter().filter(|fate| fate.breaks).count()));
+        assert!(fates(3, 1).iter().all(|fate| (200..=2200).contains(&fate.delay.as_micros())));
+    }
+
+    #[test]
+    fn a_break_comes_at_the_message_that_the_seed_says() {
+        for seed in 0..4 {
+            let delays = Delays { one_breaks_of: Some(20), ..delays(seed) };
+            let before = (0..).find(|&number| delays.fate(0, 1, number).breaks).unwrap() as usize;
+            let recorders = Recorder::several(2);
+            let nodes = nodes(1 << 20, &delays, &recorders);
+            for _ in 0..before + 20 {
+                nodes[0].send(1, Bytes::from_static(b"x"), Sent::Data).unwrap();
+            }
+            recorders[1].wait(|seen| !seen.lost.is_empty());
+            assert_eq!((recorders[1].count(0), recorders[1].lost().len()), (before, 1));
+            // What came later has given its credit back.
+            assert!(nodes[0].close(Duration::from_secs(60)));
+            assert_eq!(recorders[1].count(0), before);
+        }
+    }
+}

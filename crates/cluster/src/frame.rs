@@ -338,20 +338,41 @@ mod tests {
 
     fn damage(stream: &mut Vec<(Vec<u8>, Vec<u8>)>, random: &mut Random) {
         let at = random.below(stream.len() as u64) as usize;
+        match random.below(6) {
+            0 => return stream.insert(at, stream[at].clone()),
+            1 if stream.len() > 1 => return drop(stream.remove(at)),
+            _ => {}
+        }
         let (header, body) = &mut stream[at];
         let part = if random.below(2) == 0 || body.is_empty() { header } else { body };
         if part.is_empty() {
             return;
         }
         let byte = random.below(part.len() as u64) as usize;
-        match random.below(6) {
+        match random.below(5) {
             0 => part.truncate(byte),
             1 => drop(part.remove(byte)),
             2 => part.insert(byte, random.next() as u8),
             3 => part[byte] ^= 1 << random.below(8),
-            4 => stream.insert(at, stream[at].clone()),
-            _ if stream.len() > 1 => drop(stream.remove(at)),
             _ => part[byte] = random.next() as u8,
+        }
+    }
+
+    /// Whoever computes checksums himself gets no further than an error.
+    #[test]
+    fn forged_frames_are_refused_or_taken() {
+        for case in 0..2000 {
+            let mut random = Random::new(case);
+            let mut assembler = Assembler::default();
+            for sequence in 0..20 {
+                let kind = Kind::of(1 + random.below(5) as u8).unwrap();
+                let body = message(random.below(20) as usize);
+                let message_bytes = [random.below(60), body.len() as u64, random.next()][random.below(3) as usize];
+                let frame = Frame { kind, is_last: random.below(2) == 0, sequence, message_bytes, body };
+                let taken = Frame::read(&frame.header(), frame.body).and_then(|frame| assembler.take(frame));
+                let Ok(Taken { message, .. }) = taken else { break };
+                assert!(message.is_none_or(|(kind, message)| message.len() <= kind.limit()));
+            }
         }
     }
 }

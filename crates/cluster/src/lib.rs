@@ -18,6 +18,8 @@ pub mod flight;
 pub mod frame;
 pub mod local;
 mod random;
+#[cfg(test)]
+mod recording;
 pub mod transport;
 
 pub use bytes::Bytes;

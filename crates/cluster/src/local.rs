@@ -285,3 +285,73 @@ impl Drop for Local {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Recorder, exchange_random_messages, holds_and_resumes};
+
+    fn nodes(window: u64, recorders: &[Arc<Recorder>]) -> Vec<Local> {
+        Local::nodes(window, recorders.iter().map(|recorder| Arc::clone(recorder) as _).collect()).unwrap()
+    }
+
+    #[test]
+    fn three_nodes_exchange_random_messages() {
+        for (seed, window) in [(1, 1), (2, 5_000), (3, 1 << 20)] {
+            let recorders = Recorder::several(3);
+            let nodes = nodes(window, &recorders);
+            exchange_random_messages(&nodes, &recorders, seed, window);
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_holds_its_credits_bounds_its_memory() {
+        let recorders = Recorder::several(2);
+        let nodes = nodes(10_000, &recorders);
+        holds_and_resumes(&nodes[0], &recorders[1], 10_000);
+    }
+
+    #[test]
+    fn a_node_that_is_dropped_is_lost_once() {
+        let recorders = Recorder::several(3);
+        let mut nodes = nodes(1000, &recorders);
+        nodes[2].send(0, Bytes::from_static(b"last"), Sent::Data).unwrap();
+        recorders[0].wait(|seen| seen.messages[2].len() == 1);
+        drop(nodes.pop());
+        for recorder in &recorders[..2] {
+            recorder.wait(|seen| seen.lost.len() == 1);
+            assert_eq!(recorder.lost(), [(2, millstream_types::code::NODE_LOST)]);
+        }
+        // It gets nothing, and nobody minds.
+        nodes[0].send(2, Bytes::from_static(b"nobody"), Sent::Data).unwrap();
+        nodes[0].send(1, Bytes::from_static(b"somebody"), Sent::Mark).unwrap();
+        recorders[1].wait(|seen| seen.messages[0].len() == 1);
+        assert_eq!(nodes[0].unsent_bytes(), 0);
+    }
+
+    #[test]
+    fn a_node_that_has_closed_is_not_lost() {
+        let recorders = Recorder::several(2);
+        let mut nodes = nodes(1000, &recorders);
+        for _ in 0..10 {
+            nodes[1].send(0, Bytes::from(vec![1; 900]), Sent::Data).unwrap();
+        }
+        assert!(nodes[1].close(Duration::from_secs(60)));
+        assert_eq!(recorders[0].count(1), 10);
+        nodes[0].send(1, Bytes::from_static(b"still heard"), Sent::Data).unwrap();
+        recorders[1].wait(|seen| seen.messages[0].len() == 1);
+        drop(nodes.pop());
+        assert!(nodes[0].close(Duration::from_secs(60)));
+        assert_eq!(recorders[0].lost(), []);
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_a_bug_of_the_caller() {
+        let recorders = Recorder::several(2);
+        let nodes = nodes(1000, &recorders);
+        let large = Bytes::from(vec![0; crate::frame::MARK_LIMIT + 1]);
+        for (to, message, sent) in [(1, large, Sent::Mark), (0, Bytes::new(), Sent::Data), (2, Bytes::new(), Sent::Data)] {
+            assert_eq!(nodes[0].send(to, message, sent).unwrap_err().code, millstream_types::code::BUG);
+        }
+    }
+}

@@ -151,7 +151,7 @@ impl Listener {
     }
 }
 
-fn call(
+pub(super) fn call(
     handle: &Handle,
     dial: &Dial,
     token: &Token,

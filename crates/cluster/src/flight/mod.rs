@@ -26,6 +26,8 @@ mod mesh;
 mod receiving;
 mod sending;
 mod service;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod token;
 

@@ -1,0 +1,121 @@
+//! Who is let in: tokens, attempts, plans, numbers.
+
+use super::*;
+
+/// What node 0 hears when the two nodes are configured differently.
+fn refusal(change: impl Fn(usize, &mut MeshConfig)) -> Diagnostic {
+    let (listeners, recorders) = (listeners(2, None), Recorder::several(2));
+    let _meshes = meshes(&listeners, &recorders, change);
+    recorders[0].wait_lost()
+}
+
+#[test]
+fn another_token_is_refused_and_not_shown() {
+    let other = "quite-another-token";
+    let why = refusal(|me, config| {
+        if me == 0 {
+            config.token = Token::new(other).unwrap();
+        }
+    });
+    assert_eq!(why.code, code::WRONG_TOKEN);
+    assert!(!format!("{why:?}").contains(other) && !format!("{why:?}").contains(TOKEN));
+    let mut config = config(&listeners(1, None), 0);
+    config.token = Token::new(other).unwrap();
+    assert!(!format!("{config:?}").contains(other));
+    assert!(!format!("{:?}", listen_config(None)).contains(TOKEN));
+}
+
+#[test]
+fn what_differs_is_refused() {
+    let changes: [(&dyn Fn(&mut MeshConfig), &str); 5] = [
+        (&|config| config.plan += 1, "plans"),
+        (&|config| config.engine = "0.0.9".into(), "engine"),
+        (&|config| config.window += 1, "bytes"),
+        (&|config| config.peers.push("127.0.0.1:1".into()), "numbers of nodes"),
+        (&|config| config.peers.swap(0, 1), "another node"),
+    ];
+    for (change, word) in changes {
+        let why = refusal(|me, config| {
+            if me == 0 {
+                change(config);
+                // So that it is node 1 that is asked, with two nodes or three.
+                config.me = usize::from(word == "another node");
+            }
+        });
+        // Whoever hears first tells the other.
+        assert_eq!(why.code, code::NODES_DIFFER, "{why}");
+        assert!(why.message.contains(word), "{why}");
+    }
+}
+
+#[test]
+fn an_older_attempt_is_refused_and_a_newer_one_waits() {
+    let (listeners, recorders) = (listeners(2, None), Recorder::several(2));
+    let older = listeners[0].mesh(config(&listeners, 0), Arc::clone(&recorders[0]) as _).unwrap();
+    let newer = MeshConfig { attempt: 8, ..config(&listeners, 1) };
+    let second = listeners[1].mesh(newer, Arc::clone(&recorders[1]) as _).unwrap();
+    // Node 1 is ahead, and waits for node 0.
+    second.send(0, Bytes::from_static(b"early"), Sent::Data).unwrap();
+    assert_eq!(recorders[0].wait_lost().code, code::STALE_ATTEMPT);
+    drop(older);
+    let recorder = &Recorder::several(2)[0];
+    let newer = MeshConfig { attempt: 8, ..config(&listeners, 0) };
+    let first = listeners[0].mesh(newer, Arc::clone(recorder) as _).unwrap();
+    recorder.wait(|seen| seen.messages[1] == [Bytes::from_static(b"early")]);
+    assert_eq!((recorder.lost(), recorders[1].lost()), (vec![], vec![]));
+    // The attempt before cannot come back.
+    let again = listeners[0].mesh(config(&listeners, 0), Arc::clone(recorder) as _).unwrap_err();
+    assert_eq!(again.code, code::STALE_ATTEMPT);
+    drop(first);
+}
+
+#[test]
+fn a_newer_attempt_closes_the_streams_of_the_older() {
+    let (listeners, recorders) = (listeners(2, None), Recorder::several(2));
+    let meshes = meshes(&listeners, &recorders, |_, _| {});
+    for (from, to) in [(0, 1), (1, 0)] {
+        meshes[from].send(to, Bytes::from_static(b"before"), Sent::Data).unwrap();
+        recorders[to].wait(|seen| seen.messages[from].len() == 1);
+    }
+    let later = Recorder::several(2);
+    let next = MeshConfig { attempt: 8, ..config(&listeners, 0) };
+    let first = listeners[0].mesh(next, Arc::clone(&later[0]) as _).unwrap();
+    // Node 1 loses node 0; node 0 knows.
+    assert!([code::STALE_ATTEMPT, code::NODE_LOST].contains(&recorders[1].wait_lost().code));
+    assert_eq!(recorders[0].lost(), []);
+    // What the old ones send goes nowhere.
+    meshes[0].send(1, Bytes::from_static(b"too late"), Sent::Data).unwrap();
+    assert_eq!(meshes[0].unsent_bytes(), 0);
+    drop(meshes);
+    let next = MeshConfig { attempt: 8, ..config(&listeners, 1) };
+    let second = listeners[1].mesh(next, Arc::clone(&later[1]) as _).unwrap();
+    exchange_random_messages(&[first, second], &later, 9, 1 << 20);
+    assert_eq!((recorders[0].count(1), recorders[1].count(0)), (1, 1));
+}
+
+#[test]
+fn a_node_is_admitted_once() {
+    let (listeners, recorders) = (listeners(3, None), Recorder::several(3));
+    let _meshes = meshes(&listeners[..2], &recorders, |_, config| {
+        config.peers = listeners.iter().map(|listener| listener.address().to_string()).collect();
+    });
+    // A third process takes the number of node 1.
+    let taken = MeshConfig { me: 1, ..config(&listeners, 1) };
+    recorders[0].wait(|_| true);
+    let admitted = damage::stream_to(&listeners[0], &config(&listeners, 1), vec![]);
+    let again = damage::stream_to(&listeners[0], &taken, vec![]);
+    assert!([admitted, again].iter().flatten().any(|why| why.code == code::NODES_DIFFER));
+    let no_node = MeshConfig { me: 3, ..config(&listeners, 0) };
+    assert_eq!(damage::stream_to(&listeners[0], &no_node, vec![]).unwrap().code, code::NODES_DIFFER);
+}
+
+#[test]
+fn other_machines_need_encryption() {
+    let open = ListenConfig { address: "0.0.0.0:0".into(), ..listen_config(None) };
+    assert_eq!(Listener::bind(open).unwrap_err().code, code::NOT_ENCRYPTED);
+    let insecure = ListenConfig { address: "0.0.0.0:0".into(), insecure: true, ..listen_config(None) };
+    assert!(Listener::bind(insecure).is_ok());
+    let taken = listeners(1, None);
+    let again = ListenConfig { address: taken[0].address().to_string(), ..listen_config(None) };
+    assert_eq!(Listener::bind(again).unwrap_err().code, code::LISTEN_FAILED);
+}
