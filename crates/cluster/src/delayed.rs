@@ -174,7 +174,9 @@ impl Network {
                     let free = lane.free.unwrap_or(now).max(now) + self.delays.transfer(message.len());
                     lane.free = Some(free);
                     match fate.breaks {
-                        true => (free, Event::Lost(lost(from, "so the seed wills")), Some(Event::Message(message, credit))),
+                        true => {
+                            (free, Event::Lost(lost(from, "so the seed wills")), Some(Event::Message(message, credit)))
+                        }
                         false => (free + fate.delay, Event::Message(message, credit), None),
                     }
                 }

@@ -257,7 +257,8 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let error = Frame::read(&bytes[..HEADER_BYTES], Bytes::copy_from_slice(&bytes[HEADER_BYTES..])).unwrap_err();
+            let error =
+                Frame::read(&bytes[..HEADER_BYTES], Bytes::copy_from_slice(&bytes[HEADER_BYTES..])).unwrap_err();
             let expected = if bit < 8 { code::NODES_DIFFER } else { code::DAMAGED_FRAME };
             assert_eq!(error.code, expected, "bit {bit}");
         }

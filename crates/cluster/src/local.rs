@@ -29,6 +29,9 @@ struct Lane {
 struct Credits {
     outgoing: Outgoing<Item>,
     incoming: Incoming,
+    /// The last that is sent has been put in.
+    is_closing: bool,
+    /// Nothing can be brought any more.
     is_over: bool,
 }
 
@@ -72,7 +75,7 @@ impl Lane {
 
     fn send(&self, item: Item) {
         let mut credits = self.credits.lock();
-        if credits.is_over {
+        if credits.is_closing || credits.is_over {
             return;
         }
         match &item {
@@ -84,7 +87,10 @@ impl Lane {
                 let cost = cost(message.len());
                 credits.outgoing.push_mark(item, cost);
             }
-            Item::End => credits.outgoing.push_mark(item, 0),
+            Item::End => {
+                credits.is_closing = true;
+                credits.outgoing.push_mark(item, 0);
+            }
         }
         self.pump(&mut credits);
     }
@@ -135,7 +141,7 @@ impl Mailbox {
         }
     }
 
-    /// A lane has ended here, or the node does not listen any more.
+    /// A lane has ended here.
     fn finish(&self, from: usize) {
         self.queue.lock().ended[from] = true;
         self.ended.notify_all();
@@ -145,7 +151,6 @@ impl Mailbox {
         let items = {
             let mut arrivals = self.queue.lock();
             arrivals.is_closed = true;
-            arrivals.ended.fill(true);
             std::mem::take(&mut arrivals.items)
         };
         drop(items);
@@ -180,7 +185,7 @@ impl Local {
         let mailboxes: Arc<Vec<_>> = Arc::new((0..count).map(|_| mailbox()).collect());
         let lane = |from, to: usize| {
             let (outgoing, incoming) = (Outgoing::new(window), Incoming::new(window));
-            let credits = Mutex::new(Credits { outgoing, incoming, is_over: false });
+            let credits = Mutex::new(Credits { outgoing, incoming, is_closing: false, is_over: false });
             Arc::new(Lane { from, credits, to: Arc::clone(&mailboxes[to]) })
         };
         let lanes: Arc<Vec<Vec<_>>> =
@@ -189,7 +194,8 @@ impl Local {
             let doorways: Arc<Vec<_>> = Arc::new((0..count).map(|from| Doorway::new(from, &inbound)).collect());
             let receiving = Receiving { me, lanes: Arc::clone(&lanes), doorways: Arc::clone(&doorways) };
             let mailbox = Arc::clone(&mailboxes[me]);
-            let thread = std::thread::Builder::new().name(format!("node-{me}")).spawn(move || receiving.run(&mailbox))?;
+            let thread =
+                std::thread::Builder::new().name(format!("node-{me}")).spawn(move || receiving.run(&mailbox))?;
             let (lanes, mailboxes) = (Arc::clone(&lanes), Arc::clone(&mailboxes));
             Ok(Local { me, lanes, mailboxes, doorways, thread: Some(thread), has_closed: Mutex::new(false) })
         };
@@ -224,7 +230,6 @@ impl Receiving {
                 }
                 Arrival::Lost(why) => {
                     self.lanes[self.me][from].end();
-                    mailbox.finish(from);
                     doorway.lose(why);
                 }
             }
@@ -259,12 +264,12 @@ impl Transport for Local {
         self.others().all(|to| {
             let mailbox = &self.mailboxes[to];
             let mut arrivals = mailbox.queue.lock();
-            while !arrivals.ended[self.me] {
+            while !arrivals.ended[self.me] && !arrivals.is_closed {
                 if mailbox.ended.wait_until(&mut arrivals, end).timed_out() {
-                    return arrivals.ended[self.me];
+                    break;
                 }
             }
-            true
+            arrivals.ended[self.me] || (arrivals.is_closed && self.doorways[to].has_ended())
         })
     }
 }
@@ -350,7 +355,9 @@ mod tests {
         let recorders = Recorder::several(2);
         let nodes = nodes(1000, &recorders);
         let large = Bytes::from(vec![0; crate::frame::MARK_LIMIT + 1]);
-        for (to, message, sent) in [(1, large, Sent::Mark), (0, Bytes::new(), Sent::Data), (2, Bytes::new(), Sent::Data)] {
+        for (to, message, sent) in
+            [(1, large, Sent::Mark), (0, Bytes::new(), Sent::Data), (2, Bytes::new(), Sent::Data)]
+        {
             assert_eq!(nodes[0].send(to, message, sent).unwrap_err().code, millstream_types::code::BUG);
         }
     }

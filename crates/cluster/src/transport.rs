@@ -44,12 +44,14 @@ pub trait Transport: Send + Sync {
     /// What waits for credit or for the network in the lanes of this node, in bytes.
     fn unsent_bytes(&self) -> u64;
 
-    /// Sends what waits, then tells the others that nothing more comes, and waits up to `within` until they have all of it. Whether they have. What they
-    /// send is received until the transport is dropped. Must not be called by whoever receives.
+    /// Sends what waits, then tells the others that nothing more comes, and waits up to `within` until each has all of it, or has closed and gone
+    /// itself. Whether that is so. What they send is received until the transport is dropped; what is sent after this is dropped. Must not be called by
+    /// whoever receives.
     fn close(&self, within: Duration) -> bool;
 }
 
-/// What receives the messages of the other nodes. It is called by threads of the transport, for each node by one at a time, and should not take long.
+/// What receives the messages of the other nodes. It is called by threads of the transport, for each node by one at a time. It must neither block nor panic: the
+/// same threads answer pings, and who does not answer is lost. What takes longer is handed over to another thread, with its credit.
 pub trait Inbound: Send + Sync {
     /// A message has come. Dropping the credit, now or later and on any thread, lets the sender send more.
     fn receive(&self, from: usize, message: Bytes, credit: Credit);
@@ -135,7 +137,12 @@ pub(crate) struct Doorway {
 
 impl Doorway {
     pub(crate) fn new(from: usize, inbound: &Arc<dyn Inbound>) -> Doorway {
-        Doorway { from, inbound: Arc::clone(inbound), standing: Mutex::new(Standing::Open), is_shut: AtomicBool::new(false) }
+        Doorway {
+            from,
+            inbound: Arc::clone(inbound),
+            standing: Mutex::new(Standing::Open),
+            is_shut: AtomicBool::new(false),
+        }
     }
 
     /// Hands a message over, if the node is neither lost nor has ended.
@@ -153,6 +160,11 @@ impl Doorway {
         if *standing == Standing::Open {
             *standing = Standing::Ended;
         }
+    }
+
+    /// Whether the node has sent all it had.
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.standing.lock() == Standing::Ended
     }
 
     /// Something has broken: the node is lost unless it has ended.

@@ -196,7 +196,7 @@ fn one_lane_of_any_messages() {
             states += explore(&Model { window, unsent: 100, start });
         }
     }
-    assert!(states > 100_000, "{states}");
+    assert!(states > 90_000, "{states}");
 }
 
 /// Two nodes that send to each other; readers wait as soon as something is unsent.

@@ -87,9 +87,9 @@ pub(super) fn check_token(token: &Token, metadata: &MetadataMap) -> Result<(), D
 pub(super) async fn answer(control: Option<Arc<dyn Control>>, action: String, body: Bytes) -> Bytes {
     let handled = match control {
         None => Err(Diagnostic::new(code::REFUSED, "this node takes no calls")),
-        Some(control) => tokio::task::spawn_blocking(move || control.handle(&action, body)).await.unwrap_or_else(|_| {
-            Err(Diagnostic::bug("what a call asked for has failed"))
-        }),
+        Some(control) => tokio::task::spawn_blocking(move || control.handle(&action, body))
+            .await
+            .unwrap_or_else(|_| Err(Diagnostic::bug("what a call asked for has failed"))),
     };
     let handled = handled.and_then(|answer| match answer.len() <= CONTROL_LIMIT {
         true => Ok(answer),

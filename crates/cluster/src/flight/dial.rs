@@ -7,10 +7,11 @@ use hyper_util::rt::TokioIo;
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::codegen::http::Uri;
 use tonic::codegen::{Pin, Service};
@@ -101,7 +102,7 @@ impl Dial {
                 return Err(Diagnostic::new(code::NODE_UNREACHABLE, text));
             }
             sleep_until(Instant::now() + pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
+            pause = (pause * 2).min(Duration::from_millis(200));
         }
     }
 }
@@ -128,17 +129,19 @@ impl Connector {
     async fn connect(self, uri: Uri) -> io::Result<TokioIo<Wire>> {
         let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or_default());
         let plain_host = host.trim_start_matches('[').trim_end_matches(']');
-        let socket = TcpStream::connect((plain_host, port)).await?;
+        let addresses: Vec<SocketAddr> = lookup_host((plain_host, port)).await?.collect();
+        let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+        if self.dial.tls.is_none() && !self.dial.insecure && !is_local {
+            let text = format!("'{host}:{port}' is another machine, and there are no certificates for TLS");
+            *self.refusal.lock() = Some(Diagnostic::new(code::NOT_ENCRYPTED, text));
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let socket = TcpStream::connect(addresses.as_slice()).await?;
         socket.set_nodelay(true)?;
-        let Some(tls) = &self.dial.tls else {
-            if !self.dial.insecure && !socket.peer_addr()?.ip().is_loopback() {
-                let text = format!("'{host}:{port}' is another machine, and there are no certificates for TLS");
-                *self.refusal.lock() = Some(Diagnostic::new(code::NOT_ENCRYPTED, text));
-                return Err(io::ErrorKind::PermissionDenied.into());
-            }
-            return Ok(TokioIo::new(Wire::plain(socket)));
-        };
-        Ok(TokioIo::new(tls.connect(socket, host, self.trouble.clone()).await?))
+        Ok(TokioIo::new(match &self.dial.tls {
+            None => Wire::plain(socket),
+            Some(tls) => tls.connect(socket, host, self.trouble.clone()).await?,
+        }))
     }
 }
 

@@ -135,8 +135,8 @@ impl Served {
     fn judge(&self, hello: &Hello) -> Result<Verdict, Diagnostic> {
         let ours = &self.config;
         if !ours.token.is(hello.token.as_bytes()) {
-            // Of another job that this node is yet to begin, or wrong: whoever has it cannot tell.
-            return match hello.job == ours.job {
+            // It may be that of another job or of a newer attempt, which this node is yet to begin. Whoever asks learns nothing by that.
+            return match hello.job == ours.job && hello.attempt <= ours.attempt {
                 true => Err(Diagnostic::new(code::WRONG_TOKEN, "the token of the job is another on this node")),
                 false => Ok(Verdict::NotYet),
             };

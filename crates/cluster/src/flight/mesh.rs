@@ -32,10 +32,18 @@ pub(super) struct Lane {
 
 struct LaneState {
     outgoing: Outgoing<Item>,
+    /// The last that is sent has been put in.
+    is_closing: bool,
     /// The other side has everything, or nothing can be brought there any more.
     is_over: bool,
     /// The other side has everything.
     is_finished: bool,
+}
+
+impl LaneState {
+    fn new(window: u64) -> LaneState {
+        LaneState { outgoing: Outgoing::new(window), is_closing: false, is_over: false, is_finished: false }
+    }
 }
 
 /// What the handle and the tasks of a mesh share.
@@ -52,7 +60,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(config: MeshConfig, inbound: &Arc<dyn Inbound>) -> Shared {
         let lane = |_| Lane {
-            state: Mutex::new(LaneState { outgoing: Outgoing::new(config.window), is_over: false, is_finished: false }),
+            state: Mutex::new(LaneState::new(config.window)),
             wake: Notify::new(),
             stopped: watch::Sender::new(None),
             is_admitted: AtomicBool::new(false),
@@ -93,7 +101,7 @@ impl Shared {
     fn put(&self, to: usize, item: Item) {
         let lane = &self.lanes[to];
         let mut state = lane.state.lock();
-        if state.is_over {
+        if state.is_closing || state.is_over {
             return;
         }
         match &item {
@@ -104,7 +112,10 @@ impl Shared {
                     Sent::Mark => state.outgoing.push_mark(item, cost),
                 }
             }
-            Item::End => state.outgoing.push_mark(item, 0),
+            Item::End => {
+                state.is_closing = true;
+                state.outgoing.push_mark(item, 0);
+            }
         }
         drop(state);
         lane.wake.notify_one();
@@ -149,7 +160,8 @@ impl Shared {
 
     /// A connection with a node has broken.
     pub(super) fn lose(&self, node: usize, why: Diagnostic) {
-        self.end_lane(node, false);
+        // Who has closed and gone wants nothing.
+        self.end_lane(node, self.doorways[node].has_ended());
         self.doorways[node].lose(why.clone());
         self.lanes[node].stopped.send_replace(Some(why));
     }

@@ -12,7 +12,7 @@
 //!
 //! A frame is a `FlightData`, its header in `app_metadata`, its body in `data_body`.
 //!
-//! **Security.** Whoever listens on more than the loopback has TLS, or has said `insecure`. TLS is 1.3, with certificates on both sides ([`tls`]). Each stream begins with the job's token,
+//! **Security.** Whoever listens on more than the loopback has TLS, or has said `insecure`. TLS is 1.3, with certificates on both sides. Each stream begins with the job's token,
 //! each call has that of the listener; they are compared in constant time, and shown nowhere.
 //!
 //! **Detection.** A closed stream is noticed at once; a machine that is gone, by pings of HTTP/2 every 2 s, after 6 s more.
@@ -61,6 +61,8 @@ const PING: Duration = Duration::from_secs(2);
 const PING_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long the first steps of a connection may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long dropping a listener waits for calls in progress.
+const SHUTDOWN: Duration = Duration::from_millis(200);
 /// What HTTP/2 has on its way for a stream, in bytes: two frames.
 const STREAM_WINDOW: u32 = 4 << 20;
 /// What a message of gRPC may have, in bytes.
@@ -107,9 +109,12 @@ impl Io {
 
 impl Drop for Io {
     fn drop(&mut self) {
-        // The thread that drops it may be one of it.
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
+        let Some(runtime) = self.0.take() else { return };
+        match Handle::try_current() {
+            // A thread of a runtime must not wait, least of all for itself.
+            Ok(_) => runtime.shutdown_background(),
+            // Sockets are closed then. What a call has asked for may take longer.
+            Err(_) => runtime.shutdown_timeout(SHUTDOWN),
         }
     }
 }

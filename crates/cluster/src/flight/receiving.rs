@@ -78,12 +78,7 @@ fn stream_of(mut replies: UnboundedReceiver<Reply>) -> Replies {
 }
 
 /// Begins to receive what follows the handshake of a node.
-pub(super) fn start(
-    shared: Arc<Shared>,
-    from: usize,
-    frames: Streaming<FlightData>,
-    assembler: Assembler,
-) -> Replies {
+pub(super) fn start(shared: Arc<Shared>, from: usize, frames: Streaming<FlightData>, assembler: Assembler) -> Replies {
     let (replies, waiting) = unbounded_channel();
     let state = Mutex::new((Incoming::new(shared.config().window), Cutter::default()));
     tokio::spawn(run(shared, from, frames, assembler, Arc::new(Account { state, replies })));

@@ -64,9 +64,8 @@ impl Service {
     pub(super) async fn serve(self, socket: TcpListener, tls: Option<Tls>) {
         let (ready, mut connections) = mpsc::channel(HANDSHAKES);
         tokio::spawn(accept(socket, tls, ready));
-        let service = FlightServiceServer::new(self)
-            .max_decoding_message_size(GRPC_LIMIT)
-            .max_encoding_message_size(GRPC_LIMIT);
+        let service =
+            FlightServiceServer::new(self).max_decoding_message_size(GRPC_LIMIT).max_encoding_message_size(GRPC_LIMIT);
         let server = Server::builder()
             .http2_keepalive_interval(Some(PING))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))

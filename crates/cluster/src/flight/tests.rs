@@ -9,6 +9,9 @@ use super::*;
 use crate::recording::{Recorder, exchange_random_messages, holds_and_resumes};
 use crate::transport::{Sent, Transport};
 use bytes::Bytes;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const TOKEN: &str = "a-token-of-tests";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,11 +43,7 @@ fn config(listeners: &[Listener], me: usize) -> MeshConfig {
 }
 
 /// The meshes of several nodes; `change` is asked for the configuration of each.
-fn meshes(
-    listeners: &[Listener],
-    recorders: &[Arc<Recorder>],
-    change: impl Fn(usize, &mut MeshConfig),
-) -> Vec<Mesh> {
+fn meshes(listeners: &[Listener], recorders: &[Arc<Recorder>], change: impl Fn(usize, &mut MeshConfig)) -> Vec<Mesh> {
     let mesh = |(me, listener): (usize, &Listener)| {
         let mut config = config(listeners, me);
         change(me, &mut config);
@@ -113,8 +112,62 @@ fn a_node_that_has_closed_is_not_lost() {
     meshes[0].send(1, Bytes::from_static(b"still heard"), Sent::Data).unwrap();
     recorders[1].wait(|seen| seen.messages[0].len() == 1);
     drop((meshes.pop(), listeners.pop()));
-    meshes[0].close(PATIENCE);
+    assert!(meshes[0].close(PATIENCE));
     assert_eq!(recorders[0].lost(), []);
+    meshes[0].send(1, Bytes::from_static(b"after the end"), Sent::Data).unwrap();
+    assert_eq!(meshes[0].unsent_bytes(), 0);
+}
+
+/// A connection that says nothing more and is not closed, as when a machine loses power: pings find it.
+#[test]
+fn a_silent_node_is_lost() {
+    let (listeners, recorders) = (listeners(2, None), Recorder::several(2));
+    let line = Line::to(listeners[1].address());
+    let meshes = meshes(&listeners, &recorders, |me, config| {
+        if me == 0 {
+            config.peers[1] = line.address.to_string();
+        }
+    });
+    meshes[0].send(1, Bytes::from_static(b"before"), Sent::Data).unwrap();
+    recorders[1].wait(|seen| seen.messages[0].len() == 1);
+    line.is_cut.store(true, Relaxed);
+    meshes[0].send(1, Bytes::from_static(b"after"), Sent::Data).unwrap();
+    assert_eq!(recorders[0].wait_lost().code, code::NODE_LOST);
+    assert_eq!(recorders[1].wait_lost().code, code::NODE_LOST);
+    assert_eq!(recorders[1].count(0), 1);
+}
+
+/// A line that passes bytes on until it is cut. Its sockets stay open.
+struct Line {
+    address: SocketAddr,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Line {
+    fn to(far: SocketAddr) -> Line {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let line = Line { address: socket.local_addr().unwrap(), is_cut: Arc::default() };
+        let is_cut = Arc::clone(&line.is_cut);
+        std::thread::spawn(move || {
+            for near in socket.incoming() {
+                let (near, far) = (near.unwrap(), TcpStream::connect(far).unwrap());
+                for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                    let is_cut = Arc::clone(&is_cut);
+                    std::thread::spawn(move || {
+                        let mut bytes = [0; 4096];
+                        while let Ok(count @ 1..) = from.read(&mut bytes) {
+                            if !is_cut.load(Relaxed) && to.write_all(&bytes[..count]).is_err() {
+                                break;
+                            }
+                        }
+                        // An end is not passed on either.
+                        std::mem::forget((from, to));
+                    });
+                }
+            }
+        });
+        line
+    }
 }
 
 #[test]

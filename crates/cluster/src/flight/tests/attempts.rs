@@ -95,18 +95,14 @@ fn a_newer_attempt_closes_the_streams_of_the_older() {
 
 #[test]
 fn a_node_is_admitted_once() {
-    let (listeners, recorders) = (listeners(3, None), Recorder::several(3));
-    let _meshes = meshes(&listeners[..2], &recorders, |_, config| {
-        config.peers = listeners.iter().map(|listener| listener.address().to_string()).collect();
-    });
-    // A third process takes the number of node 1.
-    let taken = MeshConfig { me: 1, ..config(&listeners, 1) };
-    recorders[0].wait(|_| true);
-    let admitted = damage::stream_to(&listeners[0], &config(&listeners, 1), vec![]);
-    let again = damage::stream_to(&listeners[0], &taken, vec![]);
-    assert!([admitted, again].iter().flatten().any(|why| why.code == code::NODES_DIFFER));
-    let no_node = MeshConfig { me: 3, ..config(&listeners, 0) };
-    assert_eq!(damage::stream_to(&listeners[0], &no_node, vec![]).unwrap().code, code::NODES_DIFFER);
+    let (listeners, recorders, _mesh, config) = damage::node();
+    let ask = |me| damage::stream_to(&listeners[0], &MeshConfig { me, ..config.clone() }, vec![]).map(|why| why.code);
+    assert_eq!(ask(1), None);
+    assert_eq!(ask(1), Some(code::NODES_DIFFER));
+    // There are two nodes, and the one that is asked is node 0.
+    assert_eq!(ask(2), Some(code::NODES_DIFFER));
+    assert_eq!(ask(0), Some(code::NODES_DIFFER));
+    assert_eq!(recorders[0].wait_lost().code, code::NODE_LOST);
 }
 
 #[test]

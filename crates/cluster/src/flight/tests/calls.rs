@@ -56,6 +56,8 @@ fn nobody_answers() {
     assert_eq!(call(&address), code::NODE_UNREACHABLE);
     assert_eq!(call("no port"), code::INVALID_CONFIG);
     assert_eq!(call("127.0.0.1"), code::INVALID_CONFIG);
+    // An address that is nobody's: it is not even tried.
+    assert_eq!(call("192.0.2.1:7420"), code::NOT_ENCRYPTED);
     let deaf = listeners(1, None);
     let answer = caller.call(&deaf[0].address().to_string(), "echo", Bytes::new(), PATIENCE);
     assert_eq!(answer.unwrap_err().code, code::REFUSED);

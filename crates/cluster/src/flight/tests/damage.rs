@@ -8,7 +8,7 @@ use crate::frame::{Cutter, Kind};
 use arrow_flight::FlightData;
 use futures_util::{StreamExt, stream};
 
-/// A stream that sends frames behind its hello and then nothing more, without an end.
+/// A stream that sends frames behind its hello and then nothing more, and stays open. With a hello alone it is closed at once.
 struct ByHand(Vec<FlightData>);
 
 impl Ask for ByHand {
@@ -16,7 +16,8 @@ impl Ask for ByHand {
 
     async fn ask(&self, mut client: Client) -> Result<Option<Diagnostic>, Failure> {
         let (frames, is_silent) = (self.0.clone(), self.0.len() == 1);
-        let frames = stream::iter(frames).chain(stream::pending());
+        let open = stream::pending().take(usize::from(!is_silent));
+        let frames = stream::iter(frames).chain(open);
         let mut replies = match client.do_exchange(frames).await {
             Ok(response) => response.into_inner(),
             Err(status) => return Err(failure_of(&status, 9)),
@@ -50,7 +51,7 @@ fn ask(listener: &Listener, frames: Vec<FlightData>) -> Option<Diagnostic> {
 }
 
 /// A node 0 of two, whose node 1 is made by hand.
-fn node() -> (Vec<Listener>, Vec<Arc<Recorder>>, Mesh, MeshConfig) {
+pub(super) fn node() -> (Vec<Listener>, Vec<Arc<Recorder>>, Mesh, MeshConfig) {
     let (listeners, recorders) = (listeners(2, None), Recorder::several(2));
     let mesh = listeners[0].mesh(config(&listeners, 0), Arc::clone(&recorders[0]) as _).unwrap();
     let config = config(&listeners, 1);
