@@ -129,6 +129,8 @@ impl<M> Outgoing<M> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Incoming {
     window: u64,
+    /// Released bytes are granted when there are so many, or nothing is held.
+    batch: u64,
     held: u64,
     released: u64,
 }
@@ -136,7 +138,12 @@ pub struct Incoming {
 impl Incoming {
     /// A lane from which nothing has come. The window is the sender's, in bytes.
     pub fn new(window: u64) -> Incoming {
-        Incoming { window, held: 0, released: 0 }
+        Incoming::in_batches(window, window.div_ceil(4))
+    }
+
+    /// The same with grants of at least `batch` bytes while something is held.
+    pub fn in_batches(window: u64, batch: u64) -> Incoming {
+        Incoming { window, batch, held: 0, released: 0 }
     }
 
     /// A message begins to come. Its cost is held from now on.
@@ -157,7 +164,7 @@ impl Incoming {
         assert!(cost <= self.held, "a credit is dropped once");
         self.held -= cost;
         self.released += cost;
-        let is_time = self.held == 0 || self.released >= self.window.div_ceil(4);
+        let is_time = self.held == 0 || self.released >= self.batch;
         (is_time && self.released > 0).then(|| std::mem::take(&mut self.released))
     }
 
