@@ -231,13 +231,20 @@ fn two_nodes_that_answer() {
 /// Three nodes in a circle, each of which passes on what it gets: the cycle in which transports with blocking senders stand still.
 #[test]
 fn three_nodes_in_a_circle() {
-    for (sizes, costs) in
-        [((1, 1), [1, 1, 1]), ((1, 1), [2, 1, 3]), ((2, 2), [2, 4, 1]), ((3, 2), [1, 2, 3]), ((3, 9), [4, 1, 2])]
-    {
-        let lanes = (0..3u8).map(|node| lane(sizes, node, (node + 1) % 3, &[(Some(costs[usize::from(node)]), 2)]));
-        let start = State { lanes: lanes.collect() };
-        explore(&Model { sizes, unsent: 0, start });
+    let mut states = 0;
+    for sizes in SIZES {
+        for (costs, then) in [([1, 1, 1], Some(MARK)), ([4, 1, 2], None)] {
+            let lanes = (0..3u8).map(|node| {
+                let mut input = vec![(Some(costs[usize::from(node)]), 2)];
+                // One node has more to say.
+                input.extend(then.filter(|_| node == 0).map(|cost| (cost, 0)));
+                lane(sizes, node, (node + 1) % 3, &input)
+            });
+            let start = State { lanes: lanes.collect() };
+            states += explore(&Model { sizes, unsent: 0, start });
+        }
     }
+    assert!(states > 100_000, "{states}");
 }
 
 /// A receiver that waited for another message before it drops a credit would break the contract, and the model shows it.

@@ -1,6 +1,7 @@
 //! Calls between a coordinator and nodes: an action and small JSON there, JSON or a [`Diagnostic`] back.
 
-use super::dial::{Ask, Client, Dial, Failure, innermost};
+use super::dial::{Ask, Client, Dial, Failure};
+use super::service::text_of;
 use super::tls::{Tls, TlsPaths};
 use super::token::Token;
 use super::{Io, Listener};
@@ -194,7 +195,7 @@ impl Ask for Question<'_> {
         self.is_asked.store(true, Relaxed);
         let broken = |status: tonic::Status| match decode(status.details()) {
             Some(why) => Failure::Final(why),
-            None => Failure::Broken(lost_call(self.address, innermost(&status))),
+            None => Failure::Broken(lost_call(self.address, text_of(&status))),
         };
         let mut answers = client.do_action(request).await.map_err(broken)?.into_inner();
         let answer = answers.message().await.map_err(broken)?;

@@ -1,7 +1,7 @@
 //! Connecting to a node: again and again, until it answers or is known never to.
 
 use super::tls::{Tls, Trouble, Wire};
-use super::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, PING, PING_TIMEOUT, STREAM_WINDOW};
+use super::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, HTTP_FRAME, PING, PING_TIMEOUT, STREAM_WINDOW};
 use arrow_flight::flight_service_client::FlightServiceClient;
 use hyper_util::rt::TokioIo;
 use millstream_types::{Diagnostic, code};
@@ -62,7 +62,8 @@ impl Dial {
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(STREAM_WINDOW);
+            .initial_connection_window_size(STREAM_WINDOW)
+            .max_frame_size(HTTP_FRAME);
         let connector = Connector { dial: self.clone(), trouble: Trouble::default(), refusal: Arc::default() };
         let asked = match endpoint.connect_with_connector(connector.clone()).await {
             Ok(channel) => {

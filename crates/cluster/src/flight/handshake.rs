@@ -37,10 +37,14 @@ impl MeshConfig {
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
     pub(super) fn check(&self) -> Result<(), Diagnostic> {
-        match self.me < self.peers.len() && self.window > 0 && self.job.len() <= 1024 && self.engine.len() <= 256 {
-            true => Ok(()),
-            false => Err(Diagnostic::bug(format!("node {} of {} cannot be", self.me, self.peers.len()))),
+        if self.me >= self.peers.len() || self.window == 0 {
+            let text = format!("there is no node {} of {} with a window of {}", self.me, self.peers.len(), self.window);
+            return Err(Diagnostic::bug(text));
         }
+        if self.job.len() > 1024 || self.engine.len() > 1024 {
+            return Err(Diagnostic::bug("the name of a job or of a version is too long for the first message"));
+        }
+        Ok(())
     }
 
     /// What this node says to another first.
@@ -110,11 +114,15 @@ impl Serving {
     pub(super) fn replace(&mut self, mesh: &Arc<Shared>) -> Result<(), Diagnostic> {
         let config = mesh.config();
         if let Some(served) = &self.0 {
-            if served.config.job == config.job && served.config.attempt >= config.attempt {
+            let is_same = served.config.job == config.job;
+            if is_same && served.config.attempt >= config.attempt {
                 return Err(stale(config.attempt, served.config.attempt));
             }
             if let Some(old) = served.mesh.upgrade() {
-                old.stop(stale(served.config.attempt, config.attempt));
+                old.stop(match is_same {
+                    true => stale(served.config.attempt, config.attempt),
+                    false => lost(served.config.me, "it has begun another job"),
+                });
             }
         }
         self.0 = Some(Served { config: config.clone(), mesh: Arc::downgrade(mesh) });

@@ -65,6 +65,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const SHUTDOWN: Duration = Duration::from_millis(200);
 /// What HTTP/2 has on its way for a stream, in bytes: two frames.
 const STREAM_WINDOW: u32 = 4 << 20;
+/// What HTTP/2 writes at once, in bytes: its default of 16 KiB costs a system call for each.
+const HTTP_FRAME: u32 = 256 << 10;
 /// What a message of gRPC may have, in bytes.
 const GRPC_LIMIT: usize = crate::frame::BODY_LIMIT + crate::frame::HEADER_LIMIT + 4096;
 

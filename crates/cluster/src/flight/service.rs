@@ -6,7 +6,7 @@ use super::handshake::{Hello, Serving, Verdict};
 use super::receiving::{self, Replies};
 use super::tls::{Tls, Wire};
 use super::token::Token;
-use super::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, PING, PING_TIMEOUT, STREAM_WINDOW};
+use super::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, HTTP_FRAME, PING, PING_TIMEOUT, STREAM_WINDOW};
 use crate::frame::{Assembler, Frame, Kind, VERSION, damaged};
 use crate::transport::lost;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
@@ -43,9 +43,18 @@ pub(super) fn status_of(why: &Diagnostic) -> Status {
     Status::with_details(Code::FailedPrecondition, why.code.to_string(), control::encode(why).into())
 }
 
+/// What a status without a diagnostic says.
+pub(super) fn text_of(status: &Status) -> String {
+    match (std::error::Error::source(status), status.message()) {
+        (Some(source), _) => innermost(source),
+        (None, "") => status.code().to_string(),
+        (None, message) => message.to_string(),
+    }
+}
+
 /// Why a stream with a node has ended.
 pub(super) fn diagnostic_of(status: &Status, node: usize) -> Diagnostic {
-    control::decode(status.details()).unwrap_or_else(|| lost(node, innermost(status)))
+    control::decode(status.details()).unwrap_or_else(|| lost(node, text_of(status)))
 }
 
 /// Why a node has not taken a stream.
@@ -55,7 +64,7 @@ pub(super) fn failure_of(status: &Status, node: usize) -> Failure {
     }
     match control::decode(status.details()) {
         Some(why) => Failure::Final(why),
-        None => Failure::Later(innermost(status)),
+        None => Failure::Later(text_of(status)),
     }
 }
 
@@ -71,6 +80,7 @@ impl Service {
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(STREAM_WINDOW)
+            .max_frame_size(HTTP_FRAME)
             .add_service(service);
         // It ends with the runtime; errors of single connections end those.
         let _ = server.serve_with_incoming(stream::poll_fn(move |cx| connections.poll_recv(cx))).await;
