@@ -118,9 +118,9 @@ impl State {
                     lane.push(cost, hops);
                 }));
             }
-            let sent = self.changed(number, |lane| lane.wire.extend(lane.outgoing.pop()));
-            if sent != *self {
-                steps.push(sent);
+            if !lane.outgoing.is_empty() {
+                let sent = self.changed(number, |lane| lane.wire.extend(lane.outgoing.pop()));
+                steps.extend((sent != *self).then_some(sent));
             }
             if !lane.wire.is_empty() {
                 steps.push(self.changed(number, |lane| {
