@@ -12,6 +12,8 @@
 //! Invariants: messages are bytes here, nothing knows rows, plans or stations. No function that an engine's thread calls to send waits for
 //! another node. What comes from the network is checked before memory is taken for it.
 
+#![forbid(unsafe_code)]
+
 pub mod credit;
 pub mod delayed;
 pub mod flight;
