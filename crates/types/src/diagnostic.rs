@@ -106,6 +106,14 @@ codes! {
     CONNECTION_LOST = 5002, "a connection broke", "See why the other side went away, and run the query again.";
     LISTEN_FAILED = 5003, "an address cannot be listened on", "Give an address of this machine and a port that no other program uses.";
     REFUSED = 5004, "a server refuses what it is asked for", "Check user, password and certificates, and that the user has the rights it needs.";
+    STALE_ATTEMPT = 5010, "a newer attempt of the job runs", "Nothing: this node has been replaced, and ends.";
+    NODES_DIFFER = 5011, "the nodes of a job do not run the same", "Install one version of Millstream on all nodes, and give all the same script, settings and list of nodes.";
+    NODE_UNREACHABLE = 5013, "a node cannot be reached", "Check that 'millstream node' runs there, its address, and what is between the machines.";
+    NODE_LOST = 5014, "the connection to a node broke", "See in the log of that node why it went away; the job resumes from its last checkpoint.";
+    WRONG_TOKEN = 5015, "a node does not know the token of the job", "Give all nodes the same token.";
+    DAMAGED_FRAME = 5016, "what a node has sent arrived damaged", "The job resumes from its last checkpoint; if it happens again, check memory and network of both machines.";
+    NOT_ENCRYPTED = 5017, "nodes would talk to each other without encryption", "Give --cluster-ca, --cluster-cert and --cluster-key, or say --insecure-cluster.";
+    CERTIFICATE_REJECTED = 5018, "a node's certificate is not accepted", "Give each node a certificate of the same authority, with the name under which the others reach it.";
     BUG = 9001, "a bug in Millstream", "Please report it with the query and the message.";
 }
 

@@ -1,0 +1,190 @@
+//! Who may speak to whom: the first frame of a stream, and what is asked of it.
+
+use super::mesh::Shared;
+use super::token::Token;
+use crate::frame::VERSION;
+use crate::transport::lost;
+use millstream_types::{Diagnostic, code};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// An attempt of a job, as one of its nodes sees it.
+#[derive(Debug, Clone)]
+pub struct MeshConfig {
+    /// The job.
+    pub job: String,
+    /// Its attempt: the highest number counts.
+    pub attempt: u64,
+    /// The number of this node.
+    pub me: usize,
+    /// Host and port of each node, by number.
+    pub peers: Vec<String>,
+    /// A fingerprint of the plan and of what else must be equal.
+    pub plan: u64,
+    /// The version of the engine.
+    pub engine: String,
+    /// What the nodes of the job know.
+    pub token: Token,
+    /// What a lane may have unfinished at its receiver, in bytes. The same on all nodes.
+    pub window: u64,
+    /// How long the others are tried to be reached.
+    pub connect_timeout: Duration,
+}
+
+impl MeshConfig {
+    /// How long the others are tried to be reached, if nobody says otherwise.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+    pub(super) fn check(&self) -> Result<(), Diagnostic> {
+        if self.me >= self.peers.len() || self.window == 0 {
+            let text = format!("there is no node {} of {} with a window of {}", self.me, self.peers.len(), self.window);
+            return Err(Diagnostic::bug(text));
+        }
+        if self.job.len() > 1024 || self.engine.len() > 1024 {
+            return Err(Diagnostic::bug("the name of a job or of a version is too long for the first message"));
+        }
+        Ok(())
+    }
+
+    /// What this node says to another first.
+    pub(super) fn hello(&self, to: usize) -> Hello {
+        Hello {
+            protocol: VERSION,
+            job: self.job.clone(),
+            attempt: self.attempt,
+            from: self.me,
+            to,
+            nodes: self.peers.len(),
+            plan: self.plan,
+            engine: self.engine.clone(),
+            window: self.window,
+            token: self.token.reveal().to_string(),
+        }
+    }
+}
+
+/// The first message of a stream, as JSON. It has no Debug: the token is in it.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) protocol: u8,
+    pub(super) job: String,
+    pub(super) attempt: u64,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) nodes: usize,
+    pub(super) plan: u64,
+    pub(super) engine: String,
+    pub(super) window: u64,
+    pub(super) token: String,
+}
+
+/// The answer to a hello.
+pub(super) enum Verdict {
+    /// The stream belongs to this mesh.
+    Welcome(Arc<Shared>),
+    /// This node has not begun that attempt; it may yet.
+    NotYet,
+    /// No.
+    Refused(Diagnostic),
+}
+
+/// The attempt that a listener serves.
+#[derive(Default)]
+pub(super) struct Serving(Option<Served>);
+
+struct Served {
+    config: MeshConfig,
+    mesh: Weak<Shared>,
+}
+
+fn stale(attempt: u64, newer: u64) -> Diagnostic {
+    Diagnostic::new(code::STALE_ATTEMPT, format!("a newer attempt of the job runs: {newer}, and not {attempt}"))
+}
+
+fn differ(what: &str, theirs: impl std::fmt::Display, ours: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(code::NODES_DIFFER, format!("{what}: {theirs} there, {ours} here"))
+}
+
+impl Serving {
+    /// Serves another attempt from now on.
+    ///
+    /// # Errors
+    /// When it is not a newer one.
+    pub(super) fn replace(&mut self, mesh: &Arc<Shared>) -> Result<(), Diagnostic> {
+        let config = mesh.config();
+        if let Some(served) = &self.0 {
+            let is_same = served.config.job == config.job;
+            if is_same && served.config.attempt >= config.attempt {
+                return Err(stale(config.attempt, served.config.attempt));
+            }
+            if let Some(old) = served.mesh.upgrade() {
+                old.stop(match is_same {
+                    true => stale(served.config.attempt, config.attempt),
+                    false => lost(served.config.me, "it has begun another job"),
+                });
+            }
+        }
+        self.0 = Some(Served { config: config.clone(), mesh: Arc::downgrade(mesh) });
+        Ok(())
+    }
+
+    /// Whether a node may speak.
+    pub(super) fn judge(&self, hello: &Hello) -> Verdict {
+        match self.0.as_ref().map(|served| served.judge(hello)) {
+            None => Verdict::NotYet,
+            Some(Ok(verdict)) => verdict,
+            Some(Err(why)) => Verdict::Refused(why),
+        }
+    }
+}
+
+impl Served {
+    fn judge(&self, hello: &Hello) -> Result<Verdict, Diagnostic> {
+        let ours = &self.config;
+        if !ours.token.is(hello.token.as_bytes()) {
+            // It may be that of another job or of a newer attempt, which this node is yet to begin. Whoever asks learns nothing by that.
+            return match hello.job == ours.job && hello.attempt <= ours.attempt {
+                true => Err(Diagnostic::new(code::WRONG_TOKEN, "the token of the job is another on this node")),
+                false => Ok(Verdict::NotYet),
+            };
+        }
+        if hello.job != ours.job {
+            return Ok(Verdict::NotYet);
+        }
+        if hello.attempt != ours.attempt {
+            return match hello.attempt < ours.attempt {
+                true => Err(stale(hello.attempt, ours.attempt)),
+                false => Ok(Verdict::NotYet),
+            };
+        }
+        if hello.engine != ours.engine {
+            return Err(differ("the versions of the engine differ", &hello.engine, &ours.engine));
+        }
+        if hello.plan != ours.plan {
+            let [theirs, ours] = [hello.plan, ours.plan].map(|plan| format!("{plan:016x}"));
+            return Err(differ("the plans differ", theirs, ours));
+        }
+        if hello.nodes != ours.peers.len() {
+            return Err(differ("the numbers of nodes differ", hello.nodes, ours.peers.len()));
+        }
+        if hello.window != ours.window {
+            return Err(differ("the bytes that may be on their way differ", hello.window, ours.window));
+        }
+        if hello.to != ours.me {
+            return Err(differ("the address is that of another node", hello.to, ours.me));
+        }
+        if hello.from >= ours.peers.len() || hello.from == ours.me {
+            let text = format!("there is no other node {} of {}", hello.from, ours.peers.len());
+            return Err(Diagnostic::new(code::NODES_DIFFER, text));
+        }
+        let Some(mesh) = self.mesh.upgrade().filter(|mesh| !mesh.is_stopped()) else {
+            return Err(lost(ours.me, "it has left this attempt"));
+        };
+        if !mesh.admit(hello.from) {
+            let text = format!("node {} is connected already", hello.from);
+            return Err(Diagnostic::new(code::NODES_DIFFER, text));
+        }
+        Ok(Verdict::Welcome(mesh))
+    }
+}

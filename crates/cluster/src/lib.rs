@@ -1,0 +1,28 @@
+//! Messages between the nodes of a query, and calls between a coordinator and nodes.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`transport`] | the contract: lanes, credits, loss |
+//! | [`credit`] | how much may be on its way, and why nobody waits for ever |
+//! | [`frame`] | what messages are cut into on a network |
+//! | [`local`] | nodes in one process |
+//! | [`flight`] | nodes in processes, over Arrow Flight |
+//! | [`delayed`] | any of them over a slow network that breaks, from a seed |
+//!
+//! Invariants: messages are bytes here, nothing knows rows, plans or stations. No function that an engine's thread calls to send waits for
+//! another node. What comes from the network is checked before memory is taken for it.
+
+#![forbid(unsafe_code)]
+
+pub mod credit;
+pub mod delayed;
+pub mod flight;
+pub mod frame;
+pub mod local;
+mod random;
+#[cfg(test)]
+mod recording;
+pub mod transport;
+
+pub use bytes::Bytes;
+pub use transport::{Credit, Inbound, Sent, Transport};
