@@ -38,6 +38,14 @@ fn version() -> String {
 pub(crate) enum Command {
     /// Run a SQL script: a file, `-` for standard input, or -e 'SQL'
     Run(Script),
+    /// Take part in the runs of others (millstream run --cluster), until it is stopped
+    Node {
+        /// Where the others reach it: HOST:PORT
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7420")]
+        listen: String,
+        #[command(flatten)]
+        security: ClusterSecurity,
+    },
     /// Work interactively: statements end with `;`, history and completion included
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
@@ -168,6 +176,46 @@ pub(crate) struct Script {
     /// SQL to execute, after FILE if both are given; may be repeated
     #[arg(short = 'e', long = "execute", value_name = "SQL")]
     pub(crate) statements: Vec<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+}
+
+/// Where the nodes of a run are.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ClusterArguments {
+    /// Run on the nodes of a cluster (`millstream node`) as well: static://HOST:PORT,HOST:PORT, or static+dns://NAME:PORT for every address of a
+    /// name
+    #[arg(long, env = "MILLSTREAM_CLUSTER", value_name = "NODES")]
+    pub(crate) cluster: Option<String>,
+    /// Where the nodes reach this process: HOST:PORT, port 0 for any
+    #[arg(long, env = "MILLSTREAM_CLUSTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) cluster_listen: String,
+    /// How long to wait for nodes that are not there, before a run begins without them
+    #[arg(long, env = "MILLSTREAM_CLUSTER_REPLACEMENT_TIMEOUT", value_name = "SECONDS", default_value = "60")]
+    pub(crate) cluster_replacement_timeout: u64,
+    #[command(flatten)]
+    pub(crate) security: ClusterSecurity,
+}
+
+/// How the processes of a cluster trust each other.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ClusterSecurity {
+    /// File with the token that all processes of the cluster have: 16 characters or more [default: the environment variable
+    /// MILLSTREAM_CLUSTER_TOKEN]
+    #[arg(long, env = "MILLSTREAM_CLUSTER_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) cluster_token_file: Option<PathBuf>,
+    /// Certificates (PEM) that sign those of the other processes
+    #[arg(long, env = "MILLSTREAM_CLUSTER_CA", value_name = "FILE", requires_all = ["cluster_cert", "cluster_key"])]
+    pub(crate) cluster_ca: Option<PathBuf>,
+    /// Certificate of this process (PEM)
+    #[arg(long, env = "MILLSTREAM_CLUSTER_CERT", value_name = "FILE", requires = "cluster_ca")]
+    pub(crate) cluster_cert: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long, env = "MILLSTREAM_CLUSTER_KEY", value_name = "FILE", requires = "cluster_ca")]
+    pub(crate) cluster_key: Option<PathBuf>,
+    /// Speak to other machines without TLS: whoever reads the network has the token and the data
+    #[arg(long, env = "MILLSTREAM_INSECURE_CLUSTER", value_parser = BoolishValueParser::new())]
+    pub(crate) insecure_cluster: bool,
 }
 
 #[derive(Debug, Args)]
@@ -178,6 +226,8 @@ pub(crate) struct Shell {
     /// SQL to execute first; may be repeated
     #[arg(short = 'e', long = "execute", value_name = "SQL")]
     pub(crate) statements: Vec<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
 }
 
 #[derive(Debug, Args)]

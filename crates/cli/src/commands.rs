@@ -4,7 +4,7 @@ use crate::arguments::{Common, Explain, Script, Shell};
 use crate::context::Context;
 use crate::failure::{Failure, Text};
 use crate::output::print;
-use crate::{docs, shell};
+use crate::{cluster, docs, shell};
 use millstream::connectors::take_standard_input;
 use millstream::{Diagnostic, Place, code};
 use std::io::{Read, Write, stdin, stdout};
@@ -80,6 +80,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 /// A session that has executed a script.
 fn executed(script: &Script, common: &Common) -> Result<Context, Failure> {
     let mut context = Context::new(common)?;
+    cluster::join(&mut context, &script.cluster)?;
     for text in texts(&context, script)? {
         context.execute(&text)?;
     }
@@ -94,7 +95,8 @@ pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
 
 /// `millstream sql`
 pub(crate) fn sql(arguments: &Shell, common: &Common) -> Result<(), Failure> {
-    let script = Script { file: arguments.file.clone(), statements: arguments.statements.clone() };
+    let Shell { file, statements, cluster } = arguments;
+    let script = Script { file: file.clone(), statements: statements.clone(), cluster: cluster.clone() };
     shell::run(&mut executed(&script, common)?)
 }
 

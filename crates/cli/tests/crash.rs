@@ -15,6 +15,8 @@ mod how_often;
 mod job;
 #[path = "support/manifests.rs"]
 mod manifests;
+#[path = "crash/nodes.rs"]
+mod nodes;
 mod support;
 
 use disk::Disk;

@@ -118,10 +118,10 @@ impl<M> Outgoing<M> {
         self.queue.is_empty()
     }
 
-    /// Forgets what waits: the lane is over.
-    pub fn clear(&mut self) {
-        self.queue = VecDeque::new();
+    /// Forgets what waits: the lane is over. Gives it, in order, so that whoever has locked the lane can drop it later.
+    pub fn clear(&mut self) -> impl Iterator<Item = M> + use<M> {
         self.unsent = 0;
+        std::mem::take(&mut self.queue).into_iter().map(|waiting| waiting.message)
     }
 }
 

@@ -71,18 +71,19 @@ struct Network {
 
 #[derive(Default)]
 struct State {
-    lanes: BTreeMap<usize, Lane>,
+    lanes: BTreeMap<usize, Line>,
     on_the_way: BinaryHeap<Reverse<OnTheWay>>,
     /// Of arrivals, so that those of one moment stay in order.
     count: u64,
     is_over: bool,
 }
 
+/// What a lane goes through.
 #[derive(Default)]
-struct Lane {
+struct Line {
     messages: u64,
     is_broken: bool,
-    /// When the line is free again.
+    /// When it can take the next message.
     free: Option<Instant>,
     /// When the last message comes.
     last: Option<Instant>,
@@ -159,8 +160,8 @@ impl Network {
 
     /// Puts something on the way from a node, unless that lane has broken.
     fn put(&self, from: usize, event: Event) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
+        let mut locked = self.state.lock();
+        let state = &mut *locked;
         let lane = state.lanes.entry(from).or_default();
         let dropped = if state.is_over || lane.is_broken {
             Some(event)
@@ -189,7 +190,8 @@ impl Network {
             self.changed.notify_one();
             dropped
         };
-        // What a broken lane brings gives its credit back at once; that takes no lock of this network.
+        drop(locked);
+        // What a broken lane brings gives its credit back at once, and without the lock.
         drop(dropped);
     }
 }
@@ -269,7 +271,7 @@ mod tests {
             let recorders = Recorder::several(2);
             let nodes = nodes(1 << 20, &delays, &recorders);
             for _ in 0..before + 20 {
-                nodes[0].send(1, Bytes::from_static(b"x"), Sent::Data).unwrap();
+                nodes[0].send(1, Bytes::from_static(b"x"), Sent::Data, None).unwrap();
             }
             recorders[1].wait(|seen| !seen.lost.is_empty());
             assert_eq!((recorders[1].count(0), recorders[1].lost().len()), (before, 1));

@@ -7,6 +7,8 @@
 //! | [`frame`] | what messages are cut into on a network |
 //! | [`local`] | nodes in one process |
 //! | [`flight`] | nodes in processes, over Arrow Flight |
+//! | [`coordinator`] | the first node of a run, and where the others are |
+//! | [`node`] | a process that takes part in runs |
 //! | [`delayed`] | any of them over a slow network that breaks, from a seed |
 //!
 //! Invariants: messages are bytes here, nothing knows rows, plans or stations. No function that an engine's thread calls to send waits for
@@ -14,15 +16,21 @@
 
 #![forbid(unsafe_code)]
 
+pub mod coordinator;
 pub mod credit;
 pub mod delayed;
 pub mod flight;
 pub mod frame;
 pub mod local;
+pub mod node;
+mod orders;
+mod peers;
+mod queue;
 mod random;
 #[cfg(test)]
 mod recording;
 pub mod transport;
 
 pub use bytes::Bytes;
-pub use transport::{Credit, Inbound, Sent, Transport};
+pub use orders::Status;
+pub use transport::{Credit, Held, Inbound, Sent, Transport};

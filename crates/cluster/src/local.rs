@@ -2,8 +2,9 @@
 //!
 //! The lanes are those of [`crate::credit`]; on the way is what stands in the receiver's queue. Grants take no time.
 
-use crate::credit::{Incoming, Outgoing, cost};
-use crate::transport::{Credit, Doorway, Inbound, Returns, Sent, Transport, check, lost};
+use crate::credit::{Incoming, cost};
+use crate::queue::{Item, Queue};
+use crate::transport::{Credit, Doorway, Held, Inbound, Returns, Sent, Transport, check, lost};
 use bytes::Bytes;
 use millstream_types::Diagnostic;
 use parking_lot::{Condvar, Mutex};
@@ -13,26 +14,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What goes through a lane.
-enum Item {
-    Message(Bytes, Sent),
-    End,
-}
-
 /// The lane from one node to another.
-struct Lane {
+struct LocalLane {
     from: usize,
     credits: Mutex<Credits>,
     to: Arc<Mailbox>,
 }
 
 struct Credits {
-    outgoing: Outgoing<Item>,
+    queue: Queue,
     incoming: Incoming,
-    /// The last that is sent has been put in.
-    is_closing: bool,
-    /// Nothing can be brought any more.
-    is_over: bool,
 }
 
 /// What is on its way to a node.
@@ -57,75 +48,62 @@ enum Arrival {
     Lost(Diagnostic),
 }
 
-impl Lane {
-    /// Moves what may go to the receiver.
-    fn pump(&self, credits: &mut Credits) {
+impl LocalLane {
+    /// Moves what may go to the receiver. Gives back what that one does not take, to be dropped without a lock.
+    #[must_use = "it is dropped without the lock of the lane"]
+    fn pump(&self, credits: &mut Credits) -> Vec<(usize, Arrival)> {
         let mut sent = vec![];
-        while let Some(item) = credits.outgoing.pop() {
-            if let Item::Message(message, Sent::Data) = &item {
-                let arrived = credits.incoming.arrived(cost(message.len()));
+        while let Some(item) = credits.queue.pop() {
+            if let Item::Message { bytes, sent: Sent::Data, .. } = &item {
+                let arrived = credits.incoming.arrived(cost(bytes.len()));
                 arrived.expect("both sides of the lane are counted here, under one lock");
             }
             sent.push((self.from, Arrival::Item(item)));
         }
-        if !sent.is_empty() {
-            self.to.put(sent);
+        match sent.is_empty() {
+            true => sent,
+            false => self.to.put(sent),
         }
     }
 
     fn send(&self, item: Item) {
         let mut credits = self.credits.lock();
-        if credits.is_closing || credits.is_over {
-            return;
-        }
-        match &item {
-            Item::Message(message, Sent::Data) => {
-                let cost = cost(message.len());
-                credits.outgoing.push(item, cost);
-            }
-            Item::Message(message, Sent::Mark) => {
-                let cost = cost(message.len());
-                credits.outgoing.push_mark(item, cost);
-            }
-            Item::End => {
-                credits.is_closing = true;
-                credits.outgoing.push_mark(item, 0);
-            }
-        }
-        self.pump(&mut credits);
+        let refused = credits.queue.put(item);
+        let returned = self.pump(&mut credits);
+        drop(credits);
+        drop((refused, returned));
     }
 
     /// Nothing more goes through it.
     fn end(&self) {
-        let mut credits = self.credits.lock();
-        credits.is_over = true;
-        credits.outgoing.clear();
+        let rest = self.credits.lock().queue.end();
+        // Without the lock.
+        drop(rest);
     }
 }
 
-impl Returns for Lane {
+impl Returns for LocalLane {
     fn returned(&self, cost: u64) {
         let mut credits = self.credits.lock();
-        if let Some(grant) = credits.incoming.released(cost) {
-            credits.outgoing.granted(grant).expect("no more is released than was sent");
-            if !credits.is_over {
-                self.pump(&mut credits);
-            }
-        }
+        let Some(grant) = credits.incoming.released(cost) else { return };
+        credits.queue.granted(grant).expect("no more is released than was sent");
+        let returned = self.pump(&mut credits);
+        drop(credits);
+        drop(returned);
     }
 }
 
 impl Mailbox {
-    fn put(&self, items: Vec<(usize, Arrival)>) {
+    /// Gives back what comes too late.
+    #[must_use = "it is dropped without a lock"]
+    fn put(&self, items: Vec<(usize, Arrival)>) -> Vec<(usize, Arrival)> {
         let mut arrivals = self.queue.lock();
-        if !arrivals.is_closed {
-            arrivals.items.extend(items);
-            self.filled.notify_one();
-            return;
+        if arrivals.is_closed {
+            return items;
         }
-        drop(arrivals);
-        // Their credits go back without the lock.
-        drop(items);
+        arrivals.items.extend(items);
+        self.filled.notify_one();
+        vec![]
     }
 
     fn take(&self) -> Option<(usize, Arrival)> {
@@ -163,7 +141,7 @@ impl Mailbox {
 pub struct Local {
     me: usize,
     /// By sender, then receiver.
-    lanes: Arc<Vec<Vec<Arc<Lane>>>>,
+    lanes: Arc<Vec<Vec<Arc<LocalLane>>>>,
     mailboxes: Arc<Vec<Arc<Mailbox>>>,
     doorways: Arc<Vec<Doorway>>,
     thread: Option<JoinHandle<()>>,
@@ -184,9 +162,8 @@ impl Local {
         };
         let mailboxes: Arc<Vec<_>> = Arc::new((0..count).map(|_| mailbox()).collect());
         let lane = |from, to: usize| {
-            let (outgoing, incoming) = (Outgoing::new(window), Incoming::new(window));
-            let credits = Mutex::new(Credits { outgoing, incoming, is_closing: false, is_over: false });
-            Arc::new(Lane { from, credits, to: Arc::clone(&mailboxes[to]) })
+            let credits = Mutex::new(Credits { queue: Queue::new(window), incoming: Incoming::new(window) });
+            Arc::new(LocalLane { from, credits, to: Arc::clone(&mailboxes[to]) })
         };
         let lanes: Arc<Vec<Vec<_>>> =
             Arc::new((0..count).map(|from| (0..count).map(|to| lane(from, to)).collect()).collect());
@@ -210,7 +187,7 @@ impl Local {
 
 struct Receiving {
     me: usize,
-    lanes: Arc<Vec<Vec<Arc<Lane>>>>,
+    lanes: Arc<Vec<Vec<Arc<LocalLane>>>>,
     doorways: Arc<Vec<Doorway>>,
 }
 
@@ -219,11 +196,14 @@ impl Receiving {
         while let Some((from, arrival)) = mailbox.take() {
             let doorway = &self.doorways[from];
             match arrival {
-                Arrival::Item(Item::Message(message, Sent::Data)) => {
-                    let credit = Credit::new(cost(message.len()), Arc::clone(&self.lanes[from][self.me]) as _);
-                    doorway.receive(message, credit);
+                Arrival::Item(Item::Message { bytes, sent, held }) => {
+                    let lane = &self.lanes[from][self.me];
+                    let credit = match sent {
+                        Sent::Data => Credit::new(cost(bytes.len()), Arc::clone(lane) as _),
+                        Sent::Mark => Credit::none(),
+                    };
+                    doorway.receive(bytes, credit.holding(held));
                 }
-                Arrival::Item(Item::Message(message, Sent::Mark)) => doorway.receive(message, Credit::none()),
                 Arrival::Item(Item::End) => {
                     doorway.end();
                     mailbox.finish(from);
@@ -246,14 +226,14 @@ impl Transport for Local {
         self.lanes.len()
     }
 
-    fn send(&self, to: usize, message: Bytes, sent: Sent) -> Result<(), Diagnostic> {
+    fn send(&self, to: usize, message: Bytes, sent: Sent, held: Option<Held>) -> Result<(), Diagnostic> {
         check(self, to, &message, sent)?;
-        self.lanes[self.me][to].send(Item::Message(message, sent));
+        self.lanes[self.me][to].send(Item::Message { bytes: message, sent, held });
         Ok(())
     }
 
     fn unsent_bytes(&self) -> u64 {
-        self.lanes[self.me].iter().map(|lane| lane.credits.lock().outgoing.unsent()).sum()
+        self.lanes[self.me].iter().map(|lane| lane.credits.lock().queue.unsent()).sum()
     }
 
     fn close(&self, within: Duration) -> bool {
@@ -282,7 +262,7 @@ impl Drop for Local {
             self.lanes[self.me][other].end();
             self.lanes[other][self.me].end();
             let why = lost(self.me, "it has ended");
-            self.mailboxes[other].put(vec![(self.me, Arrival::Lost(why))]);
+            drop(self.mailboxes[other].put(vec![(self.me, Arrival::Lost(why))]));
         }
         // A receiver may be what drops it.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
@@ -294,7 +274,7 @@ impl Drop for Local {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{Recorder, exchange_random_messages, holds_and_resumes};
+    use crate::recording::{Holds, Recorder, exchange_random_messages, holds_and_resumes};
 
     fn nodes(window: u64, recorders: &[Arc<Recorder>]) -> Vec<Local> {
         Local::nodes(window, recorders.iter().map(|recorder| Arc::clone(recorder) as _).collect()).unwrap()
@@ -320,7 +300,7 @@ mod tests {
     fn a_node_that_is_dropped_is_lost_once() {
         let recorders = Recorder::several(3);
         let mut nodes = nodes(1000, &recorders);
-        nodes[2].send(0, Bytes::from_static(b"last"), Sent::Data).unwrap();
+        nodes[2].send(0, Bytes::from_static(b"last"), Sent::Data, None).unwrap();
         recorders[0].wait(|seen| seen.messages[2].len() == 1);
         drop(nodes.pop());
         for recorder in &recorders[..2] {
@@ -328,8 +308,8 @@ mod tests {
             assert_eq!(recorder.lost(), [(2, millstream_types::code::NODE_LOST)]);
         }
         // It gets nothing, and nobody minds.
-        nodes[0].send(2, Bytes::from_static(b"nobody"), Sent::Data).unwrap();
-        nodes[0].send(1, Bytes::from_static(b"somebody"), Sent::Mark).unwrap();
+        nodes[0].send(2, Bytes::from_static(b"nobody"), Sent::Data, None).unwrap();
+        nodes[0].send(1, Bytes::from_static(b"somebody"), Sent::Mark, None).unwrap();
         recorders[1].wait(|seen| seen.messages[0].len() == 1);
         assert_eq!(nodes[0].unsent_bytes(), 0);
     }
@@ -339,15 +319,49 @@ mod tests {
         let recorders = Recorder::several(2);
         let mut nodes = nodes(1000, &recorders);
         for _ in 0..10 {
-            nodes[1].send(0, Bytes::from(vec![1; 900]), Sent::Data).unwrap();
+            nodes[1].send(0, Bytes::from(vec![1; 900]), Sent::Data, None).unwrap();
         }
         assert!(nodes[1].close(Duration::from_secs(60)));
         assert_eq!(recorders[0].count(1), 10);
-        nodes[0].send(1, Bytes::from_static(b"still heard"), Sent::Data).unwrap();
+        nodes[0].send(1, Bytes::from_static(b"still heard"), Sent::Data, None).unwrap();
         recorders[1].wait(|seen| seen.messages[0].len() == 1);
         drop(nodes.pop());
         assert!(nodes[0].close(Duration::from_secs(60)));
         assert_eq!(recorders[0].lost(), []);
+    }
+
+    #[test]
+    fn what_is_held_is_dropped_with_the_credit_or_the_lane() {
+        let recorders = Recorder::several(2);
+        let mut nodes: Vec<_> = nodes(1000, &recorders).into_iter().map(Arc::new).collect();
+        let holds = Arc::new(Holds::default());
+        let send = |node: &Arc<Local>, to, sent| node.send(to, vec![0; 600].into(), sent, holds.one(node));
+        recorders[1].hold(true);
+        for sent in [Sent::Data, Sent::Mark, Sent::Data, Sent::Data] {
+            send(&nodes[0], 1, sent).unwrap();
+        }
+        // One message fits, and the mark behind it: the receiver has both.
+        recorders[1].wait(|seen| seen.messages[0].len() == 2);
+        assert_eq!(holds.count(), 4);
+        recorders[1].hold(false);
+        holds.wait(0);
+        assert_eq!(recorders[1].count(0), 4);
+        // What is not taken is dropped at once.
+        assert!(send(&nodes[0], 7, Sent::Data).is_err());
+        assert_eq!(holds.count(), 0);
+        // A lane that is lost has what waits no more; the receiver still has what came.
+        recorders[1].hold(true);
+        for _ in 0..3 {
+            send(&nodes[0], 1, Sent::Data).unwrap();
+        }
+        recorders[1].wait(|seen| seen.messages[0].len() == 5);
+        assert_eq!(holds.count(), 3);
+        drop(nodes.pop());
+        assert_eq!(holds.count(), 1);
+        recorders[1].hold(false);
+        assert_eq!(holds.count(), 0);
+        send(&nodes[0], 1, Sent::Data).unwrap();
+        assert_eq!(holds.count(), 0);
     }
 
     #[test]
@@ -358,7 +372,7 @@ mod tests {
         for (to, message, sent) in
             [(1, large, Sent::Mark), (0, Bytes::new(), Sent::Data), (2, Bytes::new(), Sent::Data)]
         {
-            assert_eq!(nodes[0].send(to, message, sent).unwrap_err().code, millstream_types::code::BUG);
+            assert_eq!(nodes[0].send(to, message, sent, None).unwrap_err().code, millstream_types::code::BUG);
         }
     }
 }

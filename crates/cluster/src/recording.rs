@@ -2,11 +2,11 @@
 
 use crate::credit::cost;
 use crate::random::Random;
-use crate::transport::{Credit, Inbound, Sent, Transport};
+use crate::transport::{Credit, Held, Inbound, Sent, Transport};
 use bytes::Bytes;
 use millstream_types::{Code, Diagnostic};
 use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Far more than anything takes.
@@ -99,6 +99,52 @@ impl Inbound for Recorder {
     }
 }
 
+/// How much is held for the messages of a transport.
+#[derive(Default)]
+pub(crate) struct Holds {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+/// What is held for one message.
+struct Hold {
+    holds: Arc<Holds>,
+    transport: Weak<dyn Transport>,
+}
+
+impl Holds {
+    /// For one message of a transport.
+    pub(crate) fn one<T: Transport + 'static>(self: &Arc<Holds>, transport: &Arc<T>) -> Option<Held> {
+        *self.count.lock() += 1;
+        let transport: Weak<T> = Arc::downgrade(transport);
+        Some(Box::new(Hold { holds: Arc::clone(self), transport }))
+    }
+
+    /// How many are held.
+    pub(crate) fn count(&self) -> usize {
+        *self.count.lock()
+    }
+
+    /// Waits until so many are held.
+    pub(crate) fn wait(&self, count: usize) {
+        let end = Instant::now() + PATIENCE;
+        let mut now = self.count.lock();
+        while *now != count {
+            let is_late = self.changed.wait_until(&mut now, end).timed_out();
+            assert!(!is_late, "waited in vain for {count}, there are {now}");
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Whoever holds something may ask this, so no lane is locked.
+        let _ = self.transport.upgrade().map(|transport| transport.unsent_bytes());
+        *self.holds.count.lock() -= 1;
+        self.holds.changed.notify_all();
+    }
+}
+
 /// A message that says where it belongs.
 fn message(from: usize, to: usize, number: usize, bytes: usize) -> Bytes {
     let mut message = format!("{from} {to} {number} ").into_bytes();
@@ -121,7 +167,7 @@ pub(crate) fn exchange_random_messages<T: Transport>(nodes: &[T], recorders: &[A
                     for to in (0..node.count()).filter(|&to| to != node.me()) {
                         let (bytes, sent) = bytes(node.me(), to, number);
                         let bytes = if sent == Sent::Mark { bytes.min(1000) } else { bytes };
-                        node.send(to, message(node.me(), to, number, bytes), sent).unwrap();
+                        node.send(to, message(node.me(), to, number, bytes), sent, None).unwrap();
                     }
                 }
                 assert!(node.close(PATIENCE), "node {} could not bring everything", node.me());
@@ -149,13 +195,13 @@ pub(crate) fn holds_and_resumes(sender: &dyn Transport, receiver: &Recorder, win
     receiver.hold(true);
     let each = window as usize / 4 - 100;
     for _ in 0..MESSAGES {
-        sender.send(1, vec![7; each].into(), Sent::Data).unwrap();
+        sender.send(1, vec![7; each].into(), Sent::Data, None).unwrap();
     }
     // As many as fit come, and no other.
     receiver.wait(|seen| seen.messages[0].len() == 4);
     let all = cost(each) * MESSAGES as u64;
     assert!(sender.unsent_bytes() <= all - cost(each) * 4);
-    sender.send(1, Bytes::from_static(b"mark"), Sent::Mark).unwrap();
+    sender.send(1, Bytes::from_static(b"mark"), Sent::Mark, None).unwrap();
     assert!(!sender.close(Duration::from_millis(100)), "nothing has been given back");
     assert_eq!(sender.unsent_bytes(), all - cost(each) * 4 + cost(4), "what was handed over, and nothing else");
     assert_eq!(receiver.count(0), 4);

@@ -5,6 +5,9 @@
 //!   that is too much.
 //! - **Credit** bounds what a receiver has of each lane: its window, or one message if that is larger. It is given back when the guard is dropped. A *mark* needs
 //!   no credit, but stays behind what was sent before it.
+//! - **What is held.** Whoever sends may give something along with a message, such as the account of its bytes. The transport drops it when the message has
+//!   left the memory of this node, or never will: when a connection has got its last frame, when its lane is lost, ended or closed. In one process the
+//!   receiver has the same memory, so there it is dropped when the credit is.
 //! - **Receiving** must not wait for other messages while it holds a credit ([`crate::credit`] says why that is enough).
 //! - A lane that breaks is said to be lost once, on both ends; after that nothing comes from that node. A node that [closes](Transport::close) has
 //!   sent all it had: it is not lost when it goes away, and what is sent to it after that is dropped.
@@ -13,6 +16,7 @@ use crate::frame::{MARK_LIMIT, MESSAGE_LIMIT};
 use bytes::Bytes;
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,6 +31,10 @@ pub enum Sent {
     Mark,
 }
 
+/// What a transport keeps with a message, and drops when the message has left the memory of this node. Any thread does that, and often one of the transport, so
+/// it must neither block nor panic. It may ask for [`Transport::unsent_bytes`].
+pub type Held = Box<dyn Any + Send + Sync>;
+
 /// The messages of one node to the others of its query.
 pub trait Transport: Send + Sync {
     /// The number of this node.
@@ -35,11 +43,12 @@ pub trait Transport: Send + Sync {
     /// The number of nodes.
     fn count(&self) -> usize;
 
-    /// Sends a message to another node, and never waits. A node that is lost or has closed gets nothing.
+    /// Sends a message to another node, and never waits. A node that is lost or has closed gets nothing. What is `held` is dropped when the message has left
+    /// the memory of this node, or will not be sent; at once if it is not taken.
     ///
     /// # Errors
     /// A bug of the caller: data above 256 MiB, a mark above 64 KiB, a node that does not exist or is this one.
-    fn send(&self, to: usize, message: Bytes, sent: Sent) -> Result<(), Diagnostic>;
+    fn send(&self, to: usize, message: Bytes, sent: Sent, held: Option<Held>) -> Result<(), Diagnostic>;
 
     /// What waits for credit or for the network in the lanes of this node, in bytes.
     fn unsent_bytes(&self) -> u64;
@@ -66,22 +75,32 @@ pub trait Returns: Send + Sync {
     fn returned(&self, cost: u64);
 }
 
-/// The right of a message to be in the memory of its receiver. Dropping it gives the bytes back to the sender.
+/// The right of a message to be in the memory of its receiver. Dropping it gives the bytes back to the sender, and drops what a sender in the same process holds
+/// for the message.
 #[must_use = "dropping it lets the sender send more"]
 pub struct Credit {
     cost: u64,
     to: Option<Arc<dyn Returns>>,
+    /// Dropped after the bytes have been given back.
+    held: Option<Held>,
 }
 
 impl Credit {
     /// Of a message of that cost in bytes.
     pub fn new(cost: u64, to: Arc<dyn Returns>) -> Credit {
-        Credit { cost, to: Some(to) }
+        Credit { cost, to: Some(to), held: None }
     }
 
     /// Of a mark.
     pub fn none() -> Credit {
-        Credit { cost: 0, to: None }
+        Credit { cost: 0, to: None, held: None }
+    }
+
+    /// With what the sender holds for the message.
+    pub(crate) fn holding(self, held: Option<Held>) -> Credit {
+        let mut credit = self;
+        credit.held = held;
+        credit
     }
 
     /// What is given back, in bytes; 0 of a mark.

@@ -91,6 +91,10 @@ pub trait Source: Send {
     /// The splits, in a fixed order; called once.
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic>;
 
+    /// The source is read by several processes, of which this one has that number: what it finds while it runs (splits in reserve) must be
+    /// found by one of them. Called before [`Source::splits`].
+    fn share(&mut self, _node: usize, _nodes: usize) {}
+
     /// The decoder of the chunks of every split.
     fn decoder(&self) -> Arc<dyn Decoder>;
 

@@ -36,6 +36,10 @@ impl RateLimitedSource {
 }
 
 impl Source for RateLimitedSource {
+    fn share(&mut self, node: usize, nodes: usize) {
+        self.inner.share(node, nodes);
+    }
+
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
         let pace = |inner| {
             Box::new(PacedReader { inner, pace: self.pace.clone(), part: None, pending: None }) as Box<dyn SplitReader>

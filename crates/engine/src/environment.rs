@@ -1,6 +1,7 @@
 //! What a statement is bound and planned in: a catalog, settings, the program's tables, a compiler.
 
 use crate::analysis;
+use crate::cluster::{Cluster, Distributed};
 use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
 use crate::local::LocalTable;
@@ -53,6 +54,10 @@ pub(crate) struct Environment {
     compiler: Arc<Compiler>,
     /// What runs have learned.
     hints: Arc<Hints>,
+    /// The statements that have made it what it is.
+    history: Arc<Vec<String>>,
+    /// The other processes that take part in runs.
+    cluster: Option<Arc<dyn Cluster>>,
 }
 
 impl Environment {
@@ -72,7 +77,32 @@ impl Environment {
             memory: MemoryTables::default(),
             compiler,
             hints: Arc::default(),
+            history: Arc::default(),
+            cluster: None,
         }
+    }
+
+    /// Notes a statement that has changed it.
+    pub(crate) fn note(&mut self, statement: String) {
+        Arc::make_mut(&mut self.history).push(statement);
+    }
+
+    /// Has other processes take part in runs.
+    pub(crate) fn join_cluster(&mut self, cluster: Arc<dyn Cluster>) {
+        self.cluster = Some(cluster);
+    }
+
+    /// Has the other processes, if there are any, take part in the run of a statement.
+    pub(crate) fn distribute(&self, run: &mut PreparedRun, statement: &ParsedStatement) -> Result<(), Diagnostic> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        if run.reads_program() {
+            let message = "a table of the program cannot be read on a cluster: the other nodes do not have it";
+            return Err(Diagnostic::new(code::UNSUPPORTED, message)
+                .advise("write it to a file or topic that all nodes see, or run the query without a cluster"));
+        }
+        let (cluster, session) = (Arc::clone(cluster), self.history.to_vec());
+        run.distributed = Some(Distributed { cluster, session, statement: statement.text.clone() });
+        Ok(())
     }
 
     /// This environment for another statement: files that it names are looked at again.

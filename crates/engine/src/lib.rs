@@ -18,6 +18,7 @@
 
 mod aggregate;
 mod analysis;
+pub mod cluster;
 mod compiler;
 mod constant;
 mod environment;

@@ -1,5 +1,6 @@
 //! A run: from bound inserts to executed pipelines.
 
+use crate::cluster::{Distributed, RunPart};
 use crate::compiler::QueryCompiler;
 use crate::constant;
 use crate::job::Job;
@@ -21,16 +22,17 @@ use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::physical::Rules;
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, SourceColumn, SourcePlan, WatermarkRule};
 use millstream_plan::shape::PlanShape;
-use millstream_plan::{fold, physical};
+use millstream_plan::{explain, fold, physical};
 use millstream_runtime::{
-    CancelToken, Compiled, Hints, MergeStrategy, Nodes, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput,
-    SourceInput, SourceRows, When, WorkerSet, combination,
+    CancelToken, CheckpointConfig, Compiled, Hints, MergeStrategy, Nodes, PipelineCode, ProgramCompiler, QueryStats,
+    Recovered, RunConfig, RunInput, SourceInput, SourceRows, When, WorkerSet, combination, kept_shape,
 };
-use millstream_storage::JobPartitions;
+use millstream_storage::{JobPartitions, Manifest};
 use millstream_types::{DataType, Diagnostic, MemorySize, Options, Place, Schema, code};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A run that has been planned.
 pub struct PreparedRun {
@@ -54,6 +56,8 @@ pub struct PreparedRun {
     pub(crate) state: Option<JobState>,
     files: Arc<WrittenFiles>,
     monitor: Arc<RunMonitor>,
+    /// Where other processes take part.
+    pub(crate) distributed: Option<Distributed>,
 }
 
 /// Single files that are written by concurrent runs.
@@ -119,6 +123,7 @@ impl PreparedRun {
             state: None,
             files,
             monitor,
+            distributed: None,
         })
     }
 
@@ -144,6 +149,14 @@ impl PreparedRun {
     pub fn is_endless(&self) -> bool {
         self.plan.sources.iter().any(|source| match &source.scan {
             ScanKind::Table(table) => !memory::is_bounded(&table.options),
+            ScanKind::Values(_) => false,
+        })
+    }
+
+    /// Whether it reads a table that the program has registered.
+    pub(crate) fn reads_program(&self) -> bool {
+        self.plan.sources.iter().any(|source| match &source.scan {
+            ScanKind::Table(table) => memory::number(&table.options).is_some(),
             ScanKind::Values(_) => false,
         })
     }
@@ -198,35 +211,14 @@ impl PreparedRun {
         if self.state.is_some() && self.plan.sorts_output() && self.is_endless() {
             return Err(never_checkpointed());
         }
-        let PreparedRun { plan, programs, config, tier, compiler, hints, memory, state, files, .. } = self;
-        let stats = Arc::new(QueryStats::new(&plan));
-        let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
-            let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
-            if tier != Some(Tier::Compiled) || is_spare {
-                return Ok(PipelineCode::interpreted(lowered.clone()));
-            }
-            let Compiled { kernel, compilation } = compiler.compile_at_once(&lowered.program)?;
-            stats.note_compilation(compilation);
-            Ok(PipelineCode::new(lowered.clone(), kernel))
-        };
+        let stats = Arc::new(QueryStats::new(&self.plan));
         // Each node has its own programs, and opens all sources.
-        let mut parts = || -> Result<_, Diagnostic> {
-            let Programs { event_times, pipelines, lookups, keyed } = programs.try_map(&mut code)?;
-            let mut sources = Vec::new();
-            for (number, event_time) in event_times.into_iter().enumerate() {
-                monitor.opens(plan.sources[number].name());
-                let rows = open_source(&plan.sources[number], &config, &memory)?;
-                let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
-                let head = match may_skip {
-                    true => skipping::head_code(&plan, &programs, number, &mut code)?,
-                    false => None,
-                };
-                sources.push(SourceInput { rows, event_time, head });
-            }
-            Ok((sources, pipelines, lookups, keyed))
-        };
-        let (sources, pipelines, lookups, keyed) = parts()?;
-        let others = (1..config.nodes).map(|_| parts()).collect::<Result<Vec<_>, _>>()?;
+        let mut first = self.input(&stats, monitor)?;
+        let mut others = Vec::new();
+        if self.distributed.is_none() {
+            others = (1..self.config.nodes).map(|_| self.input(&stats, monitor)).collect::<Result<Vec<_>, _>>()?;
+        }
+        let PreparedRun { plan, mut config, memory, state, files, distributed, .. } = self;
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         for sink in &plan.sinks {
             let opened = match &sink.table {
@@ -252,11 +244,12 @@ impl PreparedRun {
         }
         // To its end: until then the job is this run's.
         let _running = state.as_ref().map(|state| Arc::clone(&state.running));
-        let checkpoints = match state.map(|state| state.begin(&plan, &mut sinks, monitor)).transpose()? {
+        let beginning = state.as_ref().map(|state| state.begin(&plan, &mut sinks, monitor)).transpose()?;
+        let checkpoints = match beginning {
             None => None,
             Some(Beginning::Run(config)) => Some(*config),
             Some(Beginning::Finished(restored)) => {
-                let sources = sources.into_iter().enumerate().filter_map(|(number, source)| match source.rows {
+                let sources = first.sources.into_iter().enumerate().filter_map(|(number, source)| match source.rows {
                     SourceRows::Connector(source) => Some((number, source)),
                     SourceRows::Constant { .. } => None,
                 });
@@ -288,37 +281,104 @@ impl PreparedRun {
         if let Some(file) = beginning.map(|(_, sink)| sink).find_map(|sink| sink.replaces()) {
             return Err(not_replaced(file));
         }
+        let mut held = None;
+        if let Some(Distributed { cluster, session, statement }) = distributed {
+            let partitions = config.partitions(restored.map(|restored| restored.manifest().partitions));
+            config.set_partitions(partitions);
+            let JobPartitions { tables, keys } = partitions;
+            let state = state.as_ref().zip(checkpoints.as_ref()).map(|(state, config)| state.of_nodes(config));
+            let plan = fingerprint(&plan);
+            let part = RunPart { session, statement, plan, partitions: (tables, keys), state };
+            let node = cluster.begin(&part, monitor)?;
+            (first.nodes, held) = (Some(node.nodes), Some(node.held));
+        } else if !others.is_empty() {
+            let mut nodes = Nodes::in_process(others.len() + 1).into_iter();
+            first.nodes = nodes.next();
+            for (other, node) in others.iter_mut().zip(nodes) {
+                (other.nodes, other.checkpoints) = (Some(node), checkpoints.clone());
+            }
+        }
         monitor.started(&stats);
-        let later = (tier != Some(Tier::Interpreted)).then_some(compiler as Arc<dyn ProgramCompiler>);
-        let mut nodes = (if config.nodes > 1 { Nodes::in_process(config.nodes) } else { Vec::new() }).into_iter();
-        let first = RunInput {
+        (first.sinks, first.checkpoints) = (sinks, checkpoints);
+        let ended = run_nodes(first, others, &config, &stats, monitor.cancel());
+        drop(held);
+        ended?;
+        Ok(Some(stats))
+    }
+
+    /// Takes part as another node than the first.
+    pub(crate) fn follow(
+        self,
+        nodes: Nodes,
+        checkpoints: Option<CheckpointConfig>,
+        cancel: &CancelToken,
+    ) -> Result<(), Diagnostic> {
+        let stats = Arc::new(QueryStats::new(&self.plan));
+        let input = RunInput { nodes: Some(nodes), checkpoints, ..self.input(&stats, &self.monitor)? };
+        millstream_runtime::run(input, &self.config, &stats, cancel)
+    }
+
+    /// Cuts its state into so many partitions.
+    pub(crate) fn cut_into(&mut self, partitions: JobPartitions) {
+        self.config.set_partitions(partitions);
+    }
+
+    /// What all nodes of a run have to have planned.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        fingerprint(&self.plan)
+    }
+
+    /// A checkpoint to resume from; planned as it was when that was taken.
+    pub(crate) fn resume_from(&mut self, manifest: Manifest) -> Result<Recovered, Diagnostic> {
+        let kept = kept_shape(&manifest);
+        self.plan_as_kept(|shape| kept.as_ref().is_none_or(|kept| shape.fit(kept).is_ok()));
+        recovery::recovered(&self.plan, manifest)
+    }
+
+    /// Programs and sources of a node. Sinks, checkpoints and nodes are to be added.
+    fn input(&self, stats: &QueryStats, monitor: &RunMonitor) -> Result<RunInput, Diagnostic> {
+        let PreparedRun { plan, programs, config, tier, compiler, hints, memory, .. } = self;
+        let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
+            let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
+            if *tier != Some(Tier::Compiled) || is_spare {
+                return Ok(PipelineCode::interpreted(lowered.clone()));
+            }
+            let Compiled { kernel, compilation } = compiler.compile_at_once(&lowered.program)?;
+            stats.note_compilation(compilation);
+            Ok(PipelineCode::new(lowered.clone(), kernel))
+        };
+        let Programs { event_times, pipelines, lookups, keyed } = programs.try_map(&mut code)?;
+        let mut sources = Vec::new();
+        for (number, event_time) in event_times.into_iter().enumerate() {
+            monitor.opens(plan.sources[number].name());
+            let rows = open_source(&plan.sources[number], config, memory)?;
+            let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
+            let head = match may_skip {
+                true => skipping::head_code(plan, programs, number, &mut code)?,
+                false => None,
+            };
+            sources.push(SourceInput { rows, event_time, head });
+        }
+        let later = || Arc::clone(compiler) as Arc<dyn ProgramCompiler>;
+        Ok(RunInput {
             plan: plan.clone(),
             sources,
             pipelines,
             operators: keyed,
             lookups,
-            sinks,
-            compiler: later.clone(),
-            hints: Arc::clone(&hints),
-            checkpoints: checkpoints.clone(),
-            nodes: nodes.next(),
-        };
-        let other = |((sources, pipelines, lookups, operators), node)| RunInput {
-            plan: plan.clone(),
-            sources,
-            pipelines,
-            operators,
-            lookups,
             sinks: Vec::new(),
-            compiler: later.clone(),
-            hints: Arc::clone(&hints),
-            checkpoints: checkpoints.clone(),
-            nodes: Some(node),
-        };
-        let others: Vec<RunInput> = others.into_iter().zip(nodes).map(other).collect();
-        run_nodes(first, others, &config, &stats, monitor.cancel())?;
-        Ok(Some(stats))
+            compiler: (*tier != Some(Tier::Interpreted)).then(later),
+            hints: Arc::clone(hints),
+            checkpoints: None,
+            nodes: None,
+        })
     }
+}
+
+/// What all nodes of a run have to have planned: pipelines, and what is kept.
+fn fingerprint(plan: &QueryPlan) -> u64 {
+    let kept = serde_json::to_string(&PlanShape::of(plan)).expect("shapes are texts, numbers and lists");
+    xxh3_64((explain::pipelines(plan, |_| String::new()) + &kept).as_bytes())
 }
 
 /// Runs the nodes of a query in this process, each with its part of the memory; the error that has ended it, if one has.

@@ -5,6 +5,7 @@
 //! keeps, wherever it stands now.
 //! Jobs that have ended are not run again.
 
+use crate::cluster::StateOfJob;
 use crate::monitor::RunMonitor;
 use crate::stored_files::StoredFiles;
 use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, Source};
@@ -27,7 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const VERIFIED_BYTES: u64 = 1 << 30;
 
 /// Holds the name of a job.
-const JOB_FILE: &str = "job";
+pub(crate) const JOB_FILE: &str = "job";
 
 /// A state directory, which no other process uses meanwhile.
 #[derive(Debug)]
@@ -65,6 +66,9 @@ pub(crate) struct JobState {
     name: Option<String>,
     /// Of this process, among those of the place.
     run: u64,
+    place: StatePlace,
+    /// Among the jobs of the place.
+    number: usize,
     /// For files that sinks keep, or for copies of those in `remote`.
     directory: PathBuf,
     remote: Option<Arc<dyn SinkFiles>>,
@@ -154,7 +158,19 @@ impl StateDirectory {
         let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
         let directory = self.place.local().join(format!("job-{number}")).join("sinks");
         let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
-        Ok(JobState { checkpoints, name, run: self.lock.run(), directory, remote, settings, note, running })
+        let place = self.place.clone();
+        Ok(JobState {
+            checkpoints,
+            name,
+            run: self.lock.run(),
+            place,
+            number,
+            directory,
+            remote,
+            settings,
+            note,
+            running,
+        })
     }
 
     /// The job of this name; or one without a name that keeps what the statement does, so that it gets the name.
@@ -267,6 +283,18 @@ fn known_job(place: &StatePlace, number: usize) -> io::Result<KnownJob> {
 }
 
 impl JobState {
+    /// What another node has to know of where its checkpoints are.
+    pub(crate) fn of_nodes(&self, config: &CheckpointConfig) -> StateOfJob {
+        StateOfJob {
+            place: self.place.to_string(),
+            number: self.number,
+            job: config.job.clone(),
+            run: self.run,
+            base: config.base,
+            restored: config.restored.as_ref().map(|restored| restored.manifest().checkpoint),
+        }
+    }
+
     /// Finds the checkpoint to resume from and has the sinks begin there. What is worth telling goes to `monitor`.
     ///
     /// # Errors
@@ -295,10 +323,7 @@ impl JobState {
             );
             return Err(Diagnostic::new(code::CHECKPOINT_DAMAGED, message));
         }
-        let recovered = |manifest: Manifest| {
-            let checkpoint = manifest.checkpoint;
-            Recovered::new(plan, manifest).map_err(|unfit| does_not_fit(checkpoint, unfit))
-        };
+        let recovered = |manifest: Manifest| recovered(plan, manifest);
         // What sinks there were, and with what numbers, is known before one is asked how far it has come.
         let known = listed.iter().find_map(|listed| listed.manifest.as_ref().ok()).cloned();
         let known = known.map(recovered).transpose()?;
@@ -399,6 +424,12 @@ fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
         Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("checkpoint {checkpoint} cannot be used: {what}"))
             .advise("continue with the version that has written it, or start the job from the beginning with another state directory")
     })
+}
+
+/// A checkpoint as a plan that resumes from it sees it.
+pub(crate) fn recovered(plan: &QueryPlan, manifest: Manifest) -> Result<Recovered, Diagnostic> {
+    let checkpoint = manifest.checkpoint;
+    Recovered::new(plan, manifest).map_err(|unfit| does_not_fit(checkpoint, unfit))
 }
 
 fn does_not_fit(checkpoint: u64, unfit: Unfit) -> Diagnostic {

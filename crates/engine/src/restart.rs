@@ -111,10 +111,11 @@ impl Restarts {
     }
 }
 
-/// Whether a failure is that of a server or a network, which may be back in a while. Whatever is wrong with data or a query is there again
+/// Whether a failure is that of a server, a node or a network, which may be back in a while. Whatever is wrong with data or a query is there again
 /// after a restart.
 fn may_pass(failure: Code) -> bool {
-    [code::CONNECTION_FAILED, code::CONNECTION_LOST].contains(&failure)
+    let nodes = [code::NODE_UNREACHABLE, code::NODE_LOST];
+    [code::CONNECTION_FAILED, code::CONNECTION_LOST].contains(&failure) || nodes.contains(&failure)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A session: a catalog, settings, and the execution of statements.
 
 use crate::aggregate::AggregateFunction;
+use crate::cluster::Cluster;
 use crate::compiler::Compiler;
 use crate::environment::Environment;
 use crate::function::ScalarFunction;
@@ -57,7 +58,15 @@ impl Session {
 
     /// Sets an option, as `SET 'key' = 'value'` does.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Diagnostic> {
-        self.environment.settings.set(key, value)
+        self.environment.settings.set(key, value)?;
+        let quoted = |text: &str| text.replace('\'', "''");
+        self.environment.note(format!("SET '{}' = '{}'", quoted(key), quoted(value)));
+        Ok(())
+    }
+
+    /// Has other processes take part in the queries that this session runs from now on: see [`crate::cluster`].
+    pub fn join_cluster(&mut self, cluster: Arc<dyn Cluster>) {
+        self.environment.join_cluster(cluster);
     }
 
     /// Takes the state directory that inserts are checkpointed in, if one is set: from now on no other process can.
@@ -227,7 +236,7 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<PreparedRun, Diagnostic> {
-        let run = self.environment.for_statement().prepared(&statement.statement, find)?;
+        let run = self.plan_with(statement, find)?;
         if statement.is_insert() { self.with_job(run) } else { Ok(run) }
     }
 
@@ -237,7 +246,10 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<PreparedRun, Diagnostic> {
-        self.environment.for_statement().prepared(&statement.statement, find)
+        let environment = self.environment.for_statement();
+        let mut run = environment.prepared(&statement.statement, find)?;
+        environment.distribute(&mut run, statement)?;
+        Ok(run)
     }
 
     /// The run of an insert with its job, if there is a state directory.
@@ -279,6 +291,20 @@ impl Session {
 
     /// The same, with tables of the program as [`Session::relation`] has them.
     pub fn execute_with(
+        &mut self,
+        statement: &ParsedStatement,
+        find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
+        results: &mut dyn ResultTarget,
+        monitor: &RunMonitor,
+    ) -> Result<Outcome, Diagnostic> {
+        let outcome = self.act_on(statement, find, results, monitor)?;
+        if statement.changes_session() {
+            self.environment.note(statement.text.clone());
+        }
+        Ok(outcome)
+    }
+
+    fn act_on(
         &mut self,
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,

@@ -1,16 +1,12 @@
 //! Buffers: the rows that tasks process, with the stamp of their stream's sequencer.
 
 use crate::columns::sliced;
+use crate::ids::Generation;
 use crate::schedule::flow::Permit;
 use crate::source::event_time::{RowTimes, TimeZones};
 use arrow_array::ArrayRef;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
-
-/// The tables between two checkpoints (design section 9): tasks before a cut write one generation, tasks after it
-/// the next. Without checkpoints there is only the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub(crate) struct Generation(pub(crate) u32);
 
 /// Rows before the sequencer has seen them.
 #[derive(Debug, Default)]

@@ -7,14 +7,13 @@ use crate::durable::checkpointing::Checkpointing;
 use crate::durable::generations::TableGenerations;
 use crate::durable::restored::{Restored, RestoredSplit};
 use crate::durable::spilling::Spilling;
-use crate::exchange::{GatherStation, Links, Nodes};
+use crate::exchange::{GatherStation, Links, Nodes, named};
 use crate::executable_plan::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
 use crate::host::Host;
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::keyed::{KeyedStation, most_behind};
 use crate::lookup::LookupStation;
 use crate::lookup::table::LookupTable;
-use crate::partitions::partitions_of_job;
 use crate::pipeline::Pipeline;
 use crate::query::{Graph, Query};
 use crate::schedule::beats::Beats;
@@ -67,10 +66,9 @@ pub(crate) fn build(
     config: &RunConfig,
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
+    nodes: Option<Arc<Nodes>>,
 ) -> Result<Built, Diagnostic> {
-    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _, hints: _, checkpoints, nodes } =
-        input;
-    let nodes = nodes.map(Arc::new);
+    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, checkpoints, .. } = input;
     // The first node has the sinks.
     let has_sinks = nodes.as_ref().is_none_or(|nodes| nodes.is_first());
     check_sizes(&plan, sources.len(), pipelines.len(), if has_sinks { sinks.len() } else { plan.sinks.len() })?;
@@ -91,7 +89,7 @@ pub(crate) fn build(
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
-        let runtime = streams.source(index, source, source_plan, &config, stats)?;
+        let runtime = streams.source(index, source, source_plan, &config, stats, cancel)?;
         readers[source_plan.phase] += runtime.readers;
         runtimes.push(runtime);
     }
@@ -108,7 +106,7 @@ pub(crate) fn build(
     let groups = streams.iter().map(group).collect();
     let holds_back = plan.has_beats() && config.beats.clock.is_event_time();
     let has_state = !(plan.aggregations.is_empty() && plan.operators.is_empty() && plan.sorts.is_empty());
-    let partitions = partitions_of_job(&config, &budget, restored.as_ref().map(Restored::manifest));
+    let partitions = config.partitions(restored.as_ref().map(|restored| restored.manifest().partitions));
     let host = Arc::new(Host {
         partitions,
         nodes,
@@ -311,6 +309,7 @@ impl<'a> Streams<'a> {
         plan: &SourcePlan,
         config: &RunConfig,
         stats: &QueryStats,
+        cancel: &CancelToken,
     ) -> Result<SourceRuntime, Diagnostic> {
         let code = input.event_time;
         let settings = &config.adaptivity;
@@ -339,12 +338,18 @@ impl<'a> Streams<'a> {
                 (vec![RestoredSplit::of(name, 0, begin)], 0)
             }
             SourceRows::Connector(mut source) => {
-                let readers = source.splits()?;
+                let shared = self.reads.nodes.filter(|_| !self.reads.distribution.is_whole[index]);
+                shared.into_iter().for_each(|nodes| source.share(nodes.me, nodes.count));
+                let found = source.splits()?;
+                let readers = match shared {
+                    Some(nodes) => nodes.agree_on_splits(index, found, cancel)?,
+                    None => named(found),
+                };
                 decoder = Some(source.decoder());
                 acknowledger = source.acknowledger();
                 let splits = match self.restored {
                     Some(restored) => restored.splits(index, readers, reads)?,
-                    None => RestoredSplit::all_fresh(readers, reads),
+                    None => RestoredSplit::all_fresh(readers, reads)?,
                 };
                 let count = splits.len();
                 // A beat of event time ends where all splits have come to its end.
@@ -409,7 +414,11 @@ type BuiltStations = Result<Vec<Arc<dyn Station>>, Diagnostic>;
 impl Stations<'_> {
     /// The links of a station to itself on other nodes, if it is on several.
     fn links(&self, id: StationId, exchange: Exchange) -> Option<Links> {
-        self.host.nodes.as_ref().filter(|_| exchange != Exchange::Nothing).map(|nodes| Links::new(id, nodes, &self.host.flow))
+        self.host
+            .nodes
+            .as_ref()
+            .filter(|_| exchange != Exchange::Nothing)
+            .map(|nodes| Links::new(id, nodes, &self.host.flow))
     }
 
     /// How many nodes send their rows to a station that is on the first.

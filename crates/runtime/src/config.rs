@@ -250,6 +250,11 @@ impl RunConfig {
         Some(JobPartitions { tables, keys }).filter(|asked| *asked != before)
     }
 
+    /// Has state be cut into these partitions, whatever suits it.
+    pub fn set_partitions(&mut self, partitions: JobPartitions) {
+        (self.table_partitions, self.key_partitions) = (Some(partitions.tables), Some(partitions.keys));
+    }
+
     /// Bound of the chunks in flight, with the default applied.
     pub(crate) fn chunk_permits(&self) -> usize {
         match self.chunks_in_flight {

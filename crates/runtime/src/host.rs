@@ -2,7 +2,7 @@
 //!
 //! Nothing here holds a stream or a station, so whoever has it can change nothing of another part of the query.
 
-use crate::buffer::{Generation, Rows};
+use crate::buffer::Rows;
 use crate::columns::bytes_of;
 use crate::config::RunConfig;
 use crate::durable::checkpointing::{Checkpointing, Handed};
@@ -10,6 +10,7 @@ use crate::durable::generations::TableGenerations;
 use crate::durable::part::Gathering;
 use crate::durable::spilling::{Spilling, UNCONSUMED};
 use crate::exchange::Nodes;
+use crate::ids::Generation;
 use crate::row_errors::RowErrors;
 use crate::schedule::beats::Beats;
 use crate::schedule::buffer_size::BufferSize;

@@ -34,6 +34,11 @@ ids! {
     Port,
 }
 
+/// The tables between two checkpoints (design section 9): tasks before a cut write one generation, tasks after it
+/// the next. Without checkpoints there is only the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Generation(pub(crate) u32);
+
 /// A stream in the places of rows. A query that resumes from a checkpoint keeps those that were there, also if a source
 /// has more splits now; so would each node that read a part of the splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,8 +1,7 @@
 //! Into how many partitions the state of a job is cut.
 
 use crate::config::{RunConfig, When};
-use millstream_state::MemoryBudget;
-use millstream_storage::{JobPartitions, Manifest};
+use millstream_storage::JobPartitions;
 
 /// Partitions of keyed operators, usually.
 const FEWER: u32 = 64;
@@ -13,16 +12,14 @@ const LITTLE: u64 = 512 << 20;
 /// Where it is so little that of more partitions each would be a file of a few kilobytes.
 const LEAST: u64 = 32 << 20;
 
-/// The partitions of a job: those that its user asks for, or those of the checkpoint that it resumes from, or what suits it.
-pub(crate) fn partitions_of_job(
-    config: &RunConfig,
-    budget: &MemoryBudget,
-    restored: Option<&Manifest>,
-) -> JobPartitions {
-    let suitable =
-        || JobPartitions { keys: keys(budget.limit(), config.spill.mode != When::Never), ..JobPartitions::default() };
-    let before = restored.map_or_else(suitable, |manifest| manifest.partitions);
-    config.other_partitions(before).unwrap_or(before)
+impl RunConfig {
+    /// The partitions of a job: those that its user asks for, or those of the checkpoint that it resumes from, or what suits it.
+    pub fn partitions(&self, restored: Option<JobPartitions>) -> JobPartitions {
+        let may_spill = self.spill.mode != When::Never;
+        let suitable = || JobPartitions { keys: keys(self.memory_bytes(), may_spill), ..JobPartitions::default() };
+        let before = restored.unwrap_or_else(suitable);
+        self.other_partitions(before).unwrap_or(before)
+    }
 }
 
 /// How many partitions suit the keyed operators of a query that has `limit` bytes and may spill, or not. One

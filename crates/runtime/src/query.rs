@@ -9,14 +9,13 @@
 //! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, a station's
 //! own, a queue of tasks, the flow}. Whoever acts on consequences holds none but perhaps the first.
 
-use crate::buffer::Generation;
 use crate::cancel::CancelToken;
 use crate::columns::bytes_of;
 use crate::durable::checkpointing::Handed;
 use crate::durable::restored::Restored;
 use crate::exchange::{AtBeatEnd, NodeMessage};
 use crate::host::Host;
-use crate::ids::{StationId, StreamId};
+use crate::ids::{Generation, StationId, StreamId};
 use crate::pipeline::{Arrived, Pipeline};
 use crate::pipeline_stages::Origin;
 use crate::schedule::beats::BeatEnd;

@@ -8,7 +8,7 @@ use crate::durable::cuts::make_cut;
 use crate::durable::restored::Restored;
 use crate::durable::spill_thread::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
-use crate::exchange::{NodeMessage, receive_from_nodes};
+use crate::exchange::{NodeMessage, Nodes, receive_from_nodes};
 use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
 use crate::query::{Query, caught, panicked};
@@ -36,15 +36,35 @@ use std::time::Instant;
 /// is finished. All threads have ended on return, except readers that are blocked in their connector: these end when
 /// their read returns, and touch nothing of the query any more.
 pub fn run(
-    input: RunInput,
+    mut input: RunInput,
     config: &RunConfig,
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<(), Diagnostic> {
+    let nodes = input.nodes.take().map(Arc::new);
+    let ended = run_here(input, config, stats, cancel, nodes.clone());
+    if let Some(nodes) = nodes {
+        // Who is asked to stop is not the reason why others do.
+        let error = ended.as_ref().err().filter(|error| error.code != code::CANCELLED);
+        if nodes.is_first() || error.is_some() {
+            nodes.tell_others(|| NodeMessage::Ended(error.cloned()));
+        }
+    }
+    ended
+}
+
+/// The same, but for telling the other nodes.
+fn run_here(
+    input: RunInput,
+    config: &RunConfig,
+    stats: &Arc<QueryStats>,
+    cancel: &CancelToken,
+    nodes: Option<Arc<Nodes>>,
+) -> Result<(), Diagnostic> {
     let codes = input.codes();
     stats.programs.begin(codes.all.iter().chain(&codes.spare).cloned().collect());
     let compiler = input.compiler.clone();
-    let Built { query, topology, facts } = caught("a connector", || build(input, config, stats, cancel))?;
+    let Built { query, topology, facts } = caught("a connector", || build(input, config, stats, cancel, nodes))?;
     let query = Arc::new(query);
     let adviser = Adviser { codes, compiler: compiler.clone(), facts };
     adviser.prepare(&query);
@@ -67,13 +87,6 @@ pub fn run(
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
     query.abandon();
     stats.end();
-    if let Some(nodes) = &query.host().nodes {
-        // Who is asked to stop is not the reason why others do.
-        let error = result.as_ref().err().filter(|error| error.code != code::CANCELLED);
-        if nodes.is_first() || error.is_some() {
-            nodes.tell_others(|| NodeMessage::Ended(error.cloned()));
-        }
-    }
     result.map_err(|diagnostic| cause(&query, diagnostic))
 }
 

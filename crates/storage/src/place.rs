@@ -147,6 +147,16 @@ impl StatePlace {
         Ok(Checkpoints::of_run(store, Arc::clone(&lock.run)))
     }
 
+    /// The checkpoints of a job, for a node that has a part in them: the process that holds the place has this run's number.
+    pub fn checkpoints_of_node(&self, job: usize, run: u64) -> Checkpoints {
+        let root: Arc<dyn Store> = match &self.objects {
+            None => Arc::new(LocalStore::existing(&self.local)),
+            Some(objects) => Arc::new(objects.clone()),
+        };
+        let store = Arc::clone(self.checkpoints(job).store());
+        Checkpoints::of_run(store, Arc::new(Run::of_another(root, run)))
+    }
+
     /// What sinks of a job keep beside its checkpoints; `None` if that is a local directory.
     pub fn sinks(&self, job: usize) -> Option<Arc<dyn Store>> {
         self.job(job).ok().map(|objects| Arc::new(objects.directory("sinks")) as Arc<dyn Store>)

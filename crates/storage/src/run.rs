@@ -82,6 +82,11 @@ impl Run {
         }))
     }
 
+    /// The run with a number, which another process has taken.
+    pub(crate) fn of_another(store: Arc<dyn Store>, number: u64) -> Run {
+        Run { store, number }
+    }
+
     /// Takes the next number of a local directory, whose lock this process holds. It needs no sign of life: an earlier run that is
     /// still at work, because its lock was removed or the file system has none, finds that it is not the newest.
     pub(crate) fn begin_here(directory: &Path) -> io::Result<Result<Run, String>> {

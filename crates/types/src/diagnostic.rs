@@ -108,6 +108,7 @@ codes! {
     REFUSED = 5004, "a server refuses what it is asked for", "Check user, password and certificates, and that the user has the rights it needs.";
     STALE_ATTEMPT = 5010, "a newer attempt of the job runs", "Nothing: this node has been replaced, and ends.";
     NODES_DIFFER = 5011, "the nodes of a job do not run the same", "Install one version of Millstream on all nodes, and give all the same script, settings and list of nodes.";
+    STATE_NOT_SHARED = 5012, "a node does not see the state directory of the job", "Give a state directory that all nodes share: s3://bucket/prefix, or a path of a shared file system.";
     NODE_UNREACHABLE = 5013, "a node cannot be reached", "Check that 'millstream node' runs there, its address, and what is between the machines.";
     NODE_LOST = 5014, "the connection to a node broke", "See in the log of that node why it went away; the job resumes from its last checkpoint.";
     WRONG_TOKEN = 5015, "a node does not know the token of the job", "Give all nodes the same token.";

@@ -1,15 +1,14 @@
 //! Calls between a coordinator and nodes: an action and small JSON there, JSON or a [`Diagnostic`] back.
 
 use super::dial::{Ask, Client, Dial, Failure};
-use super::service::text_of;
+use super::io::Io;
+use super::reasons::{decode, encode, text_of};
 use super::tls::{Tls, TlsPaths};
 use super::token::Token;
-use super::{Io, Listener};
 use crate::frame::BODY_LIMIT;
 use arrow_flight::Action;
 use bytes::Bytes;
-use millstream_types::{Code, Diagnostic, Place, code};
-use serde::{Deserialize, Serialize};
+use millstream_types::{Diagnostic, code};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,50 +29,6 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// The diagnostic comes to the caller as it is.
     fn handle(&self, action: &str, body: Bytes) -> Result<Bytes, Diagnostic>;
-}
-
-/// A diagnostic on the wire.
-#[derive(Serialize, Deserialize)]
-struct Wire {
-    code: u16,
-    message: String,
-    advice: Option<String>,
-    place: Option<WirePlace>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum WirePlace {
-    Sql { line: u64, column: u64, length: u64 },
-    Data { resource: String, offset: Option<u64>, line: Option<u64>, column: Option<String> },
-    Option(String),
-}
-
-/// A diagnostic as bytes.
-pub(super) fn encode(why: &Diagnostic) -> Vec<u8> {
-    let place = why.place.clone().map(|place| match place {
-        Place::Sql { line, column, length } => WirePlace::Sql { line, column, length },
-        Place::Data { resource, offset, line, column } => WirePlace::Data { resource, offset, line, column },
-        Place::Option(name) => WirePlace::Option(name),
-    });
-    let wire = Wire { code: why.code.0, message: why.message.clone(), advice: why.advice.clone(), place };
-    serde_json::to_vec(&wire).expect("texts and numbers can be written as JSON")
-}
-
-/// What [`encode`] has written.
-pub(super) fn decode(bytes: &[u8]) -> Option<Diagnostic> {
-    let wire: Wire = serde_json::from_slice(bytes).ok()?;
-    let mut why = Diagnostic::new(Code(wire.code), wire.message);
-    if let Some(advice) = wire.advice {
-        why = why.advise(advice);
-    }
-    Some(match wire.place {
-        None => why,
-        Some(WirePlace::Sql { line, column, length }) => why.at(Place::Sql { line, column, length }),
-        Some(WirePlace::Data { resource, offset, line, column }) => {
-            why.at(Place::Data { resource, offset, line, column })
-        }
-        Some(WirePlace::Option(name)) => why.at(Place::Option(name)),
-    })
 }
 
 pub(super) fn check_token(token: &Token, metadata: &MetadataMap) -> Result<(), Diagnostic> {
@@ -132,23 +87,6 @@ impl Caller {
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller").field("token", &self.token).finish_non_exhaustive()
-    }
-}
-
-impl Listener {
-    /// As [`Caller::call`], with the certificates of the listener.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn call(
-        &self,
-        token: &Token,
-        address: &str,
-        action: &str,
-        body: Bytes,
-        within: Duration,
-    ) -> Result<Bytes, Diagnostic> {
-        call(self.handle(), &self.dial, token, address, action, body, within)
     }
 }
 

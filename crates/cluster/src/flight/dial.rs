@@ -1,7 +1,8 @@
 //! Connecting to a node: again and again, until it answers or is known never to.
 
-use super::tls::{Tls, Trouble, Wire};
-use super::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, HTTP_FRAME, PING, PING_TIMEOUT, STREAM_WINDOW};
+use super::io::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, HTTP_FRAME, PING, PING_TIMEOUT, STREAM_WINDOW};
+use super::reasons;
+use super::tls::{Connection, Tls, Trouble};
 use arrow_flight::flight_service_client::FlightServiceClient;
 use hyper_util::rt::TokioIo;
 use millstream_types::{Diagnostic, code};
@@ -13,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tonic::Status;
 use tonic::codegen::http::Uri;
 use tonic::codegen::{Pin, Service};
 use tonic::transport::{Channel, Endpoint};
@@ -34,6 +36,19 @@ pub(super) enum Failure {
     Broken(Diagnostic),
     /// It will not go better.
     Final(Diagnostic),
+}
+
+impl Failure {
+    /// Why a node has not taken a stream.
+    pub(super) fn of(status: &Status, node: usize) -> Failure {
+        if reasons::is_not_yet(status) {
+            return Failure::Later(format!("node {node} has not begun this attempt"));
+        }
+        match reasons::decode(status.details()) {
+            Some(why) => Failure::Final(why),
+            None => Failure::Later(reasons::text_of(status)),
+        }
+    }
 }
 
 /// What is done first with a connection.
@@ -70,7 +85,7 @@ impl Dial {
                 let client = FlightServiceClient::new(channel).max_decoding_message_size(GRPC_LIMIT);
                 ask.ask(client.max_encoding_message_size(GRPC_LIMIT)).await
             }
-            Err(error) => Err(Failure::Later(innermost(&error))),
+            Err(error) => Err(Failure::Later(reasons::innermost(&error))),
         };
         asked.map_err(|failure| match (failure, connector.refusal.lock().take(), connector.trouble.text()) {
             (Failure::Final(why), ..) => Failure::Final(why),
@@ -108,15 +123,6 @@ impl Dial {
     }
 }
 
-/// What is at the bottom of an error: layers of HTTP say only that something below failed.
-pub(super) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
-}
-
 /// Makes the connections of an endpoint.
 #[derive(Clone)]
 struct Connector {
@@ -127,7 +133,7 @@ struct Connector {
 }
 
 impl Connector {
-    async fn connect(self, uri: Uri) -> io::Result<TokioIo<Wire>> {
+    async fn connect(self, uri: Uri) -> io::Result<TokioIo<Connection>> {
         let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or_default());
         let plain_host = host.trim_start_matches('[').trim_end_matches(']');
         let addresses: Vec<SocketAddr> = lookup_host((plain_host, port)).await?.collect();
@@ -140,16 +146,16 @@ impl Connector {
         let socket = TcpStream::connect(addresses.as_slice()).await?;
         socket.set_nodelay(true)?;
         Ok(TokioIo::new(match &self.dial.tls {
-            None => Wire::plain(socket),
+            None => Connection::plain(socket),
             Some(tls) => tls.connect(socket, host, self.trouble.clone()).await?,
         }))
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Wire>;
+    type Response = TokioIo<Connection>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Wire>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Connection>>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))

@@ -1,83 +1,10 @@
-//! Who may speak to whom: the first frame of a stream, and what is asked of it.
+//! Who may speak to whom: what is asked of the first frame of a stream.
 
-use super::mesh::Shared;
-use super::token::Token;
-use crate::frame::VERSION;
+use super::attempt::{Hello, MeshConfig};
+use super::lanes::Shared;
 use crate::transport::lost;
 use millstream_types::{Diagnostic, code};
-use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// An attempt of a job, as one of its nodes sees it.
-#[derive(Debug, Clone)]
-pub struct MeshConfig {
-    /// The job.
-    pub job: String,
-    /// Its attempt: the highest number counts.
-    pub attempt: u64,
-    /// The number of this node.
-    pub me: usize,
-    /// Host and port of each node, by number.
-    pub peers: Vec<String>,
-    /// A fingerprint of the plan and of what else must be equal.
-    pub plan: u64,
-    /// The version of the engine.
-    pub engine: String,
-    /// What the nodes of the job know.
-    pub token: Token,
-    /// What a lane may have unfinished at its receiver, in bytes. The same on all nodes.
-    pub window: u64,
-    /// How long the others are tried to be reached.
-    pub connect_timeout: Duration,
-}
-
-impl MeshConfig {
-    /// How long the others are tried to be reached, if nobody says otherwise.
-    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-
-    pub(super) fn check(&self) -> Result<(), Diagnostic> {
-        if self.me >= self.peers.len() || self.window == 0 {
-            let text = format!("there is no node {} of {} with a window of {}", self.me, self.peers.len(), self.window);
-            return Err(Diagnostic::bug(text));
-        }
-        if self.job.len() > 1024 || self.engine.len() > 1024 {
-            return Err(Diagnostic::bug("the name of a job or of a version is too long for the first message"));
-        }
-        Ok(())
-    }
-
-    /// What this node says to another first.
-    pub(super) fn hello(&self, to: usize) -> Hello {
-        Hello {
-            protocol: VERSION,
-            job: self.job.clone(),
-            attempt: self.attempt,
-            from: self.me,
-            to,
-            nodes: self.peers.len(),
-            plan: self.plan,
-            engine: self.engine.clone(),
-            window: self.window,
-            token: self.token.reveal().to_string(),
-        }
-    }
-}
-
-/// The first message of a stream, as JSON. It has no Debug: the token is in it.
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Hello {
-    pub(super) protocol: u8,
-    pub(super) job: String,
-    pub(super) attempt: u64,
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) nodes: usize,
-    pub(super) plan: u64,
-    pub(super) engine: String,
-    pub(super) window: u64,
-    pub(super) token: String,
-}
 
 /// The answer to a hello.
 pub(super) enum Verdict {

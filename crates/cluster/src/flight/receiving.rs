@@ -1,11 +1,11 @@
 //! The receiver's side of a lane: one task, from the handshake to the end.
 
-use super::HANDSHAKE_TIMEOUT;
-use super::mesh::Shared;
-use super::sending::flight_data;
-use super::service::status_of;
+use super::framing::{flight_data, frame_of};
+use super::io::HANDSHAKE_TIMEOUT;
+use super::lanes::Shared;
+use super::reasons::{diagnostic_of, status_of};
 use crate::credit::{Incoming, cost};
-use crate::frame::{Assembler, Cutter, Frame, Kind, damaged};
+use crate::frame::{Assembler, Cutter, Kind, damaged};
 use crate::transport::{Credit, Returns, lost};
 use arrow_flight::FlightData;
 use bytes::Bytes;
@@ -119,9 +119,9 @@ async fn receive(
     account: &Arc<Account>,
 ) -> Result<(), Diagnostic> {
     loop {
-        let data = frames.message().await.map_err(|status| super::service::diagnostic_of(&status, from))?;
+        let data = frames.message().await.map_err(|status| diagnostic_of(&status, from))?;
         let data = data.ok_or_else(|| lost(from, "it has closed the connection"))?;
-        let taken = assembler.take(Frame::read(&data.app_metadata, data.data_body)?)?;
+        let taken = assembler.take(frame_of(data)?)?;
         if let Some(bytes) = taken.begun {
             let cost = cost(bytes as usize);
             account.state.lock().0.arrived(cost).map_err(|violation| damaged(violation.0))?;

@@ -1,14 +1,15 @@
 //! What a listener answers: streams of nodes and calls, and nothing else of Flight.
 
+use super::attempt::Hello;
 use super::control::{self, Control};
-use super::dial::{Failure, innermost};
-use super::handshake::{Hello, Serving, Verdict};
+use super::framing::frame_of;
+use super::handshake::{Serving, Verdict};
+use super::io::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, HTTP_FRAME, PING, PING_TIMEOUT, STREAM_WINDOW};
+use super::reasons::{not_yet, status_of};
 use super::receiving::{self, Replies};
-use super::tls::{Tls, Wire};
+use super::tls::{Connection, Tls};
 use super::token::Token;
-use super::{GRPC_LIMIT, HANDSHAKE_TIMEOUT, HTTP_FRAME, PING, PING_TIMEOUT, STREAM_WINDOW};
-use crate::frame::{Assembler, Frame, Kind, VERSION, damaged};
-use crate::transport::lost;
+use crate::frame::{Assembler, Kind, VERSION, damaged};
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse,
@@ -25,10 +26,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::transport::Server;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
-/// What marks the answer that a node has not begun an attempt yet.
-const NOT_YET: &[u8] = b"not yet";
 /// Connections whose TLS is being set up.
 const HANDSHAKES: usize = 64;
 
@@ -36,36 +35,6 @@ pub(super) struct Service {
     pub(super) serving: Arc<Mutex<Serving>>,
     pub(super) token: Token,
     pub(super) control: Option<Arc<dyn Control>>,
-}
-
-/// A diagnostic as the end of a stream.
-pub(super) fn status_of(why: &Diagnostic) -> Status {
-    Status::with_details(Code::FailedPrecondition, why.code.to_string(), control::encode(why).into())
-}
-
-/// What a status without a diagnostic says.
-pub(super) fn text_of(status: &Status) -> String {
-    match (std::error::Error::source(status), status.message()) {
-        (Some(source), _) => innermost(source),
-        (None, "") => status.code().to_string(),
-        (None, message) => message.to_string(),
-    }
-}
-
-/// Why a stream with a node has ended.
-pub(super) fn diagnostic_of(status: &Status, node: usize) -> Diagnostic {
-    control::decode(status.details()).unwrap_or_else(|| lost(node, text_of(status)))
-}
-
-/// Why a node has not taken a stream.
-pub(super) fn failure_of(status: &Status, node: usize) -> Failure {
-    if status.details() == NOT_YET {
-        return Failure::Later(format!("node {node} has not begun this attempt"));
-    }
-    match control::decode(status.details()) {
-        Some(why) => Failure::Final(why),
-        None => Failure::Later(text_of(status)),
-    }
 }
 
 impl Service {
@@ -91,7 +60,7 @@ impl Service {
         let first = first.map_err(|_| Status::deadline_exceeded("no hello"))??;
         let mut assembler = Assembler::default();
         let hello = first.ok_or_else(|| damaged("there is none")).and_then(|data| {
-            let taken = assembler.take(Frame::read(&data.app_metadata, data.data_body)?)?;
+            let taken = assembler.take(frame_of(data)?)?;
             let Some((Kind::Hello, hello)) = taken.message else { return Err(damaged("it is no hello")) };
             // Its error would quote what may be the token.
             serde_json::from_slice::<Hello>(&hello).map_err(|_| damaged("its hello cannot be read"))
@@ -104,14 +73,14 @@ impl Service {
         let verdict = self.serving.lock().judge(&hello);
         match verdict {
             Verdict::Welcome(shared) => Ok(receiving::start(shared, hello.from, frames, assembler)),
-            Verdict::NotYet => Err(Status::with_details(Code::Unavailable, "", NOT_YET.into())),
+            Verdict::NotYet => Err(not_yet()),
             Verdict::Refused(why) => Err(status_of(&why)),
         }
     }
 }
 
 /// Takes connections, and sets TLS up.
-async fn accept(socket: TcpListener, tls: Option<Tls>, ready: mpsc::Sender<io::Result<Wire>>) {
+async fn accept(socket: TcpListener, tls: Option<Tls>, ready: mpsc::Sender<io::Result<Connection>>) {
     let handshakes = Arc::new(tokio::sync::Semaphore::new(HANDSHAKES));
     loop {
         let Ok(handshake) = Arc::clone(&handshakes).acquire_owned().await else { return };
@@ -123,14 +92,14 @@ async fn accept(socket: TcpListener, tls: Option<Tls>, ready: mpsc::Sender<io::R
         let _ = socket.set_nodelay(true);
         let (tls, ready) = (tls.clone(), ready.clone());
         tokio::spawn(async move {
-            let wire = match &tls {
-                None => Ok(Ok(Wire::plain(socket))),
+            let connection = match &tls {
+                None => Ok(Ok(Connection::plain(socket))),
                 Some(tls) => timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)).await,
             };
             drop(handshake);
             // Who is not accepted has been told by TLS.
-            if let Ok(Ok(wire)) = wire {
-                let _ = ready.send(Ok(wire)).await;
+            if let Ok(Ok(connection)) = connection {
+                let _ = ready.send(Ok(connection)).await;
             }
         });
     }

@@ -4,14 +4,24 @@ mod attempts;
 mod calls;
 mod certificates;
 mod damage;
+mod holding;
 
-use super::*;
+use super::attempt::MeshConfig;
+use super::control::{self, CONTROL_LIMIT, Caller, Control};
+use super::dial::Dial;
+use super::listener::{ListenConfig, Listener};
+use super::mesh::Mesh;
+use super::tls::{Tls, TlsPaths};
+use super::token::Token;
 use crate::recording::{Recorder, exchange_random_messages, holds_and_resumes};
 use crate::transport::{Sent, Transport};
 use bytes::Bytes;
+use millstream_types::{Diagnostic, code};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 const TOKEN: &str = "a-token-of-tests";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,7 +77,7 @@ fn large_messages_are_cut_and_put_together() {
     let meshes = meshes(&listeners, &recorders, |_, _| {});
     let large: Bytes = (0..(9 << 20) + 5).map(|i| (i % 253) as u8).collect();
     for _ in 0..3 {
-        meshes[0].send(1, large.clone(), Sent::Data).unwrap();
+        meshes[0].send(1, large.clone(), Sent::Data, None).unwrap();
     }
     assert!(meshes[0].close(PATIENCE));
     recorders[1].wait(|seen| seen.messages[0].len() == 3 && seen.messages[0].iter().all(|message| *message == large));
@@ -85,7 +95,7 @@ fn a_killed_node_is_lost() {
     let (mut listeners, recorders) = (listeners(3, None), Recorder::several(3));
     let mut meshes = meshes(&listeners, &recorders, |_, _| {});
     for (from, to) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
-        meshes[from].send(to, Bytes::from_static(b"hello"), Sent::Data).unwrap();
+        meshes[from].send(to, Bytes::from_static(b"hello"), Sent::Data, None).unwrap();
     }
     recorders.iter().for_each(|recorder| recorder.wait(|seen| seen.messages.iter().flatten().count() == 2));
     drop((meshes.pop(), listeners.pop()));
@@ -95,9 +105,9 @@ fn a_killed_node_is_lost() {
     }
     assert_eq!(recorders[2].lost(), []);
     // What is sent to it is dropped; the others go on.
-    meshes[0].send(2, Bytes::from(vec![0; 1000]), Sent::Data).unwrap();
+    meshes[0].send(2, Bytes::from(vec![0; 1000]), Sent::Data, None).unwrap();
     assert_eq!(meshes[0].unsent_to(2), 0);
-    meshes[0].send(1, Bytes::from_static(b"on"), Sent::Data).unwrap();
+    meshes[0].send(1, Bytes::from_static(b"on"), Sent::Data, None).unwrap();
     recorders[1].wait(|seen| seen.messages[0].len() == 2);
     assert!(!meshes[0].close(PATIENCE), "node 2 has not got everything");
 }
@@ -106,15 +116,15 @@ fn a_killed_node_is_lost() {
 fn a_node_that_has_closed_is_not_lost() {
     let (mut listeners, recorders) = (listeners(2, None), Recorder::several(2));
     let mut meshes = meshes(&listeners, &recorders, |_, _| {});
-    meshes[1].send(0, Bytes::from_static(b"last"), Sent::Data).unwrap();
+    meshes[1].send(0, Bytes::from_static(b"last"), Sent::Data, None).unwrap();
     assert!(meshes[1].close(PATIENCE));
     assert_eq!(recorders[0].count(1), 1);
-    meshes[0].send(1, Bytes::from_static(b"still heard"), Sent::Data).unwrap();
+    meshes[0].send(1, Bytes::from_static(b"still heard"), Sent::Data, None).unwrap();
     recorders[1].wait(|seen| seen.messages[0].len() == 1);
     drop((meshes.pop(), listeners.pop()));
     assert!(meshes[0].close(PATIENCE));
     assert_eq!(recorders[0].lost(), []);
-    meshes[0].send(1, Bytes::from_static(b"after the end"), Sent::Data).unwrap();
+    meshes[0].send(1, Bytes::from_static(b"after the end"), Sent::Data, None).unwrap();
     assert_eq!(meshes[0].unsent_bytes(), 0);
 }
 
@@ -128,10 +138,10 @@ fn a_silent_node_is_lost() {
             config.peers[1] = line.address.to_string();
         }
     });
-    meshes[0].send(1, Bytes::from_static(b"before"), Sent::Data).unwrap();
+    meshes[0].send(1, Bytes::from_static(b"before"), Sent::Data, None).unwrap();
     recorders[1].wait(|seen| seen.messages[0].len() == 1);
     line.is_cut.store(true, Relaxed);
-    meshes[0].send(1, Bytes::from_static(b"after"), Sent::Data).unwrap();
+    meshes[0].send(1, Bytes::from_static(b"after"), Sent::Data, None).unwrap();
     assert_eq!(recorders[0].wait_lost().code, code::NODE_LOST);
     assert_eq!(recorders[1].wait_lost().code, code::NODE_LOST);
     assert_eq!(recorders[1].count(0), 1);

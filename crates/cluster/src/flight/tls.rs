@@ -98,10 +98,10 @@ impl Tls {
     ///
     /// # Errors
     /// When the other side is not accepted; it is told why.
-    pub(super) async fn accept(&self, socket: TcpStream) -> io::Result<Wire> {
+    pub(super) async fn accept(&self, socket: TcpStream) -> io::Result<Connection> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.server));
         match acceptor.accept(socket).into_fallible().await {
-            Ok(stream) => Ok(Wire { stream: Stream::Tls(Box::new(stream.into())), trouble: Trouble::default() }),
+            Ok(stream) => Ok(Connection { stream: Stream::Tls(Box::new(stream.into())), trouble: Trouble::default() }),
             Err((error, mut socket)) => {
                 // What is closed with unread bytes is reset, and the reason would be lost with that.
                 let _ = socket.shutdown().await;
@@ -114,7 +114,7 @@ impl Tls {
     }
 
     /// Speaks TLS on a connection that was made to a host.
-    pub(super) async fn connect(&self, socket: TcpStream, host: &str, trouble: Trouble) -> io::Result<Wire> {
+    pub(super) async fn connect(&self, socket: TcpStream, host: &str, trouble: Trouble) -> io::Result<Connection> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
             None => {
@@ -124,7 +124,7 @@ impl Tls {
         };
         let stream = TlsConnector::from(Arc::clone(&self.client)).connect(name, socket).await;
         let stream = stream.inspect_err(|error| trouble.note(error))?;
-        Ok(Wire { stream: Stream::Tls(Box::new(stream.into())), trouble })
+        Ok(Connection { stream: Stream::Tls(Box::new(stream.into())), trouble })
     }
 }
 
@@ -149,7 +149,7 @@ impl Trouble {
 }
 
 /// A connection.
-pub(super) struct Wire {
+pub(super) struct Connection {
     stream: Stream,
     trouble: Trouble,
 }
@@ -159,16 +159,16 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Wire {
+impl Connection {
     /// Without TLS.
-    pub(super) fn plain(socket: TcpStream) -> Wire {
-        Wire { stream: Stream::Plain(socket), trouble: Trouble::default() }
+    pub(super) fn plain(socket: TcpStream) -> Connection {
+        Connection { stream: Stream::Plain(socket), trouble: Trouble::default() }
     }
 }
 
 macro_rules! on_stream {
-    ($wire:expr, $stream:ident => $result:expr) => {
-        match &mut $wire.get_mut().stream {
+    ($connection:expr, $stream:ident => $result:expr) => {
+        match &mut $connection.get_mut().stream {
             Stream::Plain(stream) => {
                 let $stream = Pin::new(stream);
                 $result
@@ -181,7 +181,7 @@ macro_rules! on_stream {
     };
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let trouble = self.trouble.clone();
         let read = on_stream!(self, stream => stream.poll_read(cx, buf));
@@ -192,7 +192,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         on_stream!(self, stream => stream.poll_write(cx, buf))
     }
@@ -221,7 +221,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-impl Connected for Wire {
+impl Connected for Connection {
     type ConnectInfo = ();
 
     fn connect_info(&self) {}

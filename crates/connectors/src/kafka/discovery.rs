@@ -8,6 +8,7 @@ use millstream_types::{Diagnostic, code};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// How long brokers may take to say which partitions there are; afterwards they are asked again.
 const ATTEMPT: Duration = Duration::from_millis(500);
@@ -19,7 +20,24 @@ pub(super) struct Discovery {
     topics: Topics,
     /// `None`: nothing is looked for.
     interval: Option<Duration>,
+    share: Share,
     state: Mutex<DiscoveryState>,
+}
+
+/// Which of the new partitions are read by this process: of several the one that a name says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Share {
+    pub(super) node: usize,
+    pub(super) nodes: usize,
+}
+
+impl Share {
+    /// All.
+    pub(super) const ALL: Share = Share { node: 0, nodes: 1 };
+
+    fn has(self, partition: &Partition) -> bool {
+        xxh3_64(partition.to_string().as_bytes()) % self.nodes as u64 == self.node as u64
+    }
 }
 
 struct DiscoveryState {
@@ -32,11 +50,17 @@ struct DiscoveryState {
 
 impl Discovery {
     /// Looks for partitions that are not `known`, for `spares` splits in reserve.
-    pub(super) fn new(topics: Topics, interval: Option<Duration>, known: &[Partition], spares: usize) -> Discovery {
+    pub(super) fn new(
+        topics: Topics,
+        interval: Option<Duration>,
+        known: &[Partition],
+        spares: usize,
+        share: Share,
+    ) -> Discovery {
         let next = Instant::now() + interval.unwrap_or_default();
         let known = known.iter().cloned().collect();
         let state = Mutex::new(DiscoveryState { next, known, found: VecDeque::new(), spares });
-        Discovery { topics, interval, state }
+        Discovery { topics, interval, share, state }
     }
 
     /// A new partition, if there is one; looks for one when it is time, and waits a while if not.
@@ -49,7 +73,7 @@ impl Discovery {
             let found = self.topics.glance(&cluster.consumer, ATTEMPT);
             state.next = Instant::now() + if found.is_ok() { interval } else { interval.min(PAUSE) };
             for partition in found.into_iter().flatten() {
-                if state.known.insert(partition.clone()) {
+                if state.known.insert(partition.clone()) && self.share.has(&partition) {
                     state.found.push_back(partition);
                 }
             }

@@ -3,7 +3,7 @@
 use super::acknowledge::{Commits, GroupAcknowledger};
 use super::client::Cluster;
 use super::decode::{KafkaChunk, KafkaDecoder};
-use super::discovery::Discovery;
+use super::discovery::{Discovery, Share};
 use super::fields::set_keys;
 use super::offsets::{Reset, TopicExtent};
 use super::options::DISCOVERY;
@@ -43,7 +43,16 @@ fn open_topics(request: &SourceRequest, is_upserted: bool) -> Result<Box<dyn Sou
     let decoder = Arc::new(decoder);
     Topics::of(options)?;
     let table = request.table.clone();
-    Ok(Box::new(KafkaSource { table, options: options.clone(), config, extent, wants, decoder, shared: None }))
+    Ok(Box::new(KafkaSource {
+        table,
+        options: options.clone(),
+        config,
+        extent,
+        wants,
+        decoder,
+        share: Share::ALL,
+        shared: None,
+    }))
 }
 
 fn consumer_config(options: &Options) -> Result<ClientConfig, Diagnostic> {
@@ -69,6 +78,7 @@ struct KafkaSource {
     extent: TopicExtent,
     wants: Wants,
     decoder: Arc<KafkaDecoder>,
+    share: Share,
     /// Once there are splits.
     shared: Option<Arc<SharedByReaders>>,
 }
@@ -84,6 +94,10 @@ pub(super) struct SharedByReaders {
 }
 
 impl Source for KafkaSource {
+    fn share(&mut self, node: usize, nodes: usize) {
+        self.share = Share { node, nodes };
+    }
+
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
         let options = &self.options;
         let cluster = Arc::new(Cluster::open(options, &self.config)?);
@@ -94,7 +108,7 @@ impl Source for KafkaSource {
         let interval = DISCOVERY.duration(options)?;
         let interval = (!interval.is_zero() && !self.extent.is_bounded()).then_some(interval);
         let spares = if interval.is_some() { partitions.len().max(SPARES) } else { 0 };
-        let discovery = Discovery::new(topics, interval, &partitions, spares);
+        let discovery = Discovery::new(topics, interval, &partitions, spares, self.share);
         let mut config = self.config.clone();
         let read_ahead = (READ_AHEAD_KB / partitions.len().max(1)).max(LEAST_READ_AHEAD_KB);
         default(&mut config, "queued.max.messages.kbytes", &read_ahead.to_string());
@@ -107,7 +121,8 @@ impl Source for KafkaSource {
         for (partition, span) in partitions.into_iter().zip(spans) {
             splits.push(Box::new(PartitionReader::new(shared.clone(), partition, span)));
         }
-        for number in 0..spares {
+        // Each of several processes has as many.
+        for number in 0..spares * self.share.nodes {
             let name = format!("{} in reserve #{number}", self.table);
             splits.push(Box::new(PartitionReader::spare(shared.clone(), name)));
         }

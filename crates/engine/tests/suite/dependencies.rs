@@ -35,6 +35,8 @@ fn only_the_named_crates_see_sqlparser_datafusion_and_llvm() {
     assert_eq!(users("sqlparser"), ["millstream-sql"]);
     assert_eq!(users("datafusion"), ["millstream-sql"]);
     assert_eq!(users("inkwell"), ["millstream-jit"]);
+    assert_eq!(users("tonic"), ["millstream-cluster"]);
+    assert_eq!(users("arrow-flight"), ["millstream-cluster"]);
     assert_eq!(users("llvm-sys"), [""; 0]);
 }
 
@@ -60,12 +62,14 @@ fn crates_depend_only_downwards() {
             "millstream-runtime",
             &["types", "abi", "plan", "codegen", "functions", "state", "sync", "connectors", "storage"],
         ),
+        ("millstream-cluster", &["types", "runtime"]),
     ];
     for (name, allowed) in allowed {
         let extra: Vec<&str> = ours(name).into_iter().filter(|d| !allowed.contains(d)).collect();
         assert!(extra.is_empty(), "{name} must not depend on {extra:?}");
     }
-    assert_eq!(direct["millstream-cli"].iter().filter(|d| d.starts_with("millstream")).count(), 1);
+    let of_command: Vec<&String> = direct["millstream-cli"].iter().filter(|d| d.starts_with("millstream")).collect();
+    assert_eq!(of_command, ["millstream", "millstream-cluster"]);
 }
 
 #[test]

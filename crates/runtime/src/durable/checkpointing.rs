@@ -2,8 +2,8 @@
 
 use super::config::CheckpointConfig;
 use super::part::Part;
-use crate::buffer::Generation;
 use crate::exchange::StoredByNode;
+use crate::ids::Generation;
 use crate::schedule::timers::{after, earlier};
 use millstream_storage::SourceState;
 use millstream_types::{Diagnostic, code};

@@ -15,8 +15,8 @@
 //! So there are two generations at most that are written to.
 
 use super::checkpointing::Handed;
-use crate::buffer::Generation;
 use crate::exchange::NodeMessage;
+use crate::ids::Generation;
 use crate::query::Query;
 use crate::schedule::beats::Beats;
 use crate::schedule::cut_timing::Purpose;

@@ -1,6 +1,6 @@
 //! Generations of tables: those of the cuts that tables are cut for. Beats, which are short, end by cuts that leave tables alone.
 
-use crate::buffer::Generation;
+use crate::ids::Generation;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which generation of tables rows go to. Only some cuts begin one.

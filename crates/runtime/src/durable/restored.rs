@@ -2,6 +2,7 @@
 
 use super::blobs::{CheckpointedBlob, StateBlob};
 use super::checkpointing::Checkpointing;
+use crate::exchange::{NamedSplit, seen};
 use crate::source::split::Begin;
 use millstream_connectors::{Position, SplitReader};
 use millstream_plan::pipeline::{QueryPlan, SourcePlan};
@@ -94,23 +95,20 @@ impl<'a> Restored<'a> {
     pub(crate) fn splits(
         &self,
         source: usize,
-        readers: Vec<Box<dyn SplitReader>>,
+        readers: Vec<NamedSplit>,
         is_read: impl Fn(u32) -> bool,
     ) -> Result<Vec<RestoredSplit>, Diagnostic> {
         if self.is_fresh[source] {
-            return Ok(RestoredSplit::all_fresh(readers, is_read));
+            return RestoredSplit::all_fresh(readers, is_read);
         }
         let state = &self.manifest.sources[source];
-        let mut found: BTreeMap<String, Box<dyn SplitReader>> = BTreeMap::new();
-        let mut order = Vec::new();
-        for reader in readers {
-            order.push(reader.name().to_string());
-            found.insert(reader.name().to_string(), reader);
-        }
+        let order: Vec<String> = readers.iter().map(|(name, _)| name.clone()).collect();
+        let mut found: BTreeMap<String, NamedSplit> =
+            readers.into_iter().map(|split| (split.0.clone(), split)).collect();
         let mut splits = Vec::with_capacity(found.len());
         for split in &state.splits {
             let SplitState { name, number, at, line, rows, behind, ended, input, .. } = split.clone();
-            let reader = found.remove(&name);
+            let reader = found.remove(&name).and_then(|(_, reader)| reader);
             if !is_read(number) {
                 continue;
             }
@@ -136,8 +134,10 @@ impl<'a> Restored<'a> {
         }
         let next = state.splits.iter().map(|split| split.number + 1).max().unwrap_or(0);
         let new = order.into_iter().filter_map(|name| found.remove(&name)).zip(next..);
-        let new = new.filter(|(_, number)| is_read(*number));
-        splits.extend(new.map(|new| RestoredSplit { begin: Begin::Resume(None), ..RestoredSplit::fresh(new) }));
+        for (split, number) in new.filter(|(_, number)| is_read(*number)) {
+            let new = RestoredSplit::fresh(seen(split)?, number);
+            splits.push(RestoredSplit { begin: Begin::Resume(None), ..new });
+        }
         Ok(splits)
     }
 
@@ -155,13 +155,16 @@ impl RestoredSplit {
     }
 
     /// Splits that no checkpoint knows, as far as they are read here.
-    pub(crate) fn all_fresh(readers: Vec<Box<dyn SplitReader>>, is_read: impl Fn(u32) -> bool) -> Vec<RestoredSplit> {
-        let read = readers.into_iter().zip(0..).filter(|(_, number)| is_read(*number));
-        read.map(RestoredSplit::fresh).collect()
+    pub(crate) fn all_fresh(
+        splits: Vec<NamedSplit>,
+        is_read: impl Fn(u32) -> bool,
+    ) -> Result<Vec<RestoredSplit>, Diagnostic> {
+        let read = splits.into_iter().zip(0..).filter(|(_, number)| is_read(*number));
+        read.map(|(split, number)| Ok(RestoredSplit::fresh(seen(split)?, number))).collect()
     }
 
     /// A split that no checkpoint knows.
-    pub(crate) fn fresh((reader, number): (Box<dyn SplitReader>, u32)) -> RestoredSplit {
+    pub(crate) fn fresh(reader: Box<dyn SplitReader>, number: u32) -> RestoredSplit {
         let name = reader.name().to_string();
         RestoredSplit { reader: Some(reader), ..RestoredSplit::of(name, number, Begin::Fresh) }
     }

@@ -32,7 +32,7 @@ struct Pending {
 }
 
 /// A checkpoint that a node has stored and the first one has not completed.
-struct Stored {
+struct AwaitingCompletion {
     number: u64,
     begun: Instant,
     sources: Vec<SourceState>,
@@ -46,7 +46,7 @@ struct Writer<'a> {
     shape: Value,
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
     /// On all of several nodes but the first.
-    stored: Option<Stored>,
+    stored: Option<AwaitingCompletion>,
 }
 
 /// The body of the checkpointing thread. Ends when nobody can send parts any more, or with the error that ends the query. When
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
         let Pending { begun, mut gathering, others, .. } = current;
         let number = gathering.manifest.checkpoint;
         self.describe_inputs(&mut gathering.manifest.sources);
-        let stored = Stored { number, begun, sources: gathering.manifest.sources.clone() };
+        let stored = AwaitingCompletion { number, begun, sources: gathering.manifest.sources.clone() };
         match &self.query.host().nodes {
             Some(nodes) if !nodes.is_first() => {
                 let files = write_node(&mut gathering, nodes.me)?;
@@ -214,7 +214,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Tells sources how far they have been read before a checkpoint that is complete.
-    fn acknowledge(&mut self, Stored { number, begun, sources }: &Stored) {
+    fn acknowledge(&mut self, AwaitingCompletion { number, begun, sources }: &AwaitingCompletion) {
         let stats = &self.query.host().stats;
         for (acknowledger, source) in self.acknowledgers.iter_mut().zip(sources) {
             let Some(acknowledger) = acknowledger else { continue };

@@ -1,9 +1,8 @@
 //! The end of pipelines on all nodes but the first, where that one has a sink or a sort: their rows are sent there.
 
 use super::{FRAME_BYTES, Links, LocalInputs};
-use crate::buffer::Generation;
 use crate::host::Host;
-use crate::ids::{Port, StreamId};
+use crate::ids::{Generation, Port, StreamId};
 use crate::keyed::batch::Batch;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::progress::Forward;

@@ -5,8 +5,7 @@
 //! node. When one of its inputs speaks again its rows come after that, so nobody has to be asked what was decided meanwhile.
 
 use super::{Mark, NodeMessage, Nodes};
-use crate::buffer::Generation;
-use crate::ids::{Port, StationId};
+use crate::ids::{Generation, Port, StationId};
 use crate::schedule::flow::Flow;
 use crate::station::progress::{Forward, Progress};
 use millstream_sync::epoch_ring::Release;

@@ -17,15 +17,17 @@
 //!
 //! Sources of lookup tables are read whole by every node, and what follows from them alone is computed by each for itself.
 
+mod credit;
 mod gather;
 mod links;
 mod receiving;
+mod splits;
 mod wire;
 
-use crate::buffer::Generation;
-use crate::ids::StationId;
+use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
+pub use credit::Credit;
 pub(crate) use gather::{GatherStation, port_of_node, read_gathered};
 pub(crate) use links::{Links, LocalInputs, Said};
 use millstream_storage::{NodeFiles, SourceState};
@@ -33,8 +35,8 @@ use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 pub(crate) use receiving::receive_from_nodes;
-use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use splits::{NamedSplit, named, seen};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -49,6 +51,8 @@ pub(crate) enum NodeMessage {
     Frame(StationId, Vec<u8>),
     /// To the same station there: how far the inputs of the station on the node have come.
     Mark(StationId, Mark),
+    /// To the other nodes, from the first: the names of the splits of a source, by number.
+    Splits(usize, Vec<String>),
     /// To the other nodes, from the first: a generation begins in all splits.
     Cut(Generation, Purpose),
     /// To the first node: a generation should begin.
@@ -107,15 +111,15 @@ pub(crate) struct Mark {
 }
 
 /// Carries messages to the other nodes of a query.
+///
+/// Nobody waits for ever: whoever has a credit that a message came with gives it back without another message, and so by and by
+/// each lane has room for what is next in it. Rows that wait for a mark, a cut or a watermark are state, or have given theirs back.
 pub trait Peers: Send + Sync {
     /// Sends a message to a node. Never waits. Messages from one node to another are delivered ([`NodeInbox::deliver`]) in the order in which
     /// they were sent, or not at all. With a `credit`, which is dropped when the message has left this node or has been consumed, it may
     /// wait until the other node has room for it, and those behind it with it.
     fn send(&self, to: usize, message: Vec<u8>, credit: Option<Credit>);
 }
-
-/// Room for a message: whoever drops it tells others that they may send more.
-pub type Credit = Box<dyn Any + Send + Sync>;
 
 /// What comes to a node.
 enum Arriving {
@@ -153,6 +157,8 @@ pub struct Nodes {
     pub(crate) finished: Mutex<BTreeMap<usize, Vec<SourceState>>>,
     own: NodeInbox,
     inbound: Mutex<Option<Receiver<Arriving>>>,
+    /// What has come before the query was built.
+    early: Mutex<VecDeque<Arriving>>,
 }
 
 /// Nodes in one process.
@@ -173,7 +179,8 @@ impl Nodes {
     pub fn new(me: usize, count: usize, peers: Arc<dyn Peers>) -> (Nodes, NodeInbox) {
         let (sender, receiver) = channel();
         let (own, inbound) = (NodeInbox(sender), Mutex::new(Some(receiver)));
-        (Nodes { me, count, peers, finished: Mutex::default(), own: own.clone(), inbound }, own)
+        let (finished, early) = (Mutex::default(), Mutex::default());
+        (Nodes { me, count, peers, finished, own: own.clone(), inbound, early }, own)
     }
 
     /// So many nodes of a query in one process.
@@ -183,7 +190,8 @@ impl Nodes {
         let node = |(me, inbound)| {
             let peers = Arc::new(InProcess { from: me, to: Arc::clone(&to) });
             let (own, inbound) = (to[me].clone(), Mutex::new(Some(inbound)));
-            Nodes { me, count, peers, finished: Mutex::default(), own, inbound }
+            let (finished, early) = (Mutex::default(), Mutex::default());
+            Nodes { me, count, peers, finished, own, inbound, early }
         };
         receivers.into_iter().enumerate().map(node).collect()
     }
@@ -209,8 +217,9 @@ impl Nodes {
     }
 
     /// What comes from the others; once.
-    fn listen(&self) -> Option<Receiver<Arriving>> {
-        self.inbound.lock().take()
+    fn listen(&self) -> Option<impl Iterator<Item = Arriving> + use<>> {
+        let inbound = self.inbound.lock().take()?;
+        Some(std::mem::take(&mut *self.early.lock()).into_iter().chain(inbound))
     }
 
     /// Sends to all others.

@@ -56,7 +56,8 @@ impl Receiving<'_> {
         let to_station = |station, message| {
             // What follows may be looked up in tables that this node is still making. No other node has a part in those.
             query.wait_for_all_phases();
-            let station = query.find_station(station).ok_or_else(|| damaged(Damaged("no station has this number".into())))?;
+            let station =
+                query.find_station(station).ok_or_else(|| damaged(Damaged("no station has this number".into())))?;
             query.act(station.receive(from, message)?);
             Ok::<(), Diagnostic>(())
         };
@@ -75,6 +76,8 @@ impl Receiving<'_> {
                     self.take(from, message, permit)?;
                 }
             }
+            // Of a source that every node reads whole, and of none that is not there.
+            NodeMessage::Splits(..) => {}
             NodeMessage::AskCut => {
                 query.cuts().ask();
                 query.due_at(Instant::now());

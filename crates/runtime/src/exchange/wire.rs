@@ -4,9 +4,8 @@
 //! message that no node sends is damage, never a panic.
 
 use super::{AtBeatEnd, Mark, NodeMessage, StoredByNode};
-use crate::buffer::Generation;
 use crate::durable::blobs::damaged;
-use crate::ids::StationId;
+use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use millstream_storage::{ByteReader, ByteWriter, Damaged, NodeFiles};
 use millstream_sync::epoch_ring::Release;
@@ -27,6 +26,7 @@ const COMPLETED: u8 = 8;
 const FINISH: u8 = 9;
 const FINISHED: u8 = 10;
 const ENDED: u8 = 11;
+const SPLITS: u8 = 12;
 
 /// Bytes behind a frame: the station, and the kind of message.
 const BEHIND_FRAME: usize = 5;
@@ -52,6 +52,11 @@ pub(super) fn encode(message: NodeMessage) -> Vec<u8> {
             out.u8(u8::from(release.ended));
             out.u8(u8::from(is_idle));
             MARK
+        }
+        NodeMessage::Splits(source, names) => {
+            out.u32(source as u32);
+            out.raw(&as_json(&names));
+            SPLITS
         }
         NodeMessage::Cut(generation, purpose) => {
             out.u32(generation.0);
@@ -151,6 +156,10 @@ fn small(kind: u8, message: &[u8]) -> Result<NodeMessage, Damaged> {
             let StoredText { files, bytes_written, reads } = json(&message[size_of::<u64>()..])?;
             return Ok(NodeMessage::Stored(checkpoint, StoredByNode { files, bytes_written, reads }));
         }
+        SPLITS => {
+            let source = from.u32()? as usize;
+            return Ok(NodeMessage::Splits(source, json(&message[size_of::<u32>()..])?));
+        }
         COMPLETED => NodeMessage::Completed(from.u64()?),
         FINISH => NodeMessage::Finish,
         FINISHED => return json(message).map(NodeMessage::Finished),
@@ -232,6 +241,7 @@ mod tests {
             NodeMessage::Frame(StationId::new(3), vec![1, 2, 3]),
             NodeMessage::Frame(StationId::new(3), vec![]),
             NodeMessage::Mark(StationId::new(0), mark),
+            NodeMessage::Splits(2, vec!["a".into(), "b".into()]),
             NodeMessage::Cut(Generation(4), Purpose::Beat),
             NodeMessage::Cut(Generation(5), Purpose::Tables),
             NodeMessage::Cut(Generation(6), Purpose::Checkpoint),

@@ -9,10 +9,10 @@
 use super::KeyedStation;
 use super::inbox::{PartitionJob, Waiting, together};
 use super::kept::{ChangedRun, SavedState};
-use crate::buffer::Generation;
 use crate::durable::blobs::{Place, Saved, damaged};
 use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
+use crate::ids::Generation;
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
 use crate::stream::sequencer::Unit;

@@ -2,10 +2,9 @@
 
 use super::KeyedStation;
 use super::batch::Batch;
-use crate::buffer::Generation;
 use crate::durable::blobs::damaged;
 use crate::exchange::{FRAME_BYTES, Links, LocalInputs, StationMessage};
-use crate::ids::Port;
+use crate::ids::{Generation, Port};
 use crate::station::{Consequences, Station};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_sync::epoch_ring::Release;

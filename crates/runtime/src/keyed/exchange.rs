@@ -5,8 +5,8 @@ use super::batch::{Batch, times_of};
 use super::inbox::PartitionJob;
 use super::leading::leading_rows;
 use super::operators::Shares;
-use crate::buffer::Generation;
 use crate::columns::Parts;
+use crate::ids::Generation;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::schedule::flow::Permit;
 use crate::station::Consequences;
@@ -101,6 +101,7 @@ impl KeyedStation {
             let mut inbox = self.inbox(partition);
             if self.joins_arrivals() && generation > inbox.generation {
                 // Which rows come first decides what is output: those of another split may still be from before the cut.
+                permit.iter().for_each(|permit| permit.return_credit());
                 inbox.hold(input, generation, batch, permit);
                 continue;
             }

@@ -5,8 +5,8 @@
 //! once, by the job that consumes the first of them.
 
 use super::batch::Batch;
-use crate::buffer::Generation;
 use crate::durable::blobs::{Place, StateBlob};
+use crate::ids::Generation;
 use crate::schedule::flow::Permit;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_storage::{PartitionState, SpilledBlob, WaitingRows};

@@ -76,12 +76,11 @@ mod working;
 #[cfg(test)]
 mod tests;
 
-use crate::buffer::Generation;
 use crate::durable::restored::Restored;
 use crate::exchange::{Links, StationMessage};
 use crate::executable_plan::OperatorCode;
 use crate::host::Host;
-use crate::ids::{Port, StationId, StreamId};
+use crate::ids::{Generation, Port, StationId, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::progress::Progress;
 use crate::station::{Consequences, Job, Spillable, Station, Task};

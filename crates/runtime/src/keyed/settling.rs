@@ -2,7 +2,7 @@
 
 use super::inbox::PartitionJob;
 use super::{KeyedStation, Partition};
-use crate::buffer::Generation;
+use crate::ids::Generation;
 use crate::schedule::timers::after;
 use crate::station::Consequences;
 use crate::station::progress::Forward;

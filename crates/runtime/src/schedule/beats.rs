@@ -13,8 +13,8 @@
 //! do its changes, whatever the workers, the buffers, or crashes: checkpoints are taken between two beats. The next beat is that of the
 //! lowest of these watermarks; empty ones are passed over.
 
-use crate::buffer::Generation;
 use crate::config::BeatConfig;
+use crate::ids::Generation;
 use millstream_plan::beat::BeatClock;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,6 +1,6 @@
 //! Generations of state: the last one, and whether a cut may begin the next (`durable::cuts` makes it).
 
-use crate::buffer::Generation;
+use crate::ids::Generation;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

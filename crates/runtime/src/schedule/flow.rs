@@ -171,7 +171,7 @@ pub(crate) struct Permit {
     read_bytes: usize,
     charge: Charge,
     /// What another node gets back when it is dropped: room for more.
-    credit: Option<Credit>,
+    credit: Mutex<Option<Credit>>,
 }
 
 /// Who else can free memory for a reader that waits.
@@ -268,7 +268,7 @@ impl Flow {
         split.in_flight += 1;
         let read_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let charge = Charge::new(&self.budget, MemoryClass::Buffers, read_bytes.max(split.usual_bytes));
-        Ok(Permit { flow: Arc::clone(self), stream: Some(stream), read_bytes, charge, credit: None })
+        Ok(Permit { flow: Arc::clone(self), stream: Some(stream), read_bytes, charge, credit: Mutex::default() })
     }
 
     /// Waits until something has been given back, if there still is too much; see the protocol of the budget. Whether the
@@ -379,7 +379,7 @@ impl Flow {
     /// What rows weigh that no reader has brought.
     pub(crate) fn hold(self: &Arc<Flow>, bytes: usize) -> Permit {
         let charge = Charge::new(&self.budget, MemoryClass::Buffers, bytes);
-        Permit { flow: Arc::clone(self), stream: None, read_bytes: 0, charge, credit: None }
+        Permit { flow: Arc::clone(self), stream: None, read_bytes: 0, charge, credit: Mutex::default() }
     }
 
     /// A split has ended, or falls silent; or it is read from now on, or speaks again.
@@ -475,8 +475,14 @@ impl InFlight {
 impl Permit {
     /// The same with what another node gets back.
     pub(crate) fn with_credit(mut self, credit: Option<Credit>) -> Permit {
-        self.credit = credit;
+        self.credit = Mutex::new(credit);
         self
+    }
+
+    /// Gives that back at once: what is kept until another message comes must not keep that one from coming.
+    pub(crate) fn return_credit(&self) {
+        let credit = self.credit.lock().take();
+        drop(credit);
     }
 
     /// The chunk has been decoded into columns of `bytes` bytes, which may refer to what was read.

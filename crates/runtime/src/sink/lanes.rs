@@ -2,8 +2,7 @@
 //!
 //! Lanes that a cut has passed wait for the others, with the pieces that they have.
 
-use crate::buffer::Generation;
-use crate::ids::Port;
+use crate::ids::{Generation, Port};
 use crate::schedule::flow::Permit;
 use arrow_array::ArrayRef;
 use millstream_connectors::{Encoded, Sink};
@@ -91,6 +90,11 @@ impl Lanes {
             remaining: limit,
             done: false,
         }
+    }
+
+    /// The generation that is written now.
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Whether a buffer is the next of its lane.

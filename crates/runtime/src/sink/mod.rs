@@ -16,13 +16,12 @@
 
 mod lanes;
 
-use crate::buffer::Generation;
 use crate::columns::{bytes_of, sliced};
 use crate::durable::blobs::damaged;
 use crate::durable::part::{Gathering, Part};
 use crate::exchange::{Mark, StationMessage, port_of_node, read_gathered};
 use crate::host::Host;
-use crate::ids::Port;
+use crate::ids::{Generation, Port};
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::schedule::flow::Permit;
 use crate::schedule::threads::Watch;
@@ -383,6 +382,10 @@ impl Station for SinkStation {
             }
             StationMessage::Frame(frame, permit) if !self.is_done() => {
                 let (generation, batch) = read_gathered(&gathered.schema, &frame).map_err(damaged)?;
+                if generation > self.lanes.lock().generation() {
+                    // It waits for marks.
+                    permit.return_credit();
+                }
                 let rows = batch.rows();
                 vec![(generation, self.piece(batch.columns, rows, Some(permit))?)]
             }

@@ -17,11 +17,10 @@ mod task;
 pub(crate) use consequences::{Consequences, Parked, Unconsumed, Until};
 pub(crate) use task::{BufferPlace, DecodeTask, Job, ProcessTask, Task};
 
-use crate::buffer::Generation;
 use crate::durable::part::Part;
 use crate::durable::restored::Restored;
 use crate::exchange::StationMessage;
-use crate::ids::{Port, StreamId};
+use crate::ids::{Generation, Port, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
 use millstream_storage::Manifest;
 use millstream_sync::epoch_ring::Release;

@@ -11,8 +11,7 @@
 //! of the output. Until then an input that has passed its cut holds the watermark where it was there: what is complete
 //! at a higher one includes rows from behind the cut, which a recovery reads again.
 
-use crate::buffer::Generation;
-use crate::ids::Port;
+use crate::ids::{Generation, Port};
 use millstream_sync::epoch_ring::{End, Release};
 
 /// The inputs of an operator; changed under its lock.

@@ -6,8 +6,8 @@
 
 pub(crate) mod sequencer;
 
-use crate::buffer::{Buffer, Generation};
-use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
+use crate::buffer::Buffer;
+use crate::ids::{Generation, Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::schedule::beats::BeatEnd;
 use crate::station::{BufferPlace, Consequences, ProcessTask, Task};
 use millstream_storage::SplitState;

@@ -4,7 +4,8 @@
 //! fired window. Units are numbered where they are cut (by the reader, by the trigger); stamping a buffer is O(1),
 //! because each brings the largest watermark of its rows along.
 
-use crate::buffer::{Buffer, Generation, Rows, Stamp};
+use crate::buffer::{Buffer, Rows, Stamp};
+use crate::ids::Generation;
 use crate::schedule::beats::{BeatEnd, FIRST_WATERMARK};
 use crate::source::processing_time::ProcessingTime;
 use millstream_connectors::Position;

@@ -17,9 +17,9 @@
 //! Lanes are no partitions of tables: there are always as many, however tables are cut when they are sealed. Each has its own tables of
 //! every slice, and a task a piece for each, so hundreds would have a few rows in each; and one would have one worker fold all.
 
-use crate::buffer::Generation;
 use crate::columns::{Parts, sliced};
 use crate::executable_plan::PipelineCode;
+use crate::ids::Generation;
 use crate::pipeline::Arrived;
 use crate::pipeline_stages::Origin;
 use crate::schedule::flow::Permit;

@@ -45,8 +45,8 @@ mod sizes;
 
 use super::table_ids::TableIds;
 use crate::adaptive::slice_facts::SliceFacts;
-use crate::buffer::Generation;
 use crate::durable::blobs::damaged;
+use crate::ids::Generation;
 use frozen::{Frozen, Stored};
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table};

@@ -2,7 +2,7 @@
 
 use super::aggregation::Aggregation;
 use super::tables::OpenTables;
-use crate::buffer::Generation;
+use crate::ids::Generation;
 use crate::pipeline_stages::{Origin, Staged};
 use millstream_abi::{ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;

@@ -53,7 +53,7 @@ fn an_older_attempt_is_refused_and_a_newer_one_waits() {
     let newer = MeshConfig { attempt: 8, ..config(&listeners, 1) };
     let second = listeners[1].mesh(newer, Arc::clone(&recorders[1]) as _).unwrap();
     // Node 1 is ahead, and waits for node 0.
-    second.send(0, Bytes::from_static(b"early"), Sent::Data).unwrap();
+    second.send(0, Bytes::from_static(b"early"), Sent::Data, None).unwrap();
     assert_eq!(recorders[0].wait_lost().code, code::STALE_ATTEMPT);
     drop(older);
     let recorder = &Recorder::several(2)[0];
@@ -72,7 +72,7 @@ fn a_newer_attempt_closes_the_streams_of_the_older() {
     let (listeners, recorders) = (listeners(2, None), Recorder::several(2));
     let meshes = meshes(&listeners, &recorders, |_, _| {});
     for (from, to) in [(0, 1), (1, 0)] {
-        meshes[from].send(to, Bytes::from_static(b"before"), Sent::Data).unwrap();
+        meshes[from].send(to, Bytes::from_static(b"before"), Sent::Data, None).unwrap();
         recorders[to].wait(|seen| seen.messages[from].len() == 1);
     }
     let later = Recorder::several(2);
@@ -82,7 +82,7 @@ fn a_newer_attempt_closes_the_streams_of_the_older() {
     assert!([code::STALE_ATTEMPT, code::NODE_LOST].contains(&recorders[1].wait_lost().code));
     assert_eq!(recorders[0].lost(), []);
     // What the old ones send goes nowhere.
-    meshes[0].send(1, Bytes::from_static(b"too late"), Sent::Data).unwrap();
+    meshes[0].send(1, Bytes::from_static(b"too late"), Sent::Data, None).unwrap();
     assert_eq!(meshes[0].unsent_bytes(), 0);
     drop(meshes);
     let next = MeshConfig { attempt: 8, ..config(&listeners, 1) };

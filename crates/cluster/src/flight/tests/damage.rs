@@ -1,8 +1,8 @@
 //! Streams by hand: what is wrong with a frame is found, and told to both ends.
 
 use super::super::dial::{Ask, Client, Failure};
-use super::super::sending::flight_data;
-use super::super::service::{diagnostic_of, failure_of};
+use super::super::framing::flight_data;
+use super::super::reasons::diagnostic_of;
 use super::*;
 use crate::frame::{Cutter, Kind};
 use arrow_flight::FlightData;
@@ -20,7 +20,7 @@ impl Ask for ByHand {
         let frames = stream::iter(frames).chain(open);
         let mut replies = match client.do_exchange(frames).await {
             Ok(response) => response.into_inner(),
-            Err(status) => return Err(failure_of(&status, 9)),
+            Err(status) => return Err(Failure::of(&status, 9)),
         };
         loop {
             match if is_silent { Ok(None) } else { replies.message().await } {

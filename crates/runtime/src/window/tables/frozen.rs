@@ -6,8 +6,8 @@
 //! by partition, when the window is merged.
 
 use super::{Kind, OpenTables, Taken};
-use crate::buffer::Generation;
 use crate::durable::blobs::{damaged, finish_checkpointed, unreadable};
+use crate::ids::Generation;
 use millstream_state::Partial;
 use millstream_storage::{BlobRef, Damaged, PendingBlob, SpillFiles, Store, TableState};
 use millstream_types::Diagnostic;

@@ -1,0 +1,261 @@
+//! The first node of a run, and the list of the others: who is there, and what they are told.
+//!
+//! Every start of a run is an *attempt* with a higher number than those before. Nodes leave an older attempt for a newer one and refuse what
+//! comes of it, and of two processes that run one job only the newer one can complete a checkpoint (`storage::run`). So whatever was
+//! paused, cut off or forgotten does no harm when it comes back.
+
+use crate::flight::{ListenConfig, Listener, MeshConfig, TlsPaths, Token};
+use crate::orders::{Begin, Leave, Status, call};
+use crate::peers::join;
+use millstream::cluster::{Cluster, FirstNode, RunPart};
+use millstream::{Diagnostic, RunMonitor, code};
+use parking_lot::Mutex;
+use std::fmt;
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What a lane may have unfinished at its receiver, in bytes.
+pub const WINDOW: u64 = 16 << 20;
+/// How long one node may take to answer that it is there.
+const GREETING: Duration = Duration::from_secs(2);
+/// How long one may take to leave what it does and to plan a run.
+const BEGINNING: Duration = Duration::from_secs(120);
+/// Between two looks for nodes that are not there.
+const LOOK: Duration = Duration::from_millis(250);
+/// Attempts of one process.
+const ATTEMPT_BITS: u32 = 24;
+
+/// How the nodes of a cluster are found and spoken to.
+#[derive(Clone)]
+pub struct StaticNodes {
+    /// Host and port of each other node, or a DNS name for all of them ([`StaticNodes::parse`]).
+    pub nodes: Addresses,
+    /// Where this process listens for them: host and port, which they must be able to reach; port 0 for any.
+    pub listen: String,
+    /// Certificates; without, only nodes on this machine are spoken to, unless `insecure`.
+    pub tls: Option<TlsPaths>,
+    /// Whether other machines are spoken to without encryption.
+    pub insecure: bool,
+    /// What all nodes of the cluster know.
+    pub token: Token,
+    /// How long is waited for nodes that are not there, before a run begins without them.
+    pub replacement_timeout: Duration,
+}
+
+/// The nodes of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Addresses {
+    /// Host and port of each.
+    List(Vec<String>),
+    /// Host and port: every address of the host is a node.
+    Name(String),
+}
+
+impl Addresses {
+    /// From `static://host:port,host:port` or `static+dns://name:port`.
+    ///
+    /// # Errors
+    /// When the text is neither.
+    pub fn parse(text: &str) -> Result<Addresses, Diagnostic> {
+        let refused = |what: &str| {
+            Diagnostic::new(code::USAGE, format!("the cluster '{text}' {what}"))
+                .advise("write static://host:port,host:port or static+dns://name:port")
+        };
+        let is_address = |address: &str| {
+            address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        };
+        match text.split_once("://") {
+            Some(("static", list)) => {
+                let nodes: Vec<String> = list.split(',').map(|node| node.trim().to_string()).collect();
+                if let Some(wrong) = nodes.iter().find(|node| !is_address(node)) {
+                    return Err(refused(&format!("has a node '{wrong}' without host or port")));
+                }
+                if let Some(twice) = nodes.iter().enumerate().find(|(at, node)| nodes[..*at].contains(node)) {
+                    return Err(refused(&format!("has the node '{}' twice", twice.1)));
+                }
+                Ok(Addresses::List(nodes))
+            }
+            Some(("static+dns", name)) if is_address(name) => Ok(Addresses::Name(name.to_string())),
+            Some(("static+dns", _)) => Err(refused("has no name and port")),
+            _ => Err(refused("is of no known kind")),
+        }
+    }
+
+    /// Host and port of each node that can be found now.
+    fn resolve(&self) -> Vec<String> {
+        match self {
+            Addresses::List(nodes) => nodes.clone(),
+            Addresses::Name(name) => {
+                let found = name.to_socket_addrs().map(|found| found.map(|address| address.to_string()).collect());
+                let mut found: Vec<String> = found.unwrap_or_default();
+                found.sort();
+                found.dedup();
+                found
+            }
+        }
+    }
+}
+
+/// A cluster of which this process is the first node of every run.
+pub struct Coordinator {
+    config: StaticNodes,
+    /// Of jobs without checkpoints: tells them from those of other processes.
+    unnamed: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    listener: Option<Arc<Listener>>,
+    /// Attempts so far.
+    attempts: u64,
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coordinator").field("nodes", &self.config.nodes).finish_non_exhaustive()
+    }
+}
+
+impl Coordinator {
+    /// Of these nodes. Nobody is spoken to yet.
+    pub fn new(config: StaticNodes) -> Coordinator {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unnamed = format!("{:x}-{:x}", since_epoch.as_nanos(), std::process::id());
+        Coordinator { config, unnamed, state: Mutex::default() }
+    }
+
+    fn listener(&self) -> Result<Arc<Listener>, Diagnostic> {
+        let mut state = self.state.lock();
+        if let Some(listener) = &state.listener {
+            return Ok(Arc::clone(listener));
+        }
+        let StaticNodes { listen, tls, insecure, token, .. } = self.config.clone();
+        let listener = Listener::bind(ListenConfig { address: listen, tls, insecure, token, control: None })?;
+        Ok(Arc::clone(state.listener.insert(Arc::new(listener))))
+    }
+
+    /// Where the other nodes reach this one: the host as it was given, and the port that it got.
+    fn own_address(&self, listener: &Listener) -> String {
+        let host = self.config.listen.rsplit_once(':').map_or("127.0.0.1", |(host, _)| host);
+        format!("{host}:{}", listener.address().port())
+    }
+
+    /// The nodes that are there; waits a while for those that are not.
+    fn present(&self, listener: &Listener, monitor: &RunMonitor) -> Result<Vec<String>, Diagnostic> {
+        let until = Instant::now() + self.config.replacement_timeout;
+        let mut has_said = false;
+        loop {
+            let nodes = self.config.nodes.resolve();
+            // Each is asked by itself: those that are gone must not take the time of the others.
+            let asked: Vec<(String, Result<Status, Diagnostic>)> = std::thread::scope(|scope| {
+                let ask = |node: String| {
+                    scope.spawn(move || {
+                        let status = call(listener, &self.config.token, &node, "status", &(), GREETING);
+                        (node, status)
+                    })
+                };
+                let asking: Vec<_> = nodes.into_iter().map(ask).collect();
+                asking.into_iter().filter_map(|asking| asking.join().ok()).collect()
+            });
+            let is_gone = |error: &Diagnostic| [code::NODE_UNREACHABLE, code::NODE_LOST].contains(&error.code);
+            if let Some(refusal) = asked.iter().filter_map(|(_, status)| status.as_ref().err()).find(|e| !is_gone(e)) {
+                return Err(refusal.clone());
+            }
+            let (there, gone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, status)| status.is_ok());
+            let is_late = Instant::now() >= until;
+            if !there.is_empty() && (gone.is_empty() || is_late) {
+                if let Some((node, _)) = gone.first() {
+                    let more = if gone.len() > 1 { format!(" and {} more", gone.len() - 1) } else { String::new() };
+                    monitor.notice(format!(
+                        "{node}{more} cannot be reached: the run begins with {} nodes",
+                        there.len() + 1
+                    ));
+                }
+                return Ok(there.into_iter().map(|(node, _)| node).collect());
+            }
+            if is_late {
+                let unknown = || Diagnostic::new(code::NODE_UNREACHABLE, "the cluster has no nodes".to_string());
+                let why = gone.into_iter().find_map(|(_, status)| status.err()).unwrap_or_else(unknown);
+                return Err(why.advise("start them with `millstream node --listen HOST:PORT`"));
+            }
+            if !std::mem::replace(&mut has_said, true) {
+                let names: Vec<&str> = gone.iter().map(|(node, _)| node.as_str()).collect();
+                monitor.notice(format!(
+                    "waiting for {}",
+                    if names.is_empty() { "nodes".into() } else { names.join(", ") }
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Cluster for Coordinator {
+    fn begin(&self, part: &RunPart, monitor: &RunMonitor) -> Result<FirstNode, Diagnostic> {
+        let listener = self.listener()?;
+        let others = self.present(&listener, monitor)?;
+        let attempt = {
+            let mut state = self.state.lock();
+            state.attempts += 1;
+            // The process that holds the state directory has a higher number than those before it.
+            part.state.as_ref().map_or(0, |state| state.run << ATTEMPT_BITS) + state.attempts
+        };
+        let job = part.state.as_ref().map_or_else(|| self.unnamed.clone(), |state| state.job.clone());
+        let token = Token::random()?;
+        let mut peers = vec![self.own_address(&listener)];
+        peers.extend(others.iter().cloned());
+        let begin = |me: usize| Begin {
+            job: job.clone(),
+            attempt,
+            me,
+            peers: peers.clone(),
+            window: WINDOW,
+            engine: env!("CARGO_PKG_VERSION").into(),
+            token: token.reveal().to_string(),
+            part: part.clone(),
+        };
+        let told: Vec<Result<(), Diagnostic>> = std::thread::scope(|scope| {
+            let tell = |(me, node): (usize, &String)| {
+                let (begin, node, listener) = (begin(me), node.clone(), &listener);
+                scope.spawn(move || call(listener, &self.config.token, &node, "begin", &begin, BEGINNING))
+            };
+            let telling: Vec<_> = (1..).zip(&others).map(tell).collect();
+            let ended = |told: std::thread::ScopedJoinHandle<'_, _>| told.join();
+            telling
+                .into_iter()
+                .map(ended)
+                .map(|told| told.unwrap_or_else(|_| Err(Diagnostic::bug("a call panicked"))))
+                .collect()
+        });
+        if let Err(why) = told.into_iter().collect::<Result<(), Diagnostic>>() {
+            // Those that have begun must not wait for the others.
+            let leave = Leave { job: job.clone(), attempt };
+            for node in &others {
+                let _: Result<(), _> = call(&listener, &self.config.token, node, "leave", &leave, GREETING);
+            }
+            return Err(why);
+        }
+        let joined = join(&listener, begin(0).mesh()?)?;
+        Ok(FirstNode { nodes: joined.nodes, held: Box::new(joined.membership) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_are_lists_or_names() {
+        let list = |nodes: &[&str]| Addresses::List(nodes.iter().map(|node| node.to_string()).collect());
+        assert_eq!(Addresses::parse("static://a:1").unwrap(), list(&["a:1"]));
+        assert_eq!(Addresses::parse("static://a:1, b:7420").unwrap(), list(&["a:1", "b:7420"]));
+        assert_eq!(Addresses::parse("static+dns://n.svc:7420").unwrap(), Addresses::Name("n.svc:7420".into()));
+        for text in
+            ["a:1", "static://", "static://a", "static://a:x", "static://a:1,a:1", "static+dns://a", "ray://a:1"]
+        {
+            assert_eq!(Addresses::parse(text).unwrap_err().code, code::USAGE, "{text}");
+        }
+    }
+}
