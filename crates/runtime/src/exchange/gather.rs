@@ -1,6 +1,6 @@
 //! The end of pipelines on all nodes but the first, where that one has a sink or a sort: their rows are sent there.
 
-use super::{FRAME_BYTES, Links, LocalInputs, StationMessage};
+use super::{FRAME_BYTES, Links, LocalInputs};
 use crate::buffer::Generation;
 use crate::host::Host;
 use crate::ids::{Port, StreamId};
@@ -66,7 +66,7 @@ impl Station for GatherStation {
                     Some(places) => Batch::new(columns, places[first..first + rows].to_vec()),
                     None => Batch::unordered(columns, rows),
                 };
-                self.links.send(0, StationMessage::Frame(gathered(&batch, generation)?));
+                self.links.send_frame(0, gathered(&batch, generation)?)?;
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -86,7 +86,7 @@ impl Station for GatherStation {
         let mut consequences = Consequences::default();
         let mut inputs = self.inputs.lock();
         while let Some((step, mark)) = inputs.step() {
-            self.links.send(0, StationMessage::Mark(mark));
+            self.links.send_mark(0, mark);
             let Some(Forward { watermark, cut, end }) = step else { continue };
             if let Some(output) = self.output {
                 let watermark = (watermark == i64::MAX && end.is_some()).then_some(watermark);

@@ -7,7 +7,10 @@
 use super::{Mark, NodeMessage, Nodes, StationMessage};
 use crate::ids::{Port, StationId};
 use crate::station::progress::{Forward, Progress};
-use millstream_sync::epoch_ring::Release;
+use crate::stats::QueryStats;
+use millstream_plan::physical::Exchange;
+use millstream_sync::epoch_ring::{End, Release};
+use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -15,6 +18,9 @@ use std::sync::Arc;
 pub(crate) struct Links {
     station: StationId,
     nodes: Arc<Nodes>,
+    /// What is sent, beside marks.
+    exchange: Exchange,
+    stats: Arc<QueryStats>,
     /// The last mark of each other node.
     heard: Mutex<Vec<Option<Mark>>>,
 }
@@ -49,6 +55,17 @@ impl Said {
         mark.is_idle = is_idle;
         (step.is_some() || before != *mark).then_some(*mark)
     }
+
+    /// The last mark.
+    pub(crate) fn end(&mut self, end: End) -> Mark {
+        let Said(mark) = self;
+        mark.is_idle = false;
+        mark.release.ended = true;
+        if end == End::Complete {
+            mark.release.watermark = i64::MAX;
+        }
+        *mark
+    }
 }
 
 impl LocalInputs {
@@ -66,8 +83,14 @@ impl LocalInputs {
 
 impl Links {
     /// Of a station.
-    pub(crate) fn new(station: StationId, nodes: &Arc<Nodes>) -> Links {
-        Links { station, nodes: Arc::clone(nodes), heard: Mutex::new(vec![None; nodes.count]) }
+    pub(crate) fn new(station: StationId, nodes: &Arc<Nodes>, exchange: Exchange, stats: &Arc<QueryStats>) -> Links {
+        let (nodes, stats, heard) = (Arc::clone(nodes), Arc::clone(stats), vec![None; nodes.count]);
+        Links { station, nodes, exchange, stats, heard: Mutex::new(heard) }
+    }
+
+    /// Whose they are.
+    pub(crate) fn station(&self) -> StationId {
+        self.station
     }
 
     /// The nodes of the query.
@@ -80,8 +103,24 @@ impl Links {
         Port::new(self.nodes.me)
     }
 
-    /// Sends to the station on another node.
-    pub(crate) fn send(&self, to: usize, message: StationMessage) {
+    /// Sends rows or partials to the station on another node.
+    pub(crate) fn send_frame(&self, to: usize, frame: Vec<u8>) -> Result<(), Diagnostic> {
+        if self.exchange == Exchange::Stays {
+            let message =
+                format!("node {} has what belongs to node {to}, of an operator whose rows stay", self.nodes.me);
+            return Err(Diagnostic::bug(message));
+        }
+        self.stats.sent[self.station.index()].count(frame.len());
+        self.send(to, StationMessage::Frame(frame));
+        Ok(())
+    }
+
+    /// Tells the station on another node how far this one has come.
+    pub(crate) fn send_mark(&self, to: usize, mark: Mark) {
+        self.send(to, StationMessage::Mark(mark));
+    }
+
+    fn send(&self, to: usize, message: StationMessage) {
         self.nodes.peers.send(to, NodeMessage::ToStation(self.station, message));
     }
 
@@ -121,5 +160,29 @@ impl Links {
     pub(crate) fn hear(&self, from: usize, mark: Mark, progress: &Mutex<Progress>) {
         self.heard.lock()[from] = Some(mark);
         progress.lock().release(Port::new(from), mark.release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_types::code;
+
+    #[test]
+    fn nothing_is_sent_of_rows_that_stay() {
+        let nodes = Arc::new(Nodes::in_process(2).swap_remove(1));
+        let links = |exchange| Links::new(StationId::new(0), &nodes, exchange, &Arc::default());
+        let error = links(Exchange::Stays).send_frame(0, vec![1]).unwrap_err();
+        assert_eq!(error.code, code::BUG, "{error}");
+    }
+
+    #[test]
+    fn the_last_mark_is_the_end() {
+        let mut said = Said::new();
+        let forward = Forward { watermark: 5, cut: None, end: None };
+        assert_eq!(said.next(Some(forward), true).map(|mark| mark.is_idle), Some(true));
+        let stopped = said.end(End::Stopped);
+        assert!(stopped.release.ended && !stopped.is_idle && stopped.release.watermark == 5);
+        assert_eq!(said.end(End::Complete).release.watermark, i64::MAX);
     }
 }

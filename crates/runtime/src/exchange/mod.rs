@@ -24,7 +24,7 @@ mod receiving;
 use crate::buffer::Generation;
 use crate::ids::StationId;
 use crate::schedule::cut_timing::Purpose;
-pub(crate) use gather::{GatherStation, port_of_node, read_gathered};
+pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
 pub(crate) use links::{Links, LocalInputs, Said};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;

@@ -67,17 +67,14 @@ impl DistributedKeys {
             frame.u32(partition as u32);
             batch.save(frame)?;
             if frame.len() >= FRAME_BYTES {
-                frames[owner].take().into_iter().for_each(|frame| self.send_frame(owner, frame));
+                let full = frames[owner].take().map_or_else(Vec::new, ByteWriter::into_bytes);
+                self.links.send_frame(owner, full)?;
             }
         }
         for (owner, frame) in frames.into_iter().enumerate() {
-            frame.into_iter().for_each(|frame| self.send_frame(owner, frame));
+            frame.map_or(Ok(()), |frame| self.links.send_frame(owner, frame.into_bytes()))?;
         }
         Ok(own)
-    }
-
-    fn send_frame(&self, owner: usize, frame: ByteWriter) {
-        self.links.send(owner, StationMessage::Frame(frame.into_bytes()));
     }
 }
 

@@ -205,7 +205,7 @@ impl WindowStation {
                     for (node, frame) in frames {
                         match node == nodes.me {
                             true => self.take_partial(&frame)?,
-                            false => links.send(node, StationMessage::Frame(frame)),
+                            false => links.send_frame(node, frame)?,
                         }
                     }
                 }
