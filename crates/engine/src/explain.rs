@@ -73,8 +73,10 @@ fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
     }
     for (number, operator) in plan.operators.iter().enumerate() {
         let inputs = || operators[number].iter().zip(&operator.inputs).enumerate();
-        let sent = inputs().filter(|(_, (exchange, _))| **exchange == Exchange::Rows);
-        let bytes: Vec<String> = sent.map(|(_, (_, input))| row_bytes(&input.schema).to_string()).collect();
+        let sent = || inputs().filter(|(_, (exchange, _))| **exchange == Exchange::Rows).map(|(_, (_, input))| input);
+        let bytes: Vec<String> = sent().map(|input| row_bytes(&input.schema).to_string()).collect();
+        let first = sent().find_map(|input| input.leading.as_ref());
+        let first = first.map_or_else(String::new, |first| format!(" that may be among the first {}", first.most));
         let stay = inputs().find(|(_, (exchange, _))| **exchange == Exchange::Stays);
         let _ = match (&bytes[..], stay) {
             ([], None) => writeln!(out, "operator {number}: made by every node"),
@@ -83,7 +85,7 @@ fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
                 let stay = stay.map_or_else(String::new, |(port, _)| {
                     format!("; those of its {} input stay where they are", if port == 0 { "left" } else { "right" })
                 });
-                writeln!(out, "operator {number}: rows by key, about {} bytes each{stay}", bytes.join(" and "))
+                writeln!(out, "operator {number}: rows by key{first}, about {} bytes each{stay}", bytes.join(" and "))
             }
         };
     }

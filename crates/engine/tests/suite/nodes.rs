@@ -209,6 +209,36 @@ fn each_node_sends_its_first_rows_to_a_sort() {
 }
 
 #[test]
+fn each_node_sends_its_first_rows_to_a_ranking() {
+    let frames = |stats: &StatsSnapshot| stats.operators.iter().map(|operator| operator.sent.frames).sum::<u64>();
+    // Windows that are complete put out many buffers, with many ties.
+    let counts = "SELECT window_start, window_end, x, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE n, DESCRIPTOR(ts), INTERVAL '5' SECOND)) GROUP BY window_start, window_end, x";
+    for (of, rows) in [("", 6), ("x % 5, ", 30)] {
+        let ranked = format!(
+            "SELECT *, ROW_NUMBER() OVER (PARTITION BY {of}window_start, window_end ORDER BY c DESC) AS r FROM ({counts})"
+        );
+        let (first, stats) =
+            run_on_three(STREAM, &format!("SELECT window_start, x, c, r FROM ({ranked}) WHERE r <= 3"));
+        assert_eq!(first.len(), rows);
+        let most = if rows == 6 { 4 } else { 12 };
+        assert!(frames(&stats) <= most, "one of a window from each node to each other: {:?}", stats.operators[0].sent);
+    }
+    // What has changed in a beat is sent at its end.
+    let ranked = "SELECT k, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) AS r FROM n";
+    let (first, stats) = run_on_three(STREAM, &format!("SELECT * FROM ({ranked}) WHERE r <= 2"));
+    assert_eq!(first.len(), 34);
+    assert!(frames(&stats) <= 6, "one from each node to each other: {:?}", stats.operators);
+    let last = "SELECT k, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS r FROM n";
+    let (last, stats) = run_on_three(STREAM, &format!("SELECT k, x FROM ({last}) WHERE r = 1"));
+    assert!(last.len() == 17 && frames(&stats) <= 6, "{:?}", stats.operators);
+    let (first, stats) = run_on_three(STREAM, "SELECT x % 100 AS y, id FROM n ORDER BY y, id LIMIT 5");
+    assert_eq!(first.len(), 5);
+    assert!(stats.operators[1].sent.frames <= 2, "{:?}", stats.operators);
+    let shown = exchanges(&mut numbers("3", STREAM), &format!("SELECT * FROM ({ranked}) WHERE r <= 2"));
+    assert!(shown[1].starts_with("operator 1: rows by key that may be among the first 2, about "), "{shown:?}");
+}
+
+#[test]
 fn a_query_on_nodes_of_one_process_has_no_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = session("2");

@@ -148,12 +148,19 @@ impl Links {
         }
     }
 
-    /// Passes the steps of the inputs on this node on, to the others and to `progress` of this one.
-    pub(crate) fn pass_on(&self, inputs: &mut LocalInputs, progress: &Mutex<Progress>) {
+    /// Passes the steps of the inputs on this node on, to the others and to `progress` of this one; `before` sends what goes before a mark.
+    pub(crate) fn pass_on(
+        &self,
+        inputs: &mut LocalInputs,
+        progress: &Mutex<Progress>,
+        before: impl Fn(Mark) -> Result<(), Diagnostic>,
+    ) -> Result<(), Diagnostic> {
         self.follow(&mut inputs.progress);
         while let Some((_, mark)) = inputs.step() {
+            before(mark)?;
             self.say(mark, progress);
         }
+        Ok(())
     }
 
     /// A node has said how far it has come.

@@ -2,6 +2,7 @@
 
 use super::KeyedStation;
 use super::batch::Batch;
+use super::held::HeldRows;
 use crate::buffer::Generation;
 use crate::durable::blobs::damaged;
 use crate::exchange::{FRAME_BYTES, Links, LocalInputs, StationMessage};
@@ -17,11 +18,13 @@ pub(super) struct DistributedKeys {
     links: Links,
     /// The pipelines of this node that end in the operator.
     inputs: Mutex<LocalInputs>,
+    /// Taken after the inputs.
+    pub(super) held: Mutex<HeldRows>,
 }
 
 impl DistributedKeys {
-    pub(super) fn new(links: Links, channels: usize) -> DistributedKeys {
-        DistributedKeys { links, inputs: Mutex::new(LocalInputs::new(channels)) }
+    pub(super) fn new(links: Links, channels: usize, held: HeldRows) -> DistributedKeys {
+        DistributedKeys { links, inputs: Mutex::new(LocalInputs::new(channels)), held: Mutex::new(held) }
     }
 
     /// Whether this node owns a partition of so many.
@@ -80,10 +83,10 @@ impl DistributedKeys {
 
 impl KeyedStation {
     /// Tells the owners of partitions how far the pipelines of this node have come.
-    pub(super) fn pass_on(&self) {
-        if let Some(DistributedKeys { links, inputs }) = &self.distributed {
-            links.pass_on(&mut inputs.lock(), &self.progress);
-        }
+    pub(super) fn pass_on(&self) -> Result<(), Diagnostic> {
+        let Some(distributed) = &self.distributed else { return Ok(()) };
+        let DistributedKeys { links, inputs, .. } = distributed;
+        links.pass_on(&mut inputs.lock(), &self.progress, |mark| self.send_held_before(distributed, mark))
     }
 
     /// Takes rows and marks of another node.

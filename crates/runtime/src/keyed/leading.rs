@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// After so many rows of a buffer it is seen whether the others are worth looking at.
-const FIRST_ROWS: usize = 1 << 10;
+pub(super) const FIRST_ROWS: usize = 1 << 10;
 
 /// A window, of a key where these are compared.
 #[derive(Clone, Copy)]
