@@ -239,6 +239,25 @@ fn each_node_sends_its_first_rows_to_a_ranking() {
 }
 
 #[test]
+fn rows_that_wait_are_sent_before_they_are_many() {
+    let first_by = |key: &str| {
+        let ranked = "ROW_NUMBER() OVER (PARTITION BY key ORDER BY id % 50 DESC) AS r FROM n".replace("key", key);
+        let query = format!("SELECT {key} AS y, id, r FROM (SELECT *, {ranked}) WHERE r <= 2");
+        let [(mut rows, stats), (mut expected, _)] = ["3", "1"].map(|nodes| {
+            let mut session = numbers(nodes, STREAM);
+            session.set("pipeline.memory", "3 MB").unwrap();
+            run(&mut session, &query)
+        });
+        rows.sort();
+        expected.sort();
+        assert_eq!(rows, expected);
+        stats.operators[1].sent.frames
+    };
+    assert!(first_by("x") > 6, "of many keys nearly all rows are the first");
+    assert_eq!(first_by("k"), 6, "of few keys there are few, which wait for the end of the beat");
+}
+
+#[test]
 fn a_query_on_nodes_of_one_process_has_no_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = session("2");

@@ -1,18 +1,18 @@
 //! Rows for other nodes that wait for others like them: of those that only matter while few rank before them ([`Leading`]) a node sends the
-//! first of what it has had since its last mark, as [`leading_rows`] keeps the first of a buffer.
+//! first of what it has had since its last mark ([`first_rows`]).
 //!
 //! A Top-N over the windows of an aggregation gets the rows of a window in many buffers, and a mark behind them; a Top-N of all rows puts out
 //! what has changed at the end of a beat, so its rows need not go before that. What is left out has enough rows before it that go on the
 //! same way, in the same generation, so nobody can tell that it is not there.
 //!
 //! Rows are put in merged order before they are compared, so equal ones have the places that they have in a buffer. All is sent before
-//! the mark that covers it: whoever says a mark sends under the same lock. No more than a frame waits: when there is so much, and nothing can
-//! be left out, it is sent.
+//! the mark that covers it: whoever says a mark sends under the same lock. No more than a frame waits, or a small part of memory: when there is
+//! so much, and little of it can be left out, it is sent.
 
 use super::KeyedStation;
 use super::batch::Batch;
 use super::distributed::DistributedKeys;
-use super::leading::{FIRST_ROWS, leading_rows};
+use super::leading::{FIRST_ROWS, first_rows};
 use crate::buffer::Generation;
 use crate::columns::{Parts, compact, partition_of};
 use crate::exchange::{FRAME_BYTES, Mark};
@@ -24,6 +24,9 @@ use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What waits is at most this part of the budget.
+const PART: u64 = 64;
 
 /// See the module.
 pub(super) struct HeldRows {
@@ -87,11 +90,13 @@ impl KeyedStation {
         waiting.columns.push(Arc::new(Int64Array::new(other_hashes, None)) as ArrayRef);
         let mut held = distributed.held.lock();
         held.add(of, waiting);
-        if held.charge.bytes() > FRAME_BYTES {
+        let most =
+            usize::try_from(self.host.flow.budget.limit() / PART).map_or(FRAME_BYTES, |part| part.min(FRAME_BYTES));
+        if held.charge.bytes() > most {
             for (of, batches) in held.take() {
                 held.add(of, self.first_of(of.0, batches)?);
             }
-            if held.charge.bytes() > FRAME_BYTES / 2 {
+            if held.charge.bytes() > most / 2 {
                 self.send_held(distributed, &mut held)?;
             }
         }
@@ -122,10 +127,9 @@ impl KeyedStation {
 
     /// Those of several buffers that may matter, in merged order.
     fn first_of(&self, input: usize, batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
-        let is_one = batches.len() == 1;
         let (batch, input) = (Batch::merge(batches)?, &self.plan.inputs[input]);
-        let Some(leading) = input.leading.as_ref().filter(|_| !is_one) else { return Ok(batch) };
-        match leading_rows(leading, input, self.plan.timeline, &batch, &hashes_of(&batch)?)? {
+        let Some(leading) = &input.leading else { return Ok(batch) };
+        match first_rows(leading, input, self.plan.timeline, &batch, &hashes_of(&batch)?)? {
             Some(rows) => batch.pick(rows),
             None => Ok(batch),
         }
