@@ -73,15 +73,21 @@ impl ArrayLayout {
     }
 }
 
+impl Accumulator {
+    /// Whether an array can have it: a number, or two that are one sum.
+    pub fn is_number(self) -> bool {
+        use Accumulator::*;
+        match self {
+            Count | SumI64 | SumI128 | SumF64 | MinI64 | MaxI64 | MinI128 | MaxI128 | MinF64 | MaxF64 => true,
+            MinStr | MaxStr | Group | Object(..) => false,
+        }
+    }
+}
+
 impl EntryLayout {
     /// Whether the dense region is an array: that of entries with a dense key whose accumulators are numbers.
     pub fn allows_arrays(&self) -> bool {
-        use Accumulator::*;
-        let is_number = |accumulator: Accumulator| match accumulator {
-            Count | SumI64 | SumI128 | SumF64 | MinI64 | MaxI64 | MinI128 | MaxI128 | MinF64 | MaxF64 => true,
-            MinStr | MaxStr | Group | Object(..) => false,
-        };
-        self.dense_key().is_some() && self.accumulators.iter().all(|&(accumulator, _)| is_number(accumulator))
+        self.dense_key().is_some() && self.accumulators.iter().all(|(accumulator, _)| accumulator.is_number())
     }
 
     /// The entries of the dense region, if that is an array.

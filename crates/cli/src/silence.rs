@@ -131,7 +131,7 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millstream::{Begun, SinkSnapshot, Times, TriggerSnapshot};
+    use millstream::{Begun, SentSnapshot, SinkSnapshot, Times, TriggerSnapshot};
 
     fn split(name: &str, rows: u64, watermark_ms: Option<i64>) -> SplitSnapshot {
         let (bytes, chunks, queued) = (0, 0, 0);
@@ -141,8 +141,15 @@ mod tests {
     fn stats(rows_out: u64, splits: &[SplitSnapshot]) -> StatsSnapshot {
         let source = SourceSnapshot { name: "source 0: table t".into(), splits: splits.to_vec(), ..Default::default() };
         let (begun, delay) = (Begun::Windows(0), Times::default());
-        let windows =
-            TriggerSnapshot { name: "windows".into(), begun, in_flight: 0, rows_out: 0, busy: Duration::ZERO, delay };
+        let windows = TriggerSnapshot {
+            name: "windows".into(),
+            begun,
+            in_flight: 0,
+            rows_out: 0,
+            busy: Duration::ZERO,
+            delay,
+            sent: SentSnapshot::default(),
+        };
         StatsSnapshot { rows_out, sources: vec![source], aggregations: vec![windows], ..Default::default() }
     }
 
@@ -191,12 +198,26 @@ mod tests {
         let waits = StatsSnapshot { queued: 1, ..stats(8, &splits) };
         assert_eq!(silence.observe(Some(&waits), None, at(54)), None);
         let (rows, busy, writing) = (7, Duration::ZERO, Duration::from_secs(12));
-        let sinks = vec![SinkSnapshot { name: "sink 0: out".into(), rows, busy, writing, committing: Duration::ZERO }];
+        let sinks = vec![SinkSnapshot {
+            name: "sink 0: out".into(),
+            rows,
+            busy,
+            writing,
+            committing: Duration::ZERO,
+            sent: SentSnapshot::default(),
+        }];
         let reason = silence.observe(Some(&StatsSnapshot { sinks, ..waits }), None, at(55)).unwrap();
         assert!(reason.contains("sink 0: out has been busy with one write for as long"), "{reason}");
         // A commit that does not end is told, too: rows come out, but nobody sees them.
         let (writing, committing) = (Duration::ZERO, Duration::from_secs(10));
-        let sinks = vec![SinkSnapshot { name: "sink 0: out".into(), rows, busy, writing, committing }];
+        let sinks = vec![SinkSnapshot {
+            name: "sink 0: out".into(),
+            rows,
+            busy,
+            writing,
+            committing,
+            sent: SentSnapshot::default(),
+        }];
         let reason = silence.observe(Some(&StatsSnapshot { sinks, ..stats(9, &splits) }), None, at(56)).unwrap();
         assert!(reason.contains("not been committed for 10 s") && reason.contains("sink 0: out"), "{reason}");
     }

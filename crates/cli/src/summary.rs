@@ -5,7 +5,7 @@
 use crate::arguments::StatsArgument;
 use crate::log;
 use crate::units::{amount, duration, timestamp};
-use millstream::{Begun, StatsSnapshot, Times, counted};
+use millstream::{Begun, SentSnapshot, StatsSnapshot, Times, counted};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};
@@ -114,7 +114,10 @@ fn details(s: &StatsSnapshot) -> String {
             Begun::Windows(count) => counted(count, "window"),
             Begun::Jobs(count) => counted(count, "job"),
         };
-        let _ = write!(out, "\n{}: {begun}, delivered after {}", x.name, times(&x.delay));
+        let _ = write!(out, "\n{}: {begun}, delivered after {}{}", x.name, times(&x.delay), sent(&x.sent, "to"));
+    }
+    for x in s.sinks.iter().filter(|sink| sink.sent.frames > 0) {
+        let _ = write!(out, "\n{}: {}{}", x.name, counted(x.rows, "row"), sent(&x.sent, "by"));
     }
     for x in &s.programs {
         for v in &x.variants {
@@ -151,6 +154,14 @@ fn details(s: &StatsSnapshot) -> String {
         let _ = write!(out, "\nworker {index}: {}, busy {busy}, idle {idle}", counted(x.tasks, "task"));
     }
     out
+}
+
+/// What nodes have sent each other, if they have.
+fn sent(sent: &SentSnapshot, way: &str) -> String {
+    match sent.frames {
+        0 => String::new(),
+        frames => format!(", {}B in {} sent {way} other nodes", amount(sent.bytes as f64), counted(frames, "frame")),
+    }
 }
 
 fn times(t: &Times) -> String {

@@ -4,7 +4,7 @@
 //! comes of it, and of two processes that run one job only the newer one can complete a checkpoint (`storage::run`). So whatever was
 //! paused, cut off or forgotten does no harm when it comes back.
 
-use crate::flight::{ListenConfig, Listener, MeshConfig, TlsPaths, Token};
+use crate::flight::{ListenConfig, Listener, TlsPaths, Token};
 use crate::orders::{Begin, Leave, Status, call};
 use crate::peers::join;
 use millstream::cluster::{Cluster, FirstNode, RunPart};

@@ -65,12 +65,12 @@ pub struct Delayed {
 struct Network {
     me: usize,
     delays: Delays,
-    state: Mutex<State>,
+    state: Mutex<Traffic>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Traffic {
     lanes: BTreeMap<usize, Line>,
     on_the_way: BinaryHeap<Reverse<OnTheWay>>,
     /// Of arrivals, so that those of one moment stay in order.

@@ -5,9 +5,9 @@
 //!   that is too much.
 //! - **Credit** bounds what a receiver has of each lane: its window, or one message if that is larger. It is given back when the guard is dropped. A *mark* needs
 //!   no credit, but stays behind what was sent before it.
-//! - **What is held.** Whoever sends may give something along with a message, such as the account of its bytes. The transport drops it when the message has
-//!   left the memory of this node, or never will: when a connection has got its last frame, when its lane is lost, ended or closed. In one process the
-//!   receiver has the same memory, so there it is dropped when the credit is.
+//! - **What is held.** Whoever sends may give something along with a message, such as an account of its bytes. The transport keeps it while the message is in
+//!   the memory of this node: until a connection has got the last frame, or the lane is lost, or the transport is dropped. In one process the receiver has the
+//!   same memory, so there it is kept until the credit is dropped.
 //! - **Receiving** must not wait for other messages while it holds a credit ([`crate::credit`] says why that is enough).
 //! - A lane that breaks is said to be lost once, on both ends; after that nothing comes from that node. A node that [closes](Transport::close) has
 //!   sent all it had: it is not lost when it goes away, and what is sent to it after that is dropped.
@@ -44,7 +44,7 @@ pub trait Transport: Send + Sync {
     fn count(&self) -> usize;
 
     /// Sends a message to another node, and never waits. A node that is lost or has closed gets nothing. What is `held` is dropped when the message has left
-    /// the memory of this node, or will not be sent; at once if it is not taken.
+    /// the memory of this node; at once when it is not taken.
     ///
     /// # Errors
     /// A bug of the caller: data above 256 MiB, a mark above 64 KiB, a node that does not exist or is this one.

@@ -3,7 +3,9 @@
 use millstream_plan::explain::{Part, annotated_pipelines};
 use millstream_plan::picture::picture;
 use millstream_plan::pipeline::{Aggregation, Operator, QueryPlan};
-use millstream_runtime::{Event, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, StatsSnapshot, TriggerSnapshot};
+use millstream_runtime::{
+    Event, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, SentSnapshot, StatsSnapshot, TriggerSnapshot,
+};
 use millstream_types::counted;
 use std::time::Duration;
 
@@ -30,6 +32,16 @@ pub(crate) fn picture_of(plan: &QueryPlan, merge: impl Fn(&Aggregation) -> Strin
 
 fn lines(out: &mut String, lines: &[String]) {
     lines.iter().for_each(|line| *out += &format!("{line}\n"));
+}
+
+/// What nodes have sent each other, if they have.
+fn sent(sent: SentSnapshot, way: &str) -> String {
+    match sent.frames {
+        0 => String::new(),
+        frames => {
+            format!(", {} in {} sent {way} other nodes", counted(sent.bytes, "byte"), counted(frames, "frame"))
+        }
+    }
 }
 
 /// A plan and what has become of it.
@@ -64,7 +76,8 @@ impl Analysis<'_> {
         let note = |x: &TriggerSnapshot| {
             let (begun, rows) = (counted(x.begun.count(), what), counted(x.rows_out, "row"));
             let cost = self.per_row(x.busy, x.rows_out);
-            format!("{begun}, delivered after {}, {rows} out{cost}", time(x.delay.mean))
+            let sent = sent(x.sent, "to");
+            format!("{begun}, delivered after {}, {rows} out{cost}{sent}", time(x.delay.mean))
         };
         trigger.map(note).into_iter().collect()
     }
@@ -143,7 +156,8 @@ impl Analysis<'_> {
         }
         for sink in &s.sinks {
             let cost = self.per_row(sink.busy, sink.rows);
-            totals.push(format!("{}: {} written{cost}", sink.name, counted(sink.rows, "row")));
+            let sent = sent(sink.sent, "by");
+            totals.push(format!("{}: {} written{cost}{sent}", sink.name, counted(sink.rows, "row")));
         }
         let busy: Duration = s.workers.iter().map(|w| w.busy).sum();
         totals.push(format!("{}, busy {} together", counted(s.workers.len() as u64, "worker"), time(busy)));

@@ -27,6 +27,7 @@ pub trait Cluster: Send + Sync + fmt::Debug {
 
 /// The first node of a run.
 pub struct FirstNode {
+    /// Its place among the nodes.
     pub nodes: Nodes,
     /// Dropped when the run has ended here.
     pub held: Box<dyn Any + Send>,

@@ -63,6 +63,7 @@ fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
     for (number, aggregation) in plan.aggregations.iter().enumerate() {
         let _ = match aggregations[number] {
             Exchange::Nothing => writeln!(out, "aggregation {number}: made by every node"),
+            Exchange::Stays => writeln!(out, "aggregation {number}: rows stay where they are"),
             _ => {
                 let bytes = entry_layout(aggregation)?.stride;
                 let what = "partials of slices by key";
@@ -71,16 +72,33 @@ fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
         };
     }
     for (number, operator) in plan.operators.iter().enumerate() {
-        let bytes: Vec<String> = operator.inputs.iter().map(|input| row_bytes(&input.schema).to_string()).collect();
-        let _ = match operators[number] {
-            Exchange::Nothing => writeln!(out, "operator {number}: made by every node"),
-            _ => writeln!(out, "operator {number}: rows by key, about {} bytes each", bytes.join(" and ")),
+        let inputs = || operators[number].iter().zip(&operator.inputs).enumerate();
+        let sent = || inputs().filter(|(_, (exchange, _))| **exchange == Exchange::Rows).map(|(_, (_, input))| input);
+        let bytes: Vec<String> = sent().map(|input| row_bytes(&input.schema).to_string()).collect();
+        let first = sent().find_map(|input| input.leading.as_ref());
+        let first = first.map_or_else(String::new, |first| format!(" that may be among the first {}", first.most));
+        let stay = inputs().find(|(_, (exchange, _))| **exchange == Exchange::Stays);
+        let _ = match (&bytes[..], stay) {
+            ([], None) => writeln!(out, "operator {number}: made by every node"),
+            ([], Some(_)) => writeln!(out, "operator {number}: rows stay where they are"),
+            (_, stay) => {
+                let stay = stay.map_or_else(String::new, |(port, _)| {
+                    format!("; those of its {} input stay where they are", if port == 0 { "left" } else { "right" })
+                });
+                writeln!(out, "operator {number}: rows by key{first}, about {} bytes each{stay}", bytes.join(" and "))
+            }
         };
     }
     for (number, sort) in plan.sorts.iter().enumerate() {
         let _ = match sorts[number] {
             Exchange::Nothing => writeln!(out, "sort {number}: made by every node"),
-            _ => writeln!(out, "sort {number}: rows to the first node, about {} bytes each", row_bytes(&sort.schema)),
+            _ => {
+                let rows = sort.kept().map_or("rows".to_string(), |rows| match rows {
+                    1 => "the first row of each node".into(),
+                    rows => format!("the first {rows} rows of each node"),
+                });
+                writeln!(out, "sort {number}: {rows} to the first node, about {} bytes each", row_bytes(&sort.schema))
+            }
         };
     }
     for (number, sink) in plan.sinks.iter().enumerate() {

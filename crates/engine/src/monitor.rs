@@ -59,7 +59,8 @@ impl RunMonitor {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn notice(&self, text: String) {
+    /// Notes something that is worth telling a user.
+    pub fn notice(&self, text: String) {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 

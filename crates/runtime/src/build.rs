@@ -23,7 +23,7 @@ use crate::schedule::scheduler::Scheduler;
 use crate::schedule::timers::Timers;
 use crate::schedule::topology::Topology;
 use crate::sink::{FromNodes, SinkStation};
-use crate::sort::SortStation;
+use crate::sort::{SortRole, SortStation};
 use crate::source::SourceRuntime;
 use crate::source::event_time::EventTime;
 use crate::source::phases::{Phases, phases_of_lookups};
@@ -414,11 +414,8 @@ type BuiltStations = Result<Vec<Arc<dyn Station>>, Diagnostic>;
 impl Stations<'_> {
     /// The links of a station to itself on other nodes, if it is on several.
     fn links(&self, id: StationId, exchange: Exchange) -> Option<Links> {
-        self.host
-            .nodes
-            .as_ref()
-            .filter(|_| exchange != Exchange::Nothing)
-            .map(|nodes| Links::new(id, nodes, &self.host.flow))
+        let nodes = self.host.nodes.as_ref().filter(|_| exchange != Exchange::Nothing);
+        nodes.map(|nodes| Links::new(id, nodes, exchange, (&self.host.flow, &self.host.stats)))
     }
 
     /// How many nodes send their rows to a station that is on the first.
@@ -426,11 +423,16 @@ impl Stations<'_> {
         self.host.nodes.as_ref().filter(|_| exchange == Exchange::Gather).map_or(0, |nodes| nodes.count - 1)
     }
 
-    /// In place of a station that is on another node: what sends rows there.
-    fn gather(&self, id: StationId, exchange: Exchange, output: Option<StreamId>) -> Option<Arc<dyn Station>> {
+    /// The links of a station that is on the first node, on another.
+    fn links_to_first(&self, id: StationId, exchange: Exchange) -> Option<Links> {
         let nodes = self.host.nodes.as_ref().filter(|nodes| exchange == Exchange::Gather && !nodes.is_first())?;
-        let links = Links::new(id, nodes, &self.host.flow);
-        Some(Arc::new(GatherStation::new(self.host, links, self.ports[id.index()], output)))
+        Some(Links::new(id, nodes, exchange, (&self.host.flow, &self.host.stats)))
+    }
+
+    /// In place of a station that is on the first node: what sends rows there.
+    fn gather(&self, links: Links, output: Option<StreamId>) -> Arc<dyn Station> {
+        let channels = self.ports[links.station().index()];
+        Arc::new(GatherStation::new(self.host, links, channels, output))
     }
 
     fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> BuiltStations {
@@ -458,7 +460,7 @@ impl Stations<'_> {
             let id = StationId::new(first + number);
             let inputs = (self.ports[id.index()], is_derived(self.plan, number));
             let links = (self.host, &self.outputs[id.index()]);
-            let nodes = self.links(id, self.distribution.operators[number]);
+            let nodes = self.links(id, self.distribution.operator(number));
             let station = KeyedStation::new((number, id), planned, code, links, inputs, nodes)?;
             Ok(Arc::new(station) as Arc<dyn Station>)
         };
@@ -471,10 +473,15 @@ impl Stations<'_> {
             let links = (self.host, &self.outputs[id.index()]);
             let stats = &self.host.stats.operators[self.plan.operators.len() + number];
             let exchange = self.distribution.sorts[number];
-            if let Some(gather) = self.gather(id, exchange, Some(self.outputs[id.index()].id)) {
-                return gather;
-            }
-            let channels = (self.ports[id.index()], self.other_nodes(exchange));
+            let role = match self.links_to_first(id, exchange) {
+                // Of all rows none is left out before they are sent.
+                Some(links) if planned.count.is_none() => {
+                    return self.gather(links, Some(self.outputs[id.index()].id));
+                }
+                Some(links) => SortRole::Local(links),
+                None => SortRole::Whole(self.other_nodes(exchange)),
+            };
+            let channels = (self.ports[id.index()], role);
             Arc::new(SortStation::new(id, planned, links, channels, stats)) as Arc<dyn Station>
         })
     }
@@ -490,7 +497,10 @@ impl Stations<'_> {
     }
 
     fn sinks(&self, sinks: Vec<Box<dyn Sink>>) -> Vec<Arc<dyn Station>> {
-        let gather = |number| self.gather(station_of(self.plan, &PipelineEnd::Sink(number)), Exchange::Gather, None);
+        let gather = |number| {
+            let links = self.links_to_first(station_of(self.plan, &PipelineEnd::Sink(number)), Exchange::Gather)?;
+            Some(self.gather(links, None))
+        };
         let gathers: Option<Vec<_>> = (0..self.plan.sinks.len()).map(gather).collect();
         if let Some(gathers) = gathers.filter(|_| sinks.is_empty()) {
             return gathers;

@@ -392,7 +392,7 @@ pub(crate) fn reference_markdown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millstream::{SinkSnapshot, SourceSnapshot, SplitSnapshot};
+    use millstream::{SentSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot};
     use std::collections::HashSet;
     use std::time::Duration;
 
@@ -410,7 +410,8 @@ mod tests {
             ..Default::default()
         };
         let (busy, writing, committing) = (Duration::ZERO, Duration::from_secs(2), Duration::from_secs(3));
-        let sink = SinkSnapshot { name: "sink 0".into(), rows: 3, busy, writing, committing };
+        let sink =
+            SinkSnapshot { name: "sink 0".into(), rows: 3, busy, writing, committing, sent: SentSnapshot::default() };
         let stats = StatsSnapshot {
             sources: vec![source],
             sinks: vec![sink],

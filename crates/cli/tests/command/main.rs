@@ -299,10 +299,12 @@ fn statistics_add_up_and_keep_their_names() {
         assert!(pipeline["queued_max"].as_u64() >= Some(1), "{s}");
     }
     let aggregation = &s["aggregations"][0];
-    assert_eq!(names(aggregation), "busy_s in_flight name rows_out trigger_delay windows");
+    assert_eq!(names(aggregation), "busy_s in_flight name rows_out sent_bytes sent_frames trigger_delay windows");
     assert_eq!(aggregation["rows_out"], pipelines[1]["rows_in"], "{s}");
     let sink = &s["sinks"][0];
-    assert_eq!((names(sink), &sink["rows"]), ("busy_s committing_s name rows writing_s".to_string(), &s["rows_out"]));
+    assert_eq!(names(sink), "busy_s committing_s name rows sent_bytes sent_frames writing_s");
+    assert_eq!(sink["rows"], s["rows_out"]);
+    assert_eq!((&sink["sent_frames"], &aggregation["sent_frames"]), (&0.into(), &0.into()), "one node sends nothing");
     assert_eq!((&aggregation["windows"], &s["windows"], &s["rows_out"]), (&30.into(), &30.into(), &30.into()), "{s}");
     assert_eq!(
         (names(&aggregation["trigger_delay"]), &aggregation["trigger_delay"]["count"]),

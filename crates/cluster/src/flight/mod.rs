@@ -17,6 +17,9 @@
 //!
 //! **Detection.** A closed stream is noticed at once; a machine that is gone, by pings of HTTP/2 every 2 s, after 6 s more.
 //!
+//! **Memory.** What is held for a message is dropped when HTTP/2 takes its last frame. From then on HTTP/2 has at most its window for a lane; of a lane that is
+//! lost it also has up to two frames, until its connection is closed.
+//!
 //! Threads: two for input and output of a listener, of its own runtime, and as many as there are calls in progress.
 
 mod attempt;

@@ -4,10 +4,14 @@
 //! goes to its partition as it is: its rows are not split, and not copied. The keys that choose the partition are some of
 //! those that the operator has, so equal keys still meet.
 //!
-//! Only between operators that end beats: what is kept of others is older than this rule, and their programs stay as they are.
+//! The keys are chosen so only between operators that end beats: what is kept of others is older than this rule, and their programs stay
+//! as they are.
+//!
+//! Whether partitions are the same is asked of all, in order that no row is sent to another node for nothing ([`stays`]). Of a windowed
+//! aggregation and a keyed operator they never are: tables have another number of partitions, and those of integers go by blocks of keys.
 
 use crate::expr::{Expr, ExprKind};
-use crate::pipeline::{KeyedOperator, Operator, Pipeline, PipelineEnd, PipelineInput};
+use crate::pipeline::{Aggregation, KeyedOperator, Operator, Pipeline, PipelineEnd, PipelineInput, QueryPlan};
 
 /// Chooses the keys that partition each operator.
 pub(super) fn share_partitions(operators: &mut [KeyedOperator], pipelines: &[Pipeline]) {
@@ -39,45 +43,75 @@ impl Sharing<'_> {
         if !self.operators[operator].kind.keyed().ends_beats() {
             return;
         }
-        let mut kept = pipelines.iter().filter(ends_here).map(|pipeline| self.kept(pipeline));
-        let by = kept.next().flatten().filter(|first| kept.all(|other| other.as_ref() == Some(first)));
+        let mut kept = pipelines.iter().filter(ends_here).map(|pipeline| kept_keys(self.operators, pipeline));
+        let by = kept.next().flatten().filter(|first| !first.is_empty());
+        let by = by.filter(|first| kept.all(|other| other.as_ref() == Some(first)));
         drop(kept);
         let operator = &mut self.operators[operator];
         operator.partitioned_by = by.filter(|by| !by.iter().copied().eq(0..operator.keys.len()));
     }
+}
 
-    /// Which keys of the operator that a pipeline ends in are, in their order, those that partition the one that it begins at.
-    fn kept(&self, pipeline: &Pipeline) -> Option<Vec<usize>> {
-        let (PipelineInput::Operator(below), PipelineEnd::Exchange { operator, port }) =
-            (pipeline.input, &pipeline.end)
-        else {
-            return None;
-        };
-        let below = &self.operators[below];
-        let kind = below.kind.keyed();
-        // Rows without a partner on the left have no key there: they would all meet in one partition.
-        if kind.pairs().is_some_and(|(kind, _)| kind.left_is_optional()) {
-            return None;
+/// Where the columns that arrive at the end of a pipeline come from, of `width` that it begins with: those that it only passes on.
+fn origins(pipeline: &Pipeline, width: usize) -> Vec<Option<usize>> {
+    let mut columns: Vec<Option<usize>> = (0..width).map(Some).collect();
+    for operator in &pipeline.operators {
+        match operator {
+            // Those of a flat map come behind the others.
+            Operator::Filter(_) | Operator::FlatMap(_) => {}
+            Operator::Project(exprs) => columns = exprs.iter().map(|expr| origin(expr, &columns)).collect(),
         }
-        // Where the columns that arrive come from.
-        let mut columns: Vec<Option<usize>> = (0..below.output.fields.len()).map(Some).collect();
-        for operator in &pipeline.operators {
-            match operator {
-                // Those of a flat map come behind the others.
-                Operator::Filter(_) | Operator::FlatMap(_) => {}
-                Operator::Project(exprs) => {
-                    let from = |e: &Expr| match e.kind {
-                        ExprKind::Column(i) => columns.get(i).copied().flatten(),
-                        _ => None,
-                    };
-                    columns = exprs.iter().map(from).collect();
-                }
-            }
-        }
-        let place = |key: usize| if kind.shows_keys() { key } else { below.inputs[0].keys[key] };
-        let keys = &self.operators[*operator].inputs[*port].keys;
-        let same = |key: usize| keys.iter().position(|&k| columns.get(k).copied().flatten() == Some(place(key)));
-        let kept: Option<Vec<usize>> = below.partition_keys().into_iter().map(same).collect();
-        kept.filter(|kept| !kept.is_empty())
     }
+    columns
+}
+
+/// Which column an expression is, where those that it is over come from elsewhere.
+fn origin(expr: &Expr, columns: &[Option<usize>]) -> Option<usize> {
+    match expr.kind {
+        ExprKind::Column(column) => columns.get(column).copied().flatten(),
+        _ => None,
+    }
+}
+
+/// Which keys of the operator that a pipeline ends in are, in their order, those that partition the one that it begins at.
+fn kept_keys(operators: &[KeyedOperator], pipeline: &Pipeline) -> Option<Vec<usize>> {
+    let (PipelineInput::Operator(below), &PipelineEnd::Exchange { operator, port }) = (pipeline.input, &pipeline.end)
+    else {
+        return None;
+    };
+    let below = &operators[below];
+    let kind = below.kind.keyed();
+    // Rows without a partner on the left have no key there: they would all meet in one partition.
+    if kind.pairs().is_some_and(|(kind, _)| kind.left_is_optional()) {
+        return None;
+    }
+    let columns = origins(pipeline, below.output.fields.len());
+    let place = |key: usize| if kind.shows_keys() { key } else { below.inputs[0].keys[key] };
+    let keys = &operators[operator].inputs[port].keys;
+    let same = |key: usize| keys.iter().position(|&k| columns.get(k).copied().flatten() == Some(place(key)));
+    below.partition_keys().into_iter().map(same).collect()
+}
+
+/// Whether the rows of a pipeline belong to the partition that they come from.
+pub(super) fn stays(plan: &QueryPlan, pipeline: &Pipeline) -> bool {
+    match (pipeline.input, &pipeline.end) {
+        (PipelineInput::Operator(_), PipelineEnd::Exchange { operator, .. }) => {
+            kept_keys(&plan.operators, pipeline) == Some(plan.operators[*operator].partition_keys())
+        }
+        (PipelineInput::Aggregation(below), PipelineEnd::Aggregate { aggregation, keys, .. }) => {
+            let (below, above) = (&plan.aggregations[below], &plan.aggregations[*aggregation]);
+            let columns = origins(pipeline, below.output_schema().fields.len());
+            let are_same = keys.iter().map(|key| origin(key, &columns)).eq((0..below.keys.len()).map(Some));
+            // Of nothing there may be a group without rows.
+            are_same && !keys.is_empty() && are_parted_alike(below, above)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the tables of two aggregations by the same keys have these in the same partitions: it depends on whether they can be arrays.
+fn are_parted_alike(a: &Aggregation, b: &Aggregation) -> bool {
+    let are_numbers = |of: &Aggregation| of.components.iter().all(|component| component.is_number());
+    let types = |of: &Aggregation| of.keys.iter().map(|key| key.data_type.clone()).collect::<Vec<_>>();
+    types(a) == types(b) && are_numbers(a) == are_numbers(b)
 }

@@ -4,14 +4,20 @@
 //! sources a node reads some of the splits. Windowed aggregations aggregate what their node reads first, and send what has become of
 //! a slice to the owners of its keys; keyed operators send rows. Sorts and sinks are on the first node. On one node nothing of this has a
 //! cost: it owns everything.
+//!
+//! Where partitions are those of the operator below ([`copartition`](super::copartition)), the owner of a row is the node that has it:
+//! nothing is sent but marks. These still go from each node to all, so that operators have one watermark and one place of a cut on all nodes.
 
-use crate::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
+use super::copartition::stays;
+use crate::pipeline::{Pipeline, PipelineEnd, PipelineInput, QueryPlan};
 
 /// What of the input of a part is sent to another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
     /// Nothing: every node has all of it.
     Nothing,
+    /// Nothing: what a node has, it owns.
+    Stays,
     /// Partials of slices, to the owner of their key.
     Partials,
     /// Rows, to the owner of their key.
@@ -27,8 +33,8 @@ pub struct Distribution {
     pub is_whole: Vec<bool>,
     /// Of each windowed aggregation.
     pub aggregations: Vec<Exchange>,
-    /// Of each keyed operator.
-    pub operators: Vec<Exchange>,
+    /// Of each input of each keyed operator.
+    pub operators: Vec<Vec<Exchange>>,
     /// Of each sort.
     pub sorts: Vec<Exchange>,
 }
@@ -39,29 +45,51 @@ pub fn distribute(plan: &QueryPlan) -> Distribution {
     let mut distribution = Distribution {
         is_whole: plan.sources.iter().map(|source| source.phase < last).collect(),
         aggregations: vec![Exchange::Nothing; plan.aggregations.len()],
-        operators: vec![Exchange::Nothing; plan.operators.len()],
+        operators: plan.operators.iter().map(|operator| vec![Exchange::Nothing; operator.inputs.len()]).collect(),
         sorts: vec![Exchange::Nothing; plan.sorts.len()],
     };
     // Until nothing changes: pipelines pass on that not every node has all of what they read.
-    while plan.pipelines.iter().any(|pipeline| distribution.note(pipeline.input, &pipeline.end)) {}
+    while plan.pipelines.iter().any(|pipeline| distribution.note(plan, pipeline)) {}
     distribution
 }
 
 impl Distribution {
+    /// What of the inputs of a keyed operator is sent.
+    pub fn operator(&self, operator: usize) -> Exchange {
+        self.operators[operator].iter().fold(Exchange::Nothing, |all, input| all.with(*input))
+    }
+
     /// Notes where the rows of a pipeline have to be; whether that is news.
-    fn note(&mut self, input: PipelineInput, end: &PipelineEnd) -> bool {
-        let is_everywhere = match input {
+    fn note(&mut self, plan: &QueryPlan, pipeline: &Pipeline) -> bool {
+        let is_everywhere = match pipeline.input {
             PipelineInput::Source(source) => self.is_whole[source],
             PipelineInput::Aggregation(aggregation) => self.aggregations[aggregation] == Exchange::Nothing,
-            PipelineInput::Operator(operator) => self.operators[operator] == Exchange::Nothing,
+            PipelineInput::Operator(operator) => self.operator(operator) == Exchange::Nothing,
             PipelineInput::Sort(sort) => self.sorts[sort] == Exchange::Nothing,
         };
-        let (exchange, needed) = match *end {
+        let (exchange, sent) = match pipeline.end {
             PipelineEnd::Aggregate { aggregation, .. } => (&mut self.aggregations[aggregation], Exchange::Partials),
-            PipelineEnd::Exchange { operator, .. } => (&mut self.operators[operator], Exchange::Rows),
+            PipelineEnd::Exchange { operator, port } => (&mut self.operators[operator][port], Exchange::Rows),
             PipelineEnd::Sort { sort } => (&mut self.sorts[sort], Exchange::Gather),
             PipelineEnd::Build { .. } | PipelineEnd::Sink(_) => return false,
         };
-        !is_everywhere && std::mem::replace(exchange, needed) != needed
+        let needed = match () {
+            () if is_everywhere => Exchange::Nothing,
+            () if stays(plan, pipeline) => Exchange::Stays,
+            () => sent,
+        };
+        let needed = exchange.with(needed);
+        std::mem::replace(exchange, needed) != needed
+    }
+}
+
+impl Exchange {
+    /// What is sent of two inputs of a part.
+    fn with(self, other: Exchange) -> Exchange {
+        match (self, other) {
+            (Exchange::Nothing, other)
+            | (Exchange::Stays, other @ (Exchange::Partials | Exchange::Rows | Exchange::Gather)) => other,
+            (one, _) => one,
+        }
     }
 }

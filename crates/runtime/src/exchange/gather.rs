@@ -65,7 +65,7 @@ impl Station for GatherStation {
                     Some(places) => Batch::new(columns, places[first..first + rows].to_vec()),
                     None => Batch::unordered(columns, rows),
                 };
-                self.links.send_frame(0, gathered(&batch, generation)?);
+                self.links.send_frame(0, gathered(&batch, generation)?)?;
             }
             Ok(ControlFlow::Continue(()))
         })?;

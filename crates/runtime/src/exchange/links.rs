@@ -8,7 +8,10 @@ use super::{Mark, NodeMessage, Nodes};
 use crate::ids::{Generation, Port, StationId};
 use crate::schedule::flow::Flow;
 use crate::station::progress::{Forward, Progress};
-use millstream_sync::epoch_ring::Release;
+use crate::stats::QueryStats;
+use millstream_plan::physical::Exchange;
+use millstream_sync::epoch_ring::{End, Release};
+use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -16,7 +19,10 @@ use std::sync::Arc;
 pub(crate) struct Links {
     station: StationId,
     nodes: Arc<Nodes>,
+    /// What is sent, beside marks.
+    exchange: Exchange,
     flow: Arc<Flow>,
+    stats: Arc<QueryStats>,
     /// The last mark of each node.
     heard: Mutex<Vec<Option<Mark>>>,
 }
@@ -51,6 +57,17 @@ impl Said {
         mark.is_idle = is_idle;
         (step.is_some() || before != *mark).then_some(*mark)
     }
+
+    /// The last mark.
+    pub(crate) fn end(&mut self, end: End) -> Mark {
+        let Said(mark) = self;
+        mark.is_idle = false;
+        mark.release.ended = true;
+        if end == End::Complete {
+            mark.release.watermark = i64::MAX;
+        }
+        *mark
+    }
 }
 
 impl LocalInputs {
@@ -68,9 +85,20 @@ impl LocalInputs {
 
 impl Links {
     /// Of a station.
-    pub(crate) fn new(station: StationId, nodes: &Arc<Nodes>, flow: &Arc<Flow>) -> Links {
+    pub(crate) fn new(
+        station: StationId,
+        nodes: &Arc<Nodes>,
+        exchange: Exchange,
+        (flow, stats): (&Arc<Flow>, &Arc<QueryStats>),
+    ) -> Links {
+        let (flow, stats) = (Arc::clone(flow), Arc::clone(stats));
         let heard = Mutex::new(vec![None; nodes.count]);
-        Links { station, nodes: Arc::clone(nodes), flow: Arc::clone(flow), heard }
+        Links { station, nodes: Arc::clone(nodes), exchange, flow, stats, heard }
+    }
+
+    /// Whose they are.
+    pub(crate) fn station(&self) -> StationId {
+        self.station
     }
 
     /// The nodes of the query.
@@ -84,9 +112,16 @@ impl Links {
     }
 
     /// Sends rows or partials to the station on another node. They are in flight until that has consumed them, so readers wait for it.
-    pub(crate) fn send_frame(&self, to: usize, frame: Vec<u8>) {
+    pub(crate) fn send_frame(&self, to: usize, frame: Vec<u8>) -> Result<(), Diagnostic> {
+        if self.exchange == Exchange::Stays {
+            let message =
+                format!("node {} has what belongs to node {to}, of an operator whose rows stay", self.nodes.me);
+            return Err(Diagnostic::bug(message));
+        }
+        self.stats.sent[self.station.index()].count(frame.len());
         let permit = self.flow.hold(frame.len());
         self.nodes.send_frame(to, self.station, frame, permit);
+        Ok(())
     }
 
     /// Tells the station on another node how far this one has come.
@@ -118,17 +153,50 @@ impl Links {
         }
     }
 
-    /// Passes the steps of the inputs on this node on, to the others and to `progress` of this one.
-    pub(crate) fn pass_on(&self, inputs: &mut LocalInputs, progress: &Mutex<Progress>) {
+    /// Passes the steps of the inputs on this node on, to the others and to `progress` of this one; `before` sends what goes before a mark.
+    pub(crate) fn pass_on(
+        &self,
+        inputs: &mut LocalInputs,
+        progress: &Mutex<Progress>,
+        before: impl Fn(Mark) -> Result<(), Diagnostic>,
+    ) -> Result<(), Diagnostic> {
         self.follow(&mut inputs.progress);
         while let Some((_, mark)) = inputs.step() {
+            before(mark)?;
             self.say(mark, progress);
         }
+        Ok(())
     }
 
     /// A node has said how far it has come.
     pub(crate) fn hear(&self, from: usize, mark: Mark, progress: &Mutex<Progress>) {
         self.heard.lock()[from] = Some(mark);
         progress.lock().release(Port::new(from), mark.release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_state::MemoryBudget;
+    use millstream_types::code;
+
+    #[test]
+    fn nothing_is_sent_of_rows_that_stay() {
+        let nodes = Arc::new(Nodes::in_process(2).swap_remove(1));
+        let flow = Flow::new(1, Vec::new(), 1, false, MemoryBudget::new(1 << 20));
+        let links = |exchange| Links::new(StationId::new(0), &nodes, exchange, (&flow, &Arc::default()));
+        let error = links(Exchange::Stays).send_frame(0, vec![1]).unwrap_err();
+        assert_eq!(error.code, code::BUG, "{error}");
+    }
+
+    #[test]
+    fn the_last_mark_is_the_end() {
+        let mut said = Said::new();
+        let forward = Forward { watermark: 5, cut: None, end: None };
+        assert_eq!(said.next(Some(forward), true).map(|mark| mark.is_idle), Some(true));
+        let stopped = said.end(End::Stopped);
+        assert!(stopped.release.ended && !stopped.is_idle && stopped.release.watermark == 5);
+        assert_eq!(said.end(End::Complete).release.watermark, i64::MAX);
     }
 }

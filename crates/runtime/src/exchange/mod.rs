@@ -28,7 +28,7 @@ use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
 pub use credit::Credit;
-pub(crate) use gather::{GatherStation, port_of_node, read_gathered};
+pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
 pub(crate) use links::{Links, LocalInputs, Said};
 use millstream_storage::{NodeFiles, SourceState};
 use millstream_sync::epoch_ring::Release;

@@ -2,6 +2,7 @@
 
 use super::KeyedStation;
 use super::batch::Batch;
+use super::held::HeldRows;
 use crate::durable::blobs::damaged;
 use crate::exchange::{FRAME_BYTES, Links, LocalInputs, StationMessage};
 use crate::ids::{Generation, Port};
@@ -17,11 +18,13 @@ pub(super) struct DistributedKeys {
     links: Links,
     /// The pipelines of this node that end in the operator.
     inputs: Mutex<LocalInputs>,
+    /// Taken after the inputs.
+    pub(super) held: Mutex<HeldRows>,
 }
 
 impl DistributedKeys {
-    pub(super) fn new(links: Links, channels: usize) -> DistributedKeys {
-        DistributedKeys { links, inputs: Mutex::new(LocalInputs::new(channels)) }
+    pub(super) fn new(links: Links, channels: usize, held: HeldRows) -> DistributedKeys {
+        DistributedKeys { links, inputs: Mutex::new(LocalInputs::new(channels)), held: Mutex::new(held) }
     }
 
     /// The partitions of so many that this node owns.
@@ -67,26 +70,23 @@ impl DistributedKeys {
             frame.u32(partition as u32);
             batch.save(frame)?;
             if frame.len() >= FRAME_BYTES {
-                frames[owner].take().into_iter().for_each(|frame| self.send_frame(owner, frame));
+                let full = frames[owner].take().map_or_else(Vec::new, ByteWriter::into_bytes);
+                self.links.send_frame(owner, full)?;
             }
         }
         for (owner, frame) in frames.into_iter().enumerate() {
-            frame.into_iter().for_each(|frame| self.send_frame(owner, frame));
+            frame.map_or(Ok(()), |frame| self.links.send_frame(owner, frame.into_bytes()))?;
         }
         Ok(own)
-    }
-
-    fn send_frame(&self, owner: usize, frame: ByteWriter) {
-        self.links.send_frame(owner, frame.into_bytes());
     }
 }
 
 impl KeyedStation {
     /// Tells the owners of partitions how far the pipelines of this node have come.
-    pub(super) fn pass_on(&self) {
-        if let Some(DistributedKeys { links, inputs }) = &self.distributed {
-            links.pass_on(&mut inputs.lock(), &self.progress);
-        }
+    pub(super) fn pass_on(&self) -> Result<(), Diagnostic> {
+        let Some(distributed) = &self.distributed else { return Ok(()) };
+        let DistributedKeys { links, inputs, .. } = distributed;
+        links.pass_on(&mut inputs.lock(), &self.progress, |mark| self.send_held_before(distributed, mark))
     }
 
     /// Takes rows and marks of another node.

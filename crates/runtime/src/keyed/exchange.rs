@@ -67,12 +67,20 @@ impl KeyedStation {
             }
         }
         let mut hashes = hashes.values().clone();
-        let of = &self.plan.inputs[input];
+        let (of, rows) = (&self.plan.inputs[input], batch.rows());
         if let Some(leading) = &of.leading
             && let Some(rows) = leading_rows(leading, of, self.plan.timeline, &batch, &hashes)?
         {
             hashes = rows.iter().map(|&row| hashes[row as usize]).collect();
             batch = batch.pick(rows)?;
+        }
+        if let Some(distributed) = &self.distributed
+            && self.may_hold(input, rows, batch.rows() < rows)
+        {
+            let all = batch.rows();
+            (batch, hashes) = self.hold(distributed, (input, generation), batch, hashes)?;
+            // Those that wait are sent when the beat ends.
+            self.note_arrival(generation, all - batch.rows(), consequences);
         }
         if self.distributed.is_none() {
             self.note_windows(input, &batch)?;
@@ -117,11 +125,7 @@ impl KeyedStation {
             }
             first_due = first_due.min(inbox.all.due);
         }
-        if self.behaviour.ends_beats
-            && let Some(beats) = &self.host.beats
-        {
-            consequences.due_at(beats.came(generation, rows));
-        }
+        self.note_arrival(generation, rows, consequences);
         if is_deferred {
             consequences.due_at(self.rounds.defer(Instant::now()));
         }
@@ -130,6 +134,13 @@ impl KeyedStation {
         }
         consequences.awaited.push(first_due);
         Ok(())
+    }
+
+    /// Notes that there are rows of a beat.
+    fn note_arrival(&self, generation: Generation, rows: usize, consequences: &mut Consequences) {
+        if let Some(beats) = self.host.beats.as_ref().filter(|_| self.behaviour.ends_beats) {
+            consequences.due_at(beats.came(generation, rows));
+        }
     }
 
     /// The rows of each partition.

@@ -39,6 +39,7 @@ mod exchange;
 mod fifo;
 mod group;
 mod groups;
+mod held;
 mod inbox;
 mod interval_join;
 mod kept;
@@ -89,6 +90,7 @@ use crate::stream::Stream;
 use batch::{Batch, times_of};
 use cut::StoredPartitions;
 use distributed::DistributedKeys;
+use held::HeldRows;
 use inbox::{Inbox, PartitionJob};
 use kept::Kept;
 use millstream_plan::pipeline::KeyedOperator;
@@ -208,7 +210,7 @@ impl KeyedStation {
             held_back_ms: behaviour.held_back_ms.saturating_add(lag_ms),
             lag_ms,
             progress: Mutex::new(Progress::new(links.as_ref().map_or(inputs, |links| links.nodes().count))),
-            distributed: links.map(|links| DistributedKeys::new(links, inputs)),
+            distributed: links.map(|links| DistributedKeys::new(links, inputs, HeldRows::new(budget))),
             open: Mutex::new((partitions.len(), End::Complete)),
             stored: StoredPartitions::new(number, owned),
             partition_bits,
@@ -344,7 +346,7 @@ impl Station for KeyedStation {
 
     fn settle(&self) -> Consequences {
         let mut consequences = Consequences::default();
-        self.pass_on();
+        consequences.note(self.pass_on());
         self.settle_into(&mut consequences);
         consequences
     }

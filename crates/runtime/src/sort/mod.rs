@@ -11,12 +11,13 @@
 //! of it looks whether the query is over, so whoever cancels does not wait.
 //!
 //! Of a sort with a LIMIT only as many rows are kept: those behind the last row of a run that has so many are dropped as they
-//! come, and runs are merged, and cut, when together they have twice as many.
+//! come, and runs are merged, and cut, when together they have twice as many. On several nodes each does so first (`local`).
 //!
 //! Rows are compared by the values that they are sorted by, then by their places in the input, which are the same in every run.
 //! A sort keeps nothing for checkpoints: a query takes none while it has rows that have not come out (`takes_checkpoints`).
 
 mod block;
+mod local;
 mod merge;
 mod run;
 
@@ -34,6 +35,8 @@ use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use crate::stream::sequencer::Unit;
 use block::Block;
+use local::FirstNode;
+pub(crate) use local::SortRole;
 use merge::Merge;
 use millstream_plan::pipeline::Sort;
 use millstream_state::{Charge, MemoryClass};
@@ -67,6 +70,8 @@ pub(crate) struct SortStation {
     /// Rows of the order that are kept at most.
     kept: usize,
     progress: Mutex<Progress>,
+    /// Where rows go, if they are not put out here.
+    first_node: Option<FirstNode>,
     /// Channels of this node that end in it, and columns of the rows.
     channels: usize,
     schema: Schema,
@@ -127,14 +132,18 @@ struct SortedOutput {
 }
 
 impl SortStation {
-    /// With `channels` channels of this node that end in it, and rows of other nodes.
+    /// With `channels` channels of this node that end in it.
     pub(crate) fn new(
         id: StationId,
         plan: &Sort,
         (host, output): (&Arc<Host>, &Arc<Stream>),
-        (channels, other_nodes): (usize, usize),
+        (channels, role): (usize, SortRole),
         stats: &Arc<TriggerStats>,
     ) -> SortStation {
+        let (plan, other_nodes, first_node) = match role {
+            SortRole::Whole(others) => (plan.clone(), others, None),
+            SortRole::Local(links) => (FirstNode::part_of(plan), 0, Some(FirstNode::new(links))),
+        };
         let rows = |rows: Option<u64>| rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(usize::MAX);
         let charge = Charge::new(&host.flow.budget, MemoryClass::Operators, 0);
         SortStation {
@@ -143,10 +152,11 @@ impl SortStation {
             stats: Arc::clone(stats),
             output: Arc::clone(output),
             kept: rows(plan.kept()),
-            plan: Arc::new(plan.clone()),
             progress: Mutex::new(Progress::new(channels + other_nodes)),
+            first_node,
             channels,
             schema: plan.schema.clone(),
+            plan: Arc::new(plan),
             gathered: Mutex::new(Gathered {
                 runs: Vec::new(),
                 rows: 0,
@@ -281,6 +291,7 @@ impl SortStation {
         let mut progress = self.progress.lock();
         let forward = progress.advance();
         let reached = progress.reached_cut();
+        self.first_node.iter().for_each(|first| first.pass_on(forward, progress.is_idle()));
         let Some(Forward { cut, end, .. }) = forward else { return false };
         if cut.is_some() || reached.is_some() {
             consequences.cuts += 1;
@@ -369,7 +380,11 @@ impl SortStation {
         let rows = (batch.rows() - skipped).min(output.left);
         output.skip -= skipped;
         output.left -= rows;
-        if rows > 0 {
+        if let Some(first) = self.first_node.as_ref().filter(|_| rows > 0) {
+            self.stats.rows_out.fetch_add(rows as u64, Relaxed);
+            first
+                .send(&Batch::new(sliced(&batch.columns, skipped, rows), batch.ordinals[skipped..][..rows].to_vec()))?;
+        } else if rows > 0 {
             let rows = Rows { columns: sliced(&batch.columns, skipped, rows), rows, ..Rows::default() };
             self.stats.rows_out.fetch_add(rows.rows as u64, Relaxed);
             let rows = vec![self.host.held(rows, &mut output.unconsumed)];
@@ -382,6 +397,7 @@ impl SortStation {
     /// Nothing more comes out.
     fn end(&self, end: End) -> Consequences {
         self.gathered.lock().is_done = true;
+        self.first_node.iter().for_each(|first| first.end(end));
         let mut consequences = Consequences::default();
         let watermark = (end == End::Complete).then_some(i64::MAX);
         consequences.deliver(self.output.id, self.next_unit(), Unit { watermark, end: Some(end), ..Unit::default() });

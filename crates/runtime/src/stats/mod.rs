@@ -10,6 +10,7 @@ mod cycles;
 pub(crate) mod forms;
 mod histogram;
 mod programs;
+mod sent;
 mod snapshot;
 mod spill;
 
@@ -23,6 +24,8 @@ pub(crate) use histogram::Histogram;
 pub use histogram::Times;
 pub(crate) use programs::ProgramStats;
 pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
+pub use sent::SentSnapshot;
+pub(crate) use sent::SentStats;
 pub use snapshot::{
     Begun, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
     TriggerSnapshot, WorkerSnapshot,
@@ -68,6 +71,8 @@ pub struct QueryStats {
     /// Of keyed operators, then of sorts.
     pub(crate) operators: Vec<Arc<TriggerStats>>,
     pub(crate) sinks: Vec<Arc<SinkStats>>,
+    /// Of each station, by its number; those of the nodes of one process are the same.
+    pub(crate) sent: Arc<[SentStats]>,
     pub(crate) hardware: HardwareTotals,
     pub(crate) checkpoints: CheckpointStats,
     pub(crate) spill: Arc<SpillCounters>,
@@ -210,7 +215,7 @@ impl SinkStats {
         done
     }
 
-    fn snapshot(&self) -> SinkSnapshot {
+    fn snapshot(&self, sent: SentSnapshot) -> SinkSnapshot {
         let since = |begun: &Mutex<Option<Instant>>| begun.lock().map_or(Duration::ZERO, |since| since.elapsed());
         SinkSnapshot {
             name: self.name.clone(),
@@ -218,6 +223,7 @@ impl SinkStats {
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
             writing: since(&self.writing),
             committing: since(&self.committing),
+            sent,
         }
     }
 }
@@ -314,7 +320,10 @@ impl QueryStats {
             (0..count).map(|i| TriggerStats::new(format!("{what} {i}"), unit)).collect()
         };
         let keyed = triggers("operator", plan.operators.len(), Begun::Jobs);
+        let outputs = plan.aggregations.len() + plan.operators.len() + plan.sorts.len();
+        let stations = outputs + plan.lookups.len() + plan.sinks.len();
         QueryStats {
+            sent: (0..stations).map(|_| SentStats::default()).collect(),
             sources: plan.sources.iter().enumerate().map(|(i, s)| SourceStats::new(i, s)).collect(),
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: triggers("aggregation", plan.aggregations.len(), Begun::Windows),
@@ -322,6 +331,11 @@ impl QueryStats {
             sinks: plan.sinks.iter().enumerate().map(|(i, s)| Arc::new(SinkStats::new(i, s))).collect(),
             ..QueryStats::default()
         }
+    }
+
+    /// Zeroes for another node of the same run in this process: what nodes send each other is counted together.
+    pub fn of_another_node(&self, plan: &QueryPlan) -> QueryStats {
+        QueryStats { sent: Arc::clone(&self.sent), ..QueryStats::new(plan) }
     }
 
     /// Whether they were made for this plan.
@@ -418,7 +432,12 @@ impl QueryStats {
                 pipelines[reached.pipeline].epochs_in_flight += stream.epochs_in_flight(channel);
             }
         }
-        let triggers = |of: &[Arc<TriggerStats>]| of.iter().map(|t| t.snapshot(is_over)).collect();
+        // Stations are numbered in this order, but for lookup tables in front of the sinks.
+        let sent = |station: usize| self.sent.get(station).map_or_else(SentSnapshot::default, SentStats::snapshot);
+        let triggers = |of: &[Arc<TriggerStats>], first: usize| {
+            of.iter().zip(first..).map(|(t, station)| t.snapshot(is_over, sent(station))).collect()
+        };
+        let first_sink = self.sent.len().saturating_sub(self.sinks.len());
         let cycles_per_nano = self.clock.per_nano();
         StatsSnapshot {
             version: STATS_VERSION,
@@ -445,9 +464,9 @@ impl QueryStats {
             memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
             sources,
             pipelines,
-            aggregations: triggers(&self.aggregations),
-            operators: triggers(&self.operators),
-            sinks: self.sinks.iter().map(|s| s.snapshot()).collect(),
+            aggregations: triggers(&self.aggregations, 0),
+            operators: triggers(&self.operators, self.aggregations.len()),
+            sinks: self.sinks.iter().zip(first_sink..).map(|(s, station)| s.snapshot(sent(station))).collect(),
             cycles_per_nano,
             hardware: self.hardware.per_row(),
             workers: self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect(),
@@ -532,7 +551,7 @@ impl PipelineStats {
 }
 
 impl TriggerStats {
-    fn snapshot(&self, is_over: bool) -> TriggerSnapshot {
+    fn snapshot(&self, is_over: bool, sent: SentSnapshot) -> TriggerSnapshot {
         let delay = self.delay.times();
         let begun = self.begun.load(Relaxed);
         TriggerSnapshot {
@@ -542,6 +561,7 @@ impl TriggerStats {
             rows_out: self.rows_out.load(Relaxed),
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
             delay,
+            sent,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::compilation::Compilation;
 use super::forms::seconds;
 use super::histogram::Times;
 use super::programs::ProgramSnapshot;
+use super::sent::SentSnapshot;
 use super::spill::SpillSnapshot;
 use crate::adaptive::Event;
 use crate::adaptive::signals::hardware_counters::HardwareSnapshot;
@@ -186,6 +187,9 @@ pub struct TriggerSnapshot {
     /// The time of each from the watermark that completed it until its rows were all buffers of the next pipeline.
     #[serde(rename = "trigger_delay")]
     pub delay: Times,
+    /// What it has sent to other nodes.
+    #[serde(flatten)]
+    pub sent: SentSnapshot,
 }
 
 /// What the watermarks of a station have called for.
@@ -223,6 +227,9 @@ pub struct SinkSnapshot {
     /// How long the commit of a checkpoint's rows that is under way has taken; 0 between commits.
     #[serde(rename = "committing_s", serialize_with = "seconds")]
     pub committing: Duration,
+    /// What other nodes have sent to it.
+    #[serde(flatten)]
+    pub sent: SentSnapshot,
 }
 
 /// Counters of a worker at one moment.

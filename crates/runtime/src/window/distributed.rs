@@ -209,7 +209,7 @@ impl WindowStation {
                     for (node, frame) in frames {
                         match node == nodes.me {
                             true => self.take_partial(node, &frame)?,
-                            false => links.send_frame(node, frame),
+                            false => links.send_frame(node, frame)?,
                         }
                     }
                 }
