@@ -3,6 +3,7 @@
 use crate::cluster::{Distributed, RunPart};
 use crate::compiler::QueryCompiler;
 use crate::constant;
+use crate::fitting;
 use crate::job::Job;
 use crate::memory::{self, MemoryTables};
 use crate::monitor::{Outcome, RunMonitor};
@@ -332,7 +333,7 @@ impl PreparedRun {
     pub(crate) fn resume_from(&mut self, manifest: Manifest) -> Result<Recovered, Diagnostic> {
         let kept = kept_shape(&manifest);
         self.plan_as_kept(|shape| kept.as_ref().is_none_or(|kept| shape.fit(kept).is_ok()));
-        recovery::recovered(&self.plan, manifest)
+        fitting::recovered(&self.plan, manifest)
     }
 
     /// Programs and sources of a node. Sinks, checkpoints and nodes are to be added.

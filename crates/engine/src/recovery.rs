@@ -6,14 +6,15 @@
 //! Jobs that have ended are not run again.
 
 use crate::cluster::StateOfJob;
+use crate::fitting::{of_another_version, recovered};
 use crate::monitor::RunMonitor;
 use crate::stored_files::StoredFiles;
 use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, Source};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_plan::shape::PlanShape;
-use millstream_runtime::{CheckpointConfig, Recovered, Unfit, kept_shape};
+use millstream_runtime::{CheckpointConfig, Recovered, kept_shape};
 use millstream_storage::{
-    Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, is_of_other_format, store_failed,
+    Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, store_failed,
 };
 use millstream_types::{Diagnostic, Place, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -414,31 +415,6 @@ impl JobState {
 
     fn unusable(&self, error: &io::Error) -> Diagnostic {
         unusable(&self.checkpoints.store().place(), error)
-    }
-}
-
-/// The error for state of another version, if the newest checkpoint is: then so is everything else.
-fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
-    let Listed { checkpoint, manifest: Err(Damaged(what)) } = listed.first()? else { return None };
-    is_of_other_format(what).then(|| {
-        Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("checkpoint {checkpoint} cannot be used: {what}"))
-            .advise("continue with the version that has written it, or start the job from the beginning with another state directory")
-    })
-}
-
-/// A checkpoint as a plan that resumes from it sees it.
-pub(crate) fn recovered(plan: &QueryPlan, manifest: Manifest) -> Result<Recovered, Diagnostic> {
-    let checkpoint = manifest.checkpoint;
-    Recovered::new(plan, manifest).map_err(|unfit| does_not_fit(checkpoint, unfit))
-}
-
-fn does_not_fit(checkpoint: u64, unfit: Unfit) -> Diagnostic {
-    match unfit {
-        Unfit::Damaged(Damaged(what)) => {
-            let message = format!("checkpoint {checkpoint} cannot be used: {what}");
-            Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
-        }
-        Unfit::Changed(mismatch) => Diagnostic::new(code::QUERY_CHANGED, mismatch.to_string()),
     }
 }
 

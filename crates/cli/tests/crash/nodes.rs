@@ -53,12 +53,12 @@ impl Drop for Node {
     }
 }
 
-/// The job on these nodes and one more process.
-fn command(job: &Job, nodes: &[Node], rate: u64) -> Command {
+/// The job on these nodes and one more process, which waits so long for those that are gone.
+fn command(job: &Job, nodes: &[Node], rate: u64, seconds: &str) -> Command {
     let mut command = job.command("out", rate, 1);
     let addresses: Vec<&str> = nodes.iter().map(|node| node.address.as_str()).collect();
     command.args(["--state-dir", "state", "--cluster", &format!("static://{}", addresses.join(","))]);
-    command.args(["--cluster-replacement-timeout", "20"]).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN);
+    command.args(["--cluster-replacement-timeout", seconds]).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN);
     command.stderr(Stdio::piped());
     command
 }
@@ -74,7 +74,7 @@ fn a_job_whose_nodes_are_killed_loses_and_repeats_nothing() {
     let (mut draws, mut killed, mut rounds) = (Draws(kills), 0, 0);
     while killed < kills {
         rounds += 1;
-        let mut first = command(&job, &nodes, SLOW).spawn().unwrap();
+        let mut first = command(&job, &nodes, SLOW, "20").spawn().unwrap();
         let mut has_ended = false;
         while killed < kills && !has_ended {
             std::thread::sleep(Duration::from_millis(300 + draws.below(2200)));
@@ -100,7 +100,7 @@ fn a_job_whose_nodes_are_killed_loses_and_repeats_nothing() {
         }
         // On as many nodes as there are, then again, and on one process.
         for (nodes, rate) in [(&nodes[..], FAST), (&nodes[..1], FAST)] {
-            let output = command(&job, nodes, rate).output().unwrap();
+            let output = command(&job, nodes, rate, "20").output().unwrap();
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "round {rounds}, after {killed} kills: {errors}");
             assert_same(&job.rows("out"), &expected, &format!("round {rounds}, after {killed} kills"));
@@ -118,10 +118,9 @@ fn a_node_that_wakes_up_late_does_no_harm() {
     assert!(job.run("expected", None, 2).status.success());
     let expected = job.rows("expected");
     let nodes: Vec<Node> = (0..2).map(|_| Node::start(folder.path(), "127.0.0.1:0")).collect();
-    let mut slow = command(&job, &nodes, SLOW / 8);
-    slow.args(["--cluster-replacement-timeout", "1"]);
-    let first = slow.spawn().unwrap();
+    let mut first = command(&job, &nodes, SLOW / 8, "1").spawn().unwrap();
     while !folder.path().join("state/job-1/job").exists() {
+        assert!(first.try_wait().unwrap().is_none(), "it has ended too early");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(1500));
@@ -138,7 +137,7 @@ fn a_node_that_wakes_up_late_does_no_harm() {
 fn refused(folder: &Path, nodes: &str, token: Option<&str>, arguments: &[&str]) -> String {
     let mut command = millstream(folder);
     command.args(["run", "-e", "SELECT 1", "--cluster", nodes, "--cluster-replacement-timeout", "1"]).args(arguments);
-    token.into_iter().for_each(|token| drop(command.env("MILLSTREAM_CLUSTER_TOKEN", token)));
+    command.envs(token.map(|token| ("MILLSTREAM_CLUSTER_TOKEN", token)));
     let output = command.output().unwrap();
     assert!(!output.status.success());
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -1,0 +1,91 @@
+//! Another node than the first one of a run: plans it from what it is told, and takes part.
+
+use crate::cluster::{RunPart, StateOfJob};
+use crate::planned::PreparedRun;
+use crate::recovery::JOB_FILE;
+use crate::session::{Session, SessionConfig};
+use millstream_runtime::{CancelToken, CheckpointConfig, Nodes, Recovered};
+use millstream_storage::{JobPartitions, StatePlace, store_failed};
+use millstream_types::{Diagnostic, code};
+
+/// A run that this process takes part in, planned.
+pub struct PartOfRun {
+    run: PreparedRun,
+    checkpoints: Option<CheckpointConfig>,
+}
+
+impl PartOfRun {
+    /// Plans a run, and finds the checkpoint that it resumes from.
+    ///
+    /// # Errors
+    /// When it cannot be planned here, or not as the first node has; when its checkpoint cannot be read.
+    pub fn new(part: &RunPart, config: SessionConfig) -> Result<PartOfRun, Diagnostic> {
+        let mut session = Session::new(config);
+        part.session.iter().try_for_each(|statement| session.run(statement))?;
+        let statements = session.parse(&part.statement)?;
+        let [statement] = statements.as_slice() else { return Err(Diagnostic::bug("a node runs one statement")) };
+        let mut run = session.plan_with(statement, &mut |_| Ok(None))?;
+        let (tables, keys) = part.partitions;
+        run.cut_into(JobPartitions { tables, keys });
+        let mut checkpoints = None;
+        if let Some(state) = &part.state {
+            let (config, kept) = state.checkpoints(&mut run)?;
+            checkpoints = Some(CheckpointConfig { restored: kept, ..config });
+        }
+        let own = run.fingerprint();
+        if own != part.plan {
+            let message =
+                format!("this node plans the statement differently ({own:016x} instead of {:016x})", part.plan);
+            return Err(Diagnostic::new(code::NODES_DIFFER, message).advise(
+                "install the same version of Millstream everywhere, and have all nodes see the same files and topics",
+            ));
+        }
+        Ok(PartOfRun { run, checkpoints })
+    }
+
+    /// Takes part until the run ends.
+    ///
+    /// # Errors
+    /// What has ended it, on whichever node; [`CANCELLED`](code::CANCELLED) when this one was asked to stop.
+    pub fn run(self, nodes: Nodes, cancel: &CancelToken) -> Result<(), Diagnostic> {
+        self.run.follow(nodes, self.checkpoints, cancel)
+    }
+}
+
+impl StateOfJob {
+    /// The checkpoints, and the one that a run resumes from.
+    fn checkpoints(&self, run: &mut PreparedRun) -> Result<(CheckpointConfig, Option<Recovered>), Diagnostic> {
+        let place = StatePlace::parse(&self.place)?;
+        let checkpoints = place.checkpoints_of_node(self.number, self.run);
+        let seen = checkpoints.store().read(JOB_FILE, 0..self.job.len() as u64);
+        if seen.ok().as_deref() != Some(self.job.as_bytes()) {
+            let message =
+                format!("the state directory {place} is another one on this node: the job {} is not there", self.job);
+            return Err(Diagnostic::new(code::STATE_NOT_SHARED, message).advise(
+                "give one that all nodes share, such as s3://bucket/prefix or a path of a shared file system",
+            ));
+        }
+        let restored = self.restored.map(|number| {
+            let failed =
+                |e| store_failed(code::CHECKPOINT_DAMAGED, &format!("the state in {place} cannot be read"), &e);
+            let listed = checkpoints.list().map_err(failed)?.into_iter().find(|listed| listed.checkpoint == number);
+            let missing = || {
+                let message = format!("checkpoint {number} is not in {place}, as this node sees it");
+                Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+            };
+            let manifest = listed.ok_or_else(missing)?.manifest;
+            let damaged = |what| Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("checkpoint {number}: {what}"));
+            run.resume_from(manifest.map_err(damaged)?)
+        });
+        let config = CheckpointConfig {
+            checkpoints,
+            job: self.job.clone(),
+            name: None,
+            interval: None,
+            retained: 1,
+            base: self.base,
+            restored: None,
+        };
+        Ok((config, restored.transpose()?))
+    }
+}
