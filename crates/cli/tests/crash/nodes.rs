@@ -192,3 +192,64 @@ fn a_select_on_several_processes_gives_its_rows_here() {
         assert_eq!(run(&["--cluster", &addresses]), alone);
     }
 }
+
+/// Every query of Nexmark as a script of SELECTs, with the rows of those that change written at the end.
+fn nexmark() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/nexmark");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let mut script = read("ddl_flat.sql");
+    script += "CREATE FUNCTION count_char(text STRING, letter STRING) RETURNS BIGINT
+               RETURN CHAR_LENGTH(text) - CHAR_LENGTH(REPLACE(text, letter, ''));\n";
+    script += "SET 'pipeline.beat' = 'end';\n";
+    let mut queries: Vec<String> = std::fs::read_dir(folder.join("queries"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    queries.sort();
+    for query in queries {
+        script += &format!(
+            "SELECT '{query}' AS query;\n{};\n",
+            read(&format!("queries/{query}")).trim().trim_end_matches(';')
+        );
+    }
+    script.replace("${DATA}", &folder.to_string_lossy())
+}
+
+/// The lines of each SELECT of an output, sorted.
+fn results(output: &str) -> Vec<(String, Vec<&str>)> {
+    let mut results: Vec<(String, Vec<&str>)> = Vec::new();
+    for line in output.lines() {
+        match line.strip_prefix("{\"query\":\"") {
+            Some(query) => results.push((query.to_string(), Vec::new())),
+            None => results.last_mut().unwrap().1.push(line),
+        }
+    }
+    results.iter_mut().for_each(|(_, lines)| lines.sort_unstable());
+    results
+}
+
+/// `MILLSTREAM_NODE_COUNTS='2 3 5'` runs on more numbers of processes (`make test-cluster`).
+#[test]
+fn nexmark_on_several_processes_gives_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("nexmark.sql"), nexmark()).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = millstream(folder.path());
+        command.args(["run", "nexmark.sql", "--output", "json", "--workers", "1"]).args(arguments);
+        let output = command.env("MILLSTREAM_CLUSTER_TOKEN", TOKEN).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let alone = run(&[]);
+    let expected = results(&alone);
+    assert!(expected.len() > 20 && expected.iter().all(|(_, lines)| !lines.is_empty()));
+    let counts = std::env::var("MILLSTREAM_NODE_COUNTS").unwrap_or_else(|_| "3".into());
+    for count in counts.split_whitespace().map(|count| count.parse::<usize>().unwrap()) {
+        let nodes: Vec<Node> = (1..count).map(|_| Node::start(folder.path(), "127.0.0.1:0")).collect();
+        let addresses: Vec<&str> = nodes.iter().map(|node| node.address.as_str()).collect();
+        let together = run(&["--cluster", &format!("static://{}", addresses.join(","))]);
+        for (alone, together) in expected.iter().zip(results(&together)) {
+            assert!(*alone == together, "{} on {count} processes has other rows", alone.0);
+        }
+    }
+}
