@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: test-cluster demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -129,6 +129,12 @@ beats:
 # The SQL corpus with variants of code switched at random, 20 seeds.
 chaos:
 	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
+
+# Jobs on several processes, of which any is killed, often; and Nexmark on 2, 3 and 5 processes.
+test-cluster: setup
+	@scripts/postgres.sh
+	MILLSTREAM_NODE_KILLS=200 MILLSTREAM_NODE_COUNTS="2 3 5" $(CARGO) test --workspace --test crash -- --nocapture nodes::
+	MILLSTREAM_NODE_KILLS=200 $(CARGO) test --workspace --test postgres -- several_processes
 
 # Disturbs jobs with windows, joins, sessions, ranks and OVER at random moments. From files to files with 32 MiB of memory, by 500
 # signals (TERM, KILL, and STOP before CONT or KILL) and by full disks, which take root or sudo without a password: with the state in a

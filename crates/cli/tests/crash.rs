@@ -17,6 +17,8 @@ mod job;
 mod manifests;
 #[path = "crash/nodes.rs"]
 mod nodes;
+#[path = "support/nodes.rs"]
+mod processes;
 mod support;
 
 use disk::Disk;

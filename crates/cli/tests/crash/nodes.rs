@@ -4,62 +4,18 @@ use crate::disturb::await_end;
 use crate::draws::Draws;
 use crate::how_often::how_often;
 use crate::job::{Job, assert_same};
+use crate::processes::{Node, TOKEN, nodes as processes, on};
 use crate::support::millstream;
 use crate::{FAST, SLOW};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use rustix::process::Signal;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-/// A process that takes part in runs.
-struct Node {
-    child: Child,
-    address: String,
-}
-
-impl Node {
-    fn start(folder: &Path, listen: &str) -> Node {
-        let mut command = millstream(folder);
-        command.args(["node", "--listen", listen]).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = lines.next().unwrap().unwrap();
-        let address = first.rsplit(' ').next().unwrap().to_string();
-        assert!(address.starts_with("127.0.0.1:"), "{first}");
-        // What it says is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Node { child, address }
-    }
-
-    /// Ends it, and starts another one at its place.
-    fn replace(&mut self, folder: &Path) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        *self = Node::start(folder, &self.address);
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// The job on these nodes and one more process, which waits so long for those that are gone.
 fn command(job: &Job, nodes: &[Node], rate: u64, seconds: &str) -> Command {
     let mut command = job.command("out", rate, 1);
-    let addresses: Vec<&str> = nodes.iter().map(|node| node.address.as_str()).collect();
-    command.args(["--state-dir", "state", "--cluster", &format!("static://{}", addresses.join(","))]);
-    command.args(["--cluster-replacement-timeout", seconds]).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN);
-    command.stderr(Stdio::piped());
+    on(command.args(["--state-dir", "state"]), nodes, seconds).stderr(Stdio::piped());
     command
 }
 
@@ -69,7 +25,7 @@ fn a_job_whose_nodes_are_killed_loses_and_repeats_nothing() {
     let job = Job::new(folder.path(), 3000);
     assert!(job.run("expected", None, 2).status.success());
     let expected = job.rows("expected");
-    let mut nodes: Vec<Node> = (0..2).map(|_| Node::start(folder.path(), "127.0.0.1:0")).collect();
+    let mut nodes: Vec<Node> = processes(2, folder.path());
     let kills = how_often("MILLSTREAM_NODE_KILLS", 6);
     let (mut draws, mut killed, mut rounds) = (Draws(kills), 0, 0);
     while killed < kills {
@@ -117,7 +73,7 @@ fn a_node_that_wakes_up_late_does_no_harm() {
     let job = Job::new(folder.path(), 3000);
     assert!(job.run("expected", None, 2).status.success());
     let expected = job.rows("expected");
-    let nodes: Vec<Node> = (0..2).map(|_| Node::start(folder.path(), "127.0.0.1:0")).collect();
+    let nodes: Vec<Node> = processes(2, folder.path());
     let mut first = command(&job, &nodes, SLOW / 8, "1").spawn().unwrap();
     while !folder.path().join("state/job-1/job").exists() {
         assert!(first.try_wait().unwrap().is_none(), "it has ended too early");
@@ -175,21 +131,19 @@ fn a_select_on_several_processes_gives_its_rows_here() {
     let rows = |file: u64| (0..200u64).map(|i| format!("{},{}\n", i % 7, i * 3 + file)).collect::<String>();
     std::fs::create_dir(folder.path().join("in")).unwrap();
     (0..5).for_each(|file| std::fs::write(folder.path().join(format!("in/{file}.csv")), rows(file)).unwrap());
-    let nodes: Vec<Node> = (0..2).map(|_| Node::start(folder.path(), "127.0.0.1:0")).collect();
-    let addresses = format!("static://{},{}", nodes[0].address, nodes[1].address);
+    let nodes: Vec<Node> = processes(2, folder.path());
     let sql = "CREATE TABLE t (k BIGINT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'csv');
                SELECT k, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m FROM t GROUP BY k ORDER BY k";
-    let run = |arguments: &[&str]| {
+    let run = |nodes: &[Node]| {
         let mut command = millstream(folder.path());
-        command.args(["run", "-e", sql, "--output", "csv"]).args(arguments).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN);
-        let output = command.output().unwrap();
+        let output = on(command.args(["run", "-e", sql, "--output", "csv"]), nodes, "5").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
     let alone = run(&[]);
     assert_eq!(alone.lines().count(), 8);
     for _ in 0..2 {
-        assert_eq!(run(&["--cluster", &addresses]), alone);
+        assert_eq!(run(&nodes), alone);
     }
 }
 
@@ -233,10 +187,10 @@ fn results(output: &str) -> Vec<(String, Vec<&str>)> {
 fn nexmark_on_several_processes_gives_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("nexmark.sql"), nexmark()).unwrap();
-    let run = |arguments: &[&str]| {
+    let run = |nodes: &[Node]| {
         let mut command = millstream(folder.path());
-        command.args(["run", "nexmark.sql", "--output", "json", "--workers", "1"]).args(arguments);
-        let output = command.env("MILLSTREAM_CLUSTER_TOKEN", TOKEN).output().unwrap();
+        command.args(["run", "nexmark.sql", "--output", "json", "--workers", "1"]);
+        let output = on(&mut command, nodes, "5").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -245,9 +199,8 @@ fn nexmark_on_several_processes_gives_the_same_rows() {
     assert!(expected.len() > 20 && expected.iter().all(|(_, lines)| !lines.is_empty()));
     let counts = std::env::var("MILLSTREAM_NODE_COUNTS").unwrap_or_else(|_| "3".into());
     for count in counts.split_whitespace().map(|count| count.parse::<usize>().unwrap()) {
-        let nodes: Vec<Node> = (1..count).map(|_| Node::start(folder.path(), "127.0.0.1:0")).collect();
-        let addresses: Vec<&str> = nodes.iter().map(|node| node.address.as_str()).collect();
-        let together = run(&["--cluster", &format!("static://{}", addresses.join(","))]);
+        let nodes: Vec<Node> = processes(count - 1, folder.path());
+        let together = run(&nodes);
         for (alone, together) in expected.iter().zip(results(&together)) {
             assert!(*alone == together, "{} on {count} processes has other rows", alone.0);
         }

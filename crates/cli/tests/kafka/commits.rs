@@ -3,6 +3,7 @@
 
 use crate::broker::alone;
 use crate::folded::{current, left};
+use crate::nodes::{Node, nodes, on};
 use crate::proxy::{Moment, Proxy};
 use crate::support::millstream;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,8 @@ INSERT INTO odd SELECT id FROM source WHERE MOD(id, 2) = 1;
 END;
 ";
 
-fn command(folder: &Path, port: u16) -> Command {
+/// On so many other processes; the names of its topics end in that.
+fn command(folder: &Path, port: u16, others: &[Node]) -> Command {
     let options =
         format!("'properties.bootstrap.servers' = '127.0.0.1:{port}', 'sink.delivery-guarantee' = 'exactly-once'");
     let script = [
@@ -47,9 +49,13 @@ fn command(folder: &Path, port: u16) -> Command {
     let script = script.iter().fold(SCRIPT.to_string(), |script, (name, connector)| {
         script.replace(&format!("({name},"), &format!("({connector}, {options},"))
     });
-    fs::write(folder.join("job.sql"), script).unwrap();
+    let of_topics = ["ids", "odd", "current", "log"].into_iter().fold(script, |script, topic| {
+        script.replace(&format!("'topic' = '{topic}'"), &format!("'topic' = '{topic}{}'", others.len()))
+    });
+    fs::write(folder.join("job.sql"), of_topics).unwrap();
     let mut command = millstream(folder);
     command.args(["run", "job.sql", "--quiet", "--workers", "2", "--state-dir", "state"]);
+    on(&mut command, others, "20");
     command
 }
 
@@ -77,17 +83,29 @@ fn changes_of_beats() -> BTreeMap<(String, String), u64> {
 
 #[test]
 fn a_job_that_is_killed_at_each_of_its_commits_loses_and_repeats_nothing() {
+    kill_at_each_commit(0);
+}
+
+#[test]
+fn a_job_on_several_processes_does_neither() {
+    kill_at_each_commit(2);
+}
+
+/// Kills the first of a job's processes, beside which there are so many others.
+fn kill_at_each_commit(others: usize) {
     let Some(kafka) = alone() else { return };
     let folder = tempfile::tempdir().unwrap();
-    kafka.create("ids", 2, &[]);
-    kafka.create("odd", 2, &[]);
-    kafka.create("current", 2, &[("cleanup.policy", "compact")]);
-    kafka.create("log", 2, &[]);
+    let topic = |name: &str| format!("{name}{others}");
+    kafka.create(&topic("ids"), 2, &[]);
+    kafka.create(&topic("odd"), 2, &[]);
+    kafka.create(&topic("current"), 2, &[("cleanup.policy", "compact")]);
+    kafka.create(&topic("log"), 2, &[]);
+    let others = nodes(others, folder.path());
     let (proxy, mut kills) = (Proxy::start(kafka.between()), 0);
     loop {
         // Behind a kill before a commit that checkpoint comes again, behind the other one the next.
         let moment = if kills % 2 == 0 { Moment::Before } else { Moment::Behind };
-        let child = command(folder.path(), kafka.between().1).spawn().unwrap();
+        let child = command(folder.path(), kafka.between().1, &others).spawn().unwrap();
         proxy.kill(&child, moment);
         let output = child.wait_with_output().unwrap();
         if !proxy.has_killed() {
@@ -102,18 +120,18 @@ fn a_job_that_is_killed_at_each_of_its_commits_loses_and_repeats_nothing() {
     let expected = |step| -> BTreeMap<String, u64> {
         (0..ROWS).rev().step_by(step).map(|id| (format!("{{\"id\":{id}}}"), 1)).collect()
     };
-    for (topic, step) in [("ids", 1), ("odd", 2)] {
-        kafka.shows(topic, |texts| {
+    for (name, step) in [("ids", 1), ("odd", 2)] {
+        kafka.shows(&topic(name), |texts| {
             let mut seen = BTreeMap::new();
             texts.iter().for_each(|text| *seen.entry(text.clone()).or_default() += 1);
             seen == expected(step)
         });
     }
     let rows: BTreeSet<String> = (0..50).map(|k| format!("{{\"k\":{k},\"n\":120}}")).collect();
-    kafka.shows("current", |_| BTreeSet::from_iter(current(kafka.read("current"))) == rows);
+    kafka.shows(&topic("current"), |_| BTreeSet::from_iter(current(kafka.read(&topic("current")))) == rows);
     // Beats of event time make the same changes in every run, whatever kills it.
     let changes = changes_of_beats();
-    kafka.shows("log", |texts| {
+    kafka.shows(&topic("log"), |texts| {
         let mut written = BTreeMap::new();
         for text in texts {
             let change: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -122,7 +140,7 @@ fn a_job_that_is_killed_at_each_of_its_commits_loses_and_repeats_nothing() {
         written == changes
     });
     // Each takes back what is there, and nothing else.
-    kafka.shows("log", |texts| left(texts).as_ref() == Some(&rows));
+    kafka.shows(&topic("log"), |texts| left(texts).as_ref() == Some(&rows));
     let files = fs::read_dir(folder.path().join("windows")).unwrap().map(|file| file.unwrap().path());
     let shown = files.filter(|file| !file.file_name().unwrap().to_string_lossy().starts_with('.'));
     let lines: Vec<String> = shown

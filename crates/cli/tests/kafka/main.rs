@@ -9,6 +9,8 @@ mod broker;
 mod commits;
 #[path = "../support/folded.rs"]
 mod folded;
+#[path = "../support/nodes.rs"]
+mod nodes;
 mod outages;
 mod proxy;
 #[path = "../support/mod.rs"]

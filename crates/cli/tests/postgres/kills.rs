@@ -3,6 +3,7 @@
 
 use crate::draws::Draws;
 use crate::how_often::how_often;
+use crate::nodes::{nodes, on};
 use crate::server::Database;
 use crate::support::millstream;
 use std::fs;
@@ -105,12 +106,22 @@ fn content(database: &mut Database) -> Vec<Vec<String>> {
 
 #[test]
 fn a_job_that_is_killed_loses_and_repeats_nothing() {
+    kill(how_often("MILLSTREAM_KILLS", 8), 0);
+}
+
+#[test]
+fn a_job_on_several_processes_loses_and_repeats_nothing() {
+    kill(how_often("MILLSTREAM_NODE_KILLS", 8), 2);
+}
+
+/// Kills a job so often, or one of the other processes that take part in it.
+fn kill(kills: u64, others: usize) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let kills = how_often("MILLSTREAM_KILLS", 8);
+    let mut others = nodes(others, folder);
     let mut draws = Draws(kills);
     write_input(folder, &mut draws);
-    let mut undisturbed = database("undisturbed");
+    let mut undisturbed = database(&format!("undisturbed_{}", others.len()));
     finish(command(folder, &undisturbed, 100_000_000, 2));
     let expected = content(&mut undisturbed);
     // Keys have come about as often as each other: there are few sizes of groups at last.
@@ -119,20 +130,25 @@ fn a_job_that_is_killed_loses_and_repeats_nothing() {
     assert!(are_many, "{:?}", expected.iter().map(Vec::len).collect::<Vec<_>>());
     let mut left = kills;
     while left > 0 {
-        let mut killed = database(&format!("killed_{left}"));
+        let mut killed = database(&format!("killed_{}_{left}", others.len()));
         let (now, state) = (left.min(8), format!("state-{left}"));
         left -= now;
         for _ in 0..now {
             let mut command = command(folder, &killed, 6000, 1 + draws.below(4));
-            let mut child = command.args(["--state-dir", &state]).spawn().unwrap();
+            let mut child = on(command.args(["--state-dir", &state]), &others, "20").spawn().unwrap();
             std::thread::sleep(Duration::from_millis(50 + draws.below(900)));
+            if !others.is_empty() && draws.below(3) > 0 {
+                let at = draws.below(others.len() as u64) as usize;
+                others[at].replace(folder);
+                std::thread::sleep(Duration::from_millis(draws.below(2500)));
+            }
             child.kill().unwrap();
             child.wait().unwrap();
         }
         // A job that has ended is not run again.
         for _ in 0..2 {
             let mut command = command(folder, &killed, 100_000_000, 2);
-            command.args(["--state-dir", &state]);
+            on(command.args(["--state-dir", &state]), &others, "20");
             finish(command);
             let found = content(&mut killed);
             for ((table, _), (found, expected)) in TABLES.iter().zip(found.iter().zip(&expected)) {
