@@ -9,6 +9,8 @@ mod broker;
 mod commits;
 #[path = "../support/folded.rs"]
 mod folded;
+#[path = "../support/how_often.rs"]
+mod how_often;
 #[path = "../support/nodes.rs"]
 mod nodes;
 mod outages;
