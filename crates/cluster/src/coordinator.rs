@@ -178,7 +178,12 @@ impl Coordinator {
             if is_late {
                 let unknown = || Diagnostic::new(code::NODE_UNREACHABLE, "the cluster has no nodes".to_string());
                 let why = gone.into_iter().find_map(|(_, status)| status.err()).unwrap_or_else(unknown);
-                return Err(why.advise("start them with `millstream node --listen HOST:PORT`"));
+                return Err(match why.code {
+                    code::NODE_LOST => why.advise(
+                        "look whether it is `millstream node`, and has certificates like this process, or none like it",
+                    ),
+                    _ => why.advise("start them with `millstream node --listen HOST:PORT`"),
+                });
             }
             if !std::mem::replace(&mut has_said, true) {
                 let names: Vec<&str> = gone.iter().map(|(node, _)| node.as_str()).collect();
