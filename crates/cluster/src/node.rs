@@ -130,7 +130,7 @@ impl Runs {
             }
         }
         self.leave(&mut running);
-        let part = PartOfRun::new(&begin.part, self.config.clone())?;
+        let part = PartOfRun::new(&begin.part, (begin.me, begin.attempt), self.config.clone())?;
         let Joined { nodes, membership } = join(&listener, begin.mesh()?)?;
         let (cancel, notices) = (CancelToken::new(), Arc::clone(&self.notices));
         let Begin { job, attempt, me, peers, .. } = begin;

@@ -15,11 +15,11 @@ pub struct PartOfRun {
 }
 
 impl PartOfRun {
-    /// Plans a run, and finds the checkpoint that it resumes from.
+    /// Plans a run, and finds the checkpoint that it resumes from. `of`: the number of the node, and the attempt.
     ///
     /// # Errors
     /// When it cannot be planned here, or not as the first node has; when its checkpoint cannot be read.
-    pub fn new(part: &RunPart, config: SessionConfig) -> Result<PartOfRun, Diagnostic> {
+    pub fn new(part: &RunPart, of: (usize, u64), config: SessionConfig) -> Result<PartOfRun, Diagnostic> {
         let mut session = Session::new(config);
         part.session.iter().try_for_each(|statement| session.run(statement))?;
         let statements = session.parse(&part.statement)?;
@@ -29,7 +29,7 @@ impl PartOfRun {
         run.cut_into(JobPartitions { tables, keys });
         let mut checkpoints = None;
         if let Some(state) = &part.state {
-            let (config, kept) = state.checkpoints(&mut run)?;
+            let (config, kept) = state.checkpoints(&mut run, of)?;
             checkpoints = Some(CheckpointConfig { restored: kept, ..config });
         }
         let own = run.fingerprint();
@@ -54,9 +54,13 @@ impl PartOfRun {
 
 impl StateOfJob {
     /// The checkpoints, and the one that a run resumes from.
-    fn checkpoints(&self, run: &mut PreparedRun) -> Result<(CheckpointConfig, Option<Recovered>), Diagnostic> {
+    fn checkpoints(
+        &self,
+        run: &mut PreparedRun,
+        (node, attempt): (usize, u64),
+    ) -> Result<(CheckpointConfig, Option<Recovered>), Diagnostic> {
         let place = StatePlace::parse(&self.place)?;
-        let checkpoints = place.checkpoints_of_node(self.number, self.run);
+        let checkpoints = place.shared_checkpoints(self.number, self.run).of_node(node, attempt);
         let seen = checkpoints.store().read(JOB_FILE, 0..self.job.len() as u64);
         if seen.ok().as_deref() != Some(self.job.as_bytes()) {
             let message =

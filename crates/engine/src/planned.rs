@@ -295,8 +295,12 @@ impl PreparedRun {
         } else if !others.is_empty() {
             let mut nodes = Nodes::in_process(others.len() + 1).into_iter();
             first.nodes = nodes.next();
-            for (other, node) in others.iter_mut().zip(nodes) {
-                (other.nodes, other.checkpoints) = (Some(node), checkpoints.clone());
+            for ((number, other), node) in (1..).zip(&mut others).zip(nodes) {
+                let of_node = |config: CheckpointConfig| {
+                    let checkpoints = config.checkpoints.of_node(number, 0);
+                    CheckpointConfig { checkpoints, ..config }
+                };
+                (other.nodes, other.checkpoints) = (Some(node), checkpoints.clone().map(of_node));
             }
         }
         monitor.started(&stats);

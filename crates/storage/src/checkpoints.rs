@@ -27,6 +27,8 @@ pub struct Checkpoints {
     store: Arc<dyn Store>,
     /// That of this process; `None` of one that looks at them.
     run: Option<Arc<Run>>,
+    /// Of a node that writes a part of them: its number and the attempt of the job.
+    part: Option<(usize, u64)>,
 }
 
 /// A checkpoint that is there.
@@ -127,12 +129,19 @@ fn manifests(files: &[StoredFile]) -> (Manifests<'_>, Manifests<'_>) {
 impl Checkpoints {
     /// Of a store that nobody else writes to, or to be looked at.
     pub fn new(store: Arc<dyn Store>) -> Checkpoints {
-        Checkpoints { store, run: None }
+        Checkpoints { store, run: None, part: None }
     }
 
     /// Of a store that an earlier process may still be writing to.
     pub(crate) fn of_run(store: Arc<dyn Store>, run: Arc<Run>) -> Checkpoints {
-        Checkpoints { store, run: Some(run) }
+        Checkpoints { store, run: Some(run), part: None }
+    }
+
+    /// The same for a node that writes a part of them, in an attempt of the job: its files have names of their own, so what a node writes that has
+    /// been left behind spoils nothing.
+    #[must_use]
+    pub fn of_node(&self, node: usize, attempt: u64) -> Checkpoints {
+        Checkpoints { part: Some((node, attempt)), ..self.clone() }
     }
 
     /// Where they are.
@@ -273,10 +282,10 @@ impl Checkpoints {
         Ok(Ok(()))
     }
 
-    /// Begins the files of a checkpoint's state; those of a node, if several write it.
-    pub fn pack(&self, checkpoint: u64, node: Option<usize>) -> PackWriter {
-        let node = node.map_or(String::new(), |node| format!("-n{node}"));
-        PackWriter::new(Arc::clone(&self.store), format!("{STATE}{}{node}", self.of_this_run(checkpoint).text()))
+    /// Begins the files of a checkpoint's state.
+    pub fn pack(&self, checkpoint: u64) -> PackWriter {
+        let part = self.part.map_or(String::new(), |(node, attempt)| format!("-n{node}a{attempt}"));
+        PackWriter::new(Arc::clone(&self.store), format!("{STATE}{}{part}", self.of_this_run(checkpoint).text()))
     }
 
     /// Says that this process resumes from a checkpoint, 0 from none: later ones of earlier processes are void from now
@@ -375,7 +384,7 @@ mod tests {
 
     /// The same without its manifest.
     fn manifest_of(checkpoints: &Checkpoints, checkpoint: u64, others: &[&Manifest]) -> Manifest {
-        let mut pack = checkpoints.pack(checkpoint, None);
+        let mut pack = checkpoints.pack(checkpoint);
         let own = pack.write(format!("the blob of {checkpoint}").as_bytes()).unwrap();
         let bytes_written = pack.finish().unwrap();
         let blobs = others.iter().flat_map(|manifest| manifest.blobs().cloned()).chain([own]).collect();

@@ -5,7 +5,7 @@
 //! <state directory>/run-00000003                      the process that is the owner is the third
 //! <state directory>/<job>/checkpoint-00000042r3.json  manifest: what checkpoint 42 of run 3 consists of, and its checksum
 //! <state directory>/<job>/state-00000042r3-0.bin      blobs that this checkpoint has written; later ones may name them, too
-//! <state directory>/<job>/state-00000042r3-n1-0.bin   the same by node 1 of several, with its manifest as the last blob
+//! <state directory>/<job>/state-00000042r3-n1a7-0.bin the same by node 1 of several in attempt 7, with its manifest as the last blob
 //! <state directory>/<job>/from-00000003-00000042      run 3 has resumed from checkpoint 42
 //! <spill directory>/query-<process>-<number>/          what a running query has no memory for (see `spill`)
 //! ```

@@ -147,8 +147,8 @@ impl StatePlace {
         Ok(Checkpoints::of_run(store, Arc::clone(&lock.run)))
     }
 
-    /// The checkpoints of a job, for a node that has a part in them: the process that holds the place has this run's number.
-    pub fn checkpoints_of_node(&self, job: usize, run: u64) -> Checkpoints {
+    /// The checkpoints of a job, for a process that has a part in them: the one that holds the place has this run's number.
+    pub fn shared_checkpoints(&self, job: usize, run: u64) -> Checkpoints {
         let root: Arc<dyn Store> = match &self.objects {
             None => Arc::new(LocalStore::existing(&self.local)),
             Some(objects) => Arc::new(objects.clone()),

@@ -166,8 +166,7 @@ impl<'a> Writer<'a> {
         self.query.stations().iter().for_each(|station| station.describe(&mut manifest));
         let commits = manifest.sinks.iter().map(|_| None).collect();
         let checkpoints = &self.checkpointing.config.checkpoints;
-        let node = self.query.host().nodes.as_ref().map(|nodes| nodes.me);
-        let (pack, place) = (checkpoints.pack(number, node), checkpoints.store().place());
+        let (pack, place) = (checkpoints.pack(number), checkpoints.store().place());
         let gathering = Gathering { pack, place, manifest, commits };
         Pending { begun: Instant::now(), gathering, missing: None, arrived: 0, others: BTreeMap::new() }
     }

@@ -243,7 +243,7 @@ impl WindowStation {
         let tables = &self.windows.tables;
         let partial = tables.restored(blocks)?;
         let reached = self.distributed.as_ref().map_or(Generation::default(), |it| it.links.reached(from));
-        let received = Frozen::sealed(partial).from_generation(self.host.tables.of(reached));
+        let received = Frozen::sealed(partial).of_generation(self.host.tables.of(reached));
         tables.frozen.lock().entry(id).or_default().push(Arc::new(received));
         Ok(())
     }

@@ -90,8 +90,9 @@ impl Simulated<'_> {
                 failure: failure.clone(),
                 reads: Reads::default(),
             };
+            let checkpoints = Checkpoints::new(Arc::new(store));
             let checkpoints = CheckpointConfig {
-                checkpoints: Checkpoints::new(Arc::new(store)),
+                checkpoints: if me == 0 { checkpoints } else { checkpoints.of_node(me, base) },
                 job: "j".into(),
                 name: None,
                 interval: Some(Duration::from_micros(200)),

@@ -79,7 +79,7 @@ impl Frozen {
     }
 
     /// The same as part of a generation.
-    pub(crate) fn from_generation(self, generation: Generation) -> Frozen {
+    pub(crate) fn of_generation(self, generation: Generation) -> Frozen {
         Frozen { generation, ..self }
     }
 
