@@ -117,7 +117,7 @@ fn kill_at_commits(kafka: &Kafka, proxy: &Proxy, others: usize, most: u64) {
         kills += 1;
         assert!(kills < 400, "the job makes no progress");
     }
-    println!("{kills} kills");
+    eprintln!("{kills} kills");
     assert!(kills >= 4, "every run but the last ends at a commit");
     let expected = |step| -> BTreeMap<String, u64> {
         (0..ROWS).rev().step_by(step).map(|id| (format!("{{\"id\":{id}}}"), 1)).collect()
