@@ -16,10 +16,16 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+/// A message, and what its sender gets back.
+type Message = (Vec<u8>, Option<Credit>);
+
+/// From which node to which.
+type Way = (usize, usize);
+
 /// Messages on their way, by who has sent them and to whom.
 #[derive(Default)]
 struct Post {
-    waiting: Mutex<BTreeMap<(usize, usize), VecDeque<(Vec<u8>, Option<Credit>)>>>,
+    waiting: Mutex<BTreeMap<Way, VecDeque<Message>>>,
     changed: Condvar,
 }
 
@@ -40,7 +46,7 @@ impl Peers for Sender {
 
 impl Post {
     /// Takes out one of the messages that are next in their lane; `None` when there is none for a while.
-    fn take(&self, random: &mut Random) -> Option<((usize, usize), (Vec<u8>, Option<Credit>))> {
+    fn take(&self, random: &mut Random) -> Option<(Way, Message)> {
         let mut waiting = self.waiting.lock().unwrap();
         loop {
             waiting.retain(|_, lane| !lane.is_empty());
@@ -144,7 +150,7 @@ impl Simulated<'_> {
     }
 
     /// The next message; none of those that are left when a node has died.
-    fn post_of(&mut self, post: &Post, is_dead: bool) -> Option<((usize, usize), (Vec<u8>, Option<Credit>))> {
+    fn post_of(&mut self, post: &Post, is_dead: bool) -> Option<(Way, Message)> {
         post.take(&mut self.random).filter(|_| !is_dead)
     }
 }
