@@ -29,7 +29,7 @@ const ATTEMPT_BITS: u32 = 24;
 /// How the nodes of a cluster are found and spoken to.
 #[derive(Clone)]
 pub struct StaticNodes {
-    /// Host and port of each other node, or a DNS name for all of them ([`StaticNodes::parse`]).
+    /// Host and port of each other node, or a DNS name for all of them ([`Addresses::parse`]).
     pub nodes: Addresses,
     /// Where this process listens for them: host and port, which they must be able to reach; port 0 for any.
     pub listen: String,
