@@ -94,6 +94,9 @@ mod present {
                 log::info(&format!("job {job}, attempt {attempt}: node {me} of {count}"));
             }
             Notice::Ended(job, Ok(())) if !is_quiet => log::info(&format!("job {job} has ended")),
+            Notice::Ended(job, Err(why)) if !is_quiet && why.code == code::SUSPENDED => {
+                log::info(&format!("job {job} was stopped"));
+            }
             Notice::Ended(job, Err(why)) if !is_quiet => log::note(&format!("job {job} has ended here: {why}")),
             Notice::Begun(..) | Notice::Ended(..) => {}
         };
