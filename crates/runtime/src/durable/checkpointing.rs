@@ -98,7 +98,8 @@ impl Checkpointing {
     /// A checkpoint is complete.
     pub(crate) fn complete(&self, checkpoint: u64) {
         let mut schedule = self.schedule.lock();
-        (schedule.under_way, schedule.complete) = (None, Some(checkpoint));
+        schedule.under_way.take_if(|(_, number)| *number == checkpoint);
+        schedule.complete = Some(checkpoint);
     }
 
     /// Whether one has been begun that is not complete.

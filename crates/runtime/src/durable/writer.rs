@@ -192,8 +192,9 @@ impl<'a> Writer<'a> {
                 let files = write_node(&mut gathering, nodes.me)?;
                 gathering.manifest.nodes.push(files);
                 self.commit(gathering, others, false)?;
-                self.checkpointing.complete(number);
+                // Before the next one can begin: the others must not hear of its cut first.
                 nodes.tell_others(|| NodeMessage::Completed(number));
+                self.checkpointing.complete(number);
             }
             None => {
                 self.commit(gathering, others, false)?;
