@@ -150,6 +150,10 @@ fn what_is_wrong_with_a_cluster_is_said() {
     let nodes = format!("static://{}", node.address);
     let cases = [
         (refused(folder.path(), "somewhere", Some(TOKEN), &[]), vec!["MS1006", "static://"]),
+        (refused(folder.path(), "static+file:///nowhere/nodes", Some(TOKEN), &[]), vec!["MS1001", "/nowhere/nodes"]),
+        (refused(folder.path(), "ray", None, &["--nodes", "2"]), vec!["MS1006", "pip install 'millstream[ray]'"]),
+        (refused(folder.path(), "ray://127.0.0.1:10001", None, &[]), vec!["MS1006", "pip install 'millstream[ray]'"]),
+        (refused(folder.path(), &nodes, Some(TOKEN), &["--nodes", "2"]), vec!["MS1006", "--nodes", "--cluster ray"]),
         (refused(folder.path(), &nodes, None, &[]), vec!["MS1001", "MILLSTREAM_CLUSTER_TOKEN"]),
         (refused(folder.path(), &nodes, Some("short"), &[]), vec!["MS1001", "16"]),
         (
@@ -188,7 +192,10 @@ fn a_select_on_several_processes_gives_its_rows_here() {
     };
     let alone = run(&[]);
     assert_eq!(alone.lines().count(), 8);
-    for _ in 0..2 {
-        assert_eq!(run(&["--cluster", &addresses]), alone);
+    let list = folder.path().join("nodes");
+    let from_file = format!("static+file://{}", list.display());
+    std::fs::write(&list, format!("# nodes\n{}\n\n{}\n", nodes[0].address, nodes[1].address)).unwrap();
+    for addresses in [&addresses, &addresses, &from_file] {
+        assert_eq!(run(&["--cluster", addresses]), alone);
     }
 }
