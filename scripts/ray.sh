@@ -33,7 +33,7 @@ run() {
         RAY_AUTH_MODE=token RAY_AUTH_TOKEN="$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')" RAY_USAGE_STATS_ENABLED=0 \
         "${namespace[@]}" bash -c 'ip link set lo up && exec "$@"' - \
         "$place/bin/python" -m pytest -q -p no:cacheprovider --confcutdir "$root/python/tests/on_ray" "$root/python/tests/on_ray" "$@" || status=$?
-    rm -rf "$folder"
+    [ -n "${MILLSTREAM_KEEP:-}" ] || rm -rf "$folder"
     return "$status"
 }
 

@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command line of the process and exit with its code."""
     words = sys.argv[1:]
     # Only these two may be for Ray, and all others start without its module.
-    if "run" in words or words[:1] == ["cluster"]:
+    if "run" in words or "cluster" in words:
         from millstream import _ray_command
 
         if _ray_command.is_for_ray(words):

@@ -12,13 +12,6 @@ FLAGS = {"--pin", "--quiet", "-q", "--help", "-h", "--version", "-V", "--insecur
 #: Those that Ray is asked by, and those that every node has.
 RAY = {"--cluster", "--nodes", "--nodes-per-host", "--job", "--detached"}
 SECURITY = {"--cluster-ca", "--cluster-cert", "--cluster-key", "--insecure-cluster"}
-HELP = """Look at the jobs that go on by themselves on a Ray cluster, and stop them
-
-Usage: millstream cluster status|stop --job <NAME> [--address <ADDRESS>]
-
-  --job <NAME>         What the job is called: --job of millstream run, or the name of its script
-  --address <ADDRESS>  ray://HOST:10001 or HOST:6379 [default: the cluster of this machine]
-"""
 
 
 def _options(words: Sequence[str]) -> list[tuple[str | None, str | None, list[str]]]:
@@ -33,8 +26,8 @@ def _options(words: Sequence[str]) -> list[tuple[str | None, str | None, list[st
         if not word.startswith("-") or word == "-":
             found.append((None, word, [word]))
         elif word.startswith("--") and "=" in word:
-            name, value = word.split("=", 1)
-            found.append((name, value, [word]))
+            name, _, text = word.partition("=")
+            found.append((name, text, [word]))
         elif word in FLAGS or (len(word) > 2 and not word.startswith("--")):
             found.append((word, None, [word]))
         else:
@@ -44,14 +37,16 @@ def _options(words: Sequence[str]) -> list[tuple[str | None, str | None, list[st
 
 
 def is_for_ray(words: Sequence[str]) -> bool:
-    """Whether these words, without the name of the program, are for this module."""
-    if words[:1] == ["cluster"]:
-        return True
+    """Whether these words, without the name of the program, are for this module. What is wrong or asks for help is for the engine's command."""
     options = _options(words)
-    cluster = next((value for name, value, _ in options if name == "--cluster"), os.environ.get("MILLSTREAM_CLUSTER")) or ""
-    is_run = next((value for name, value, _ in options if name is None), None) == "run"
-    is_asked = any(name in ("--help", "-h") for name, _, _ in options)
-    return is_run and not is_asked and (cluster == "ray" or cluster.startswith("ray://"))
+    if any(name in ("--help", "-h") for name, _, _ in options):
+        return False
+    others = [value for name, value, _ in options if name is None]
+    given = {name: value for name, value, _ in options if name is not None}
+    if others[:1] == ["cluster"]:
+        return others[1:] in (["status"], ["stop"]) and bool(given.get("--job")) and given.keys() <= {"--job", "--address"}
+    cluster = given.get("--cluster", os.environ.get("MILLSTREAM_CLUSTER")) or ""
+    return others[:1] == ["run"] and (cluster == "ray" or cluster.startswith("ray://"))
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,7 +54,8 @@ def main(words: Sequence[str]) -> int:
     from millstream import errors
 
     try:
-        return _cluster(words) if words[:1] == ["cluster"] else _run(words)
+        is_run = next(value for name, value, _ in _options(words) if name is None) == "run"
+        return _run(words) if is_run else _cluster(words)
     except errors.Error as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, errors.ConfigurationError) else 1
@@ -80,10 +76,10 @@ def _number(given: dict[str, str], name: str) -> int | None:
 
 
 def _ray() -> None:
-    try:
-        import millstream.ray  # noqa: F401
-    except ImportError as error:
-        raise _usage(str(error).split(":")[0], "pip install 'millstream[ray]'") from None
+    import importlib.util
+
+    if importlib.util.find_spec("ray") is None:
+        raise _usage("millstream.ray needs Ray", "pip install 'millstream[ray]'")
 
 
 def _run(words: Sequence[str]) -> int:
@@ -146,20 +142,14 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _cluster(words: Sequence[str]) -> int:
-    options = _options(words[1:])
+    options = _options(words)
     given = {name: value for name, value, _ in options if name is not None}
-    actions = [value for name, value, _ in options if name is None]
-    if "--help" in given or "-h" in given:
-        print(HELP, end="")
-        return 0
-    if actions not in (["status"], ["stop"]) or not given.get("--job") or given.keys() - {"--job", "--address"}:
-        print(HELP, end="", file=sys.stderr)
-        return 2
+    action = [value for name, value, _ in options if name is None][1]
     _ray()
     from millstream import ray
 
     job, address = str(given["--job"]), given.get("--address")
-    if actions == ["stop"]:
+    if action == "stop":
         ray.stop(job, address=address)
         return 0
     found = ray.status(job, address=address)

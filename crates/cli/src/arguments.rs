@@ -46,6 +46,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         security: ClusterSecurity,
     },
+    /// Look at a job that goes on by itself on a Ray cluster (millstream run --detached), or stop it with a checkpoint
+    Cluster {
+        /// What to do
+        action: ClusterAction,
+        /// What the job is called
+        #[arg(long, value_name = "NAME")]
+        job: String,
+        /// The Ray cluster: ray://HOST:10001 or HOST:6379 [default: that of this machine]
+        #[arg(long)]
+        address: Option<String>,
+    },
     /// Work interactively: statements end with `;`, history and completion included
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
@@ -93,6 +104,15 @@ pub(crate) enum Command {
         /// The folder
         folder: PathBuf,
     },
+}
+
+/// What is done about a job on Ray.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ClusterAction {
+    /// Print its state, its nodes, and what it has said last
+    Status,
+    /// Have it take a checkpoint and end
+    Stop,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,16 +7,20 @@ use millstream::{Diagnostic, Place, code};
 /// Ray is a matter of the Python package, whose command asks the engine for a run on a list of nodes.
 pub(crate) fn refuse_ray(arguments: &ClusterArguments, ray: &RayArguments) -> Result<(), Failure> {
     let is_ray = arguments.cluster.as_ref().is_some_and(|cluster| cluster == "ray" || cluster.starts_with("ray://"));
-    let (option, message, advice) = match ray.given() {
-        _ if is_ray => (
-            "--cluster",
-            "Ray needs the Python package",
-            "pip install 'millstream[ray]', and use its command: python -m millstream run …",
-        ),
-        Some(option) => (option, "this option is for Ray", "add --cluster ray"),
-        None => return Ok(()),
+    if is_ray {
+        return Err(needs_python("millstream run …"));
+    }
+    let only_for_ray = |option: &str| {
+        let place = Place::Option(option.into());
+        Failure::usage(Diagnostic::new(code::USAGE, "this option is for Ray").at(place).advise("add --cluster ray"))
     };
-    Err(Failure::usage(Diagnostic::new(code::USAGE, message).at(Place::Option(option.into())).advise(advice)))
+    ray.given().map_or(Ok(()), |option| Err(only_for_ray(option)))
+}
+
+/// What the command of the Python package does instead of this one.
+pub(crate) fn needs_python(command: &str) -> Failure {
+    let advice = format!("pip install 'millstream[ray]', and use its command: python -m {command}");
+    Failure::usage(Diagnostic::new(code::USAGE, "Ray needs the Python package").advise(advice))
 }
 
 #[cfg(not(feature = "cluster"))]

@@ -8,7 +8,7 @@ use crate::flight::{ListenConfig, Listener, TlsPaths, Token};
 use crate::orders::{Begin, Leave, Status, call};
 use crate::peers::join;
 use millstream::cluster::{Cluster, FirstNode, RunPart};
-use millstream::{Diagnostic, RunMonitor, code};
+use millstream::{CancelState, Diagnostic, RunMonitor, code};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::ToSocketAddrs;
@@ -211,6 +211,9 @@ impl Coordinator {
                 let unknown = || Diagnostic::new(code::NODE_UNREACHABLE, "the cluster has no nodes".to_string());
                 let why = gone.into_iter().find_map(|(_, status)| status.err()).unwrap_or_else(unknown);
                 return Err(why.advise("start them with `millstream node --listen HOST:PORT`"));
+            }
+            if monitor.cancel().state() != CancelState::Running {
+                return Err(Diagnostic::new(code::CANCELLED, "the query was stopped while its nodes were waited for"));
             }
             if !std::mem::replace(&mut has_said, true) {
                 let names: Vec<&str> = gone.iter().map(|(node, _)| node.as_str()).collect();

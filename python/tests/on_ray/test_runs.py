@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import ray
 from .conftest import Job, until
-from millstream import errors
+from millstream import _ray_nodes, errors
 from millstream import ray as on_ray
 from ray._private.state import actors
 from ray.util import placement_group_table
@@ -133,12 +133,12 @@ def test_failures_are_told_and_leave_nothing(job: Job, cluster: Any, tmp_path: A
         on_ray.run(wrong, nodes=2)
     with pytest.raises(errors.ConfigurationError, match="two nodes or more"):
         on_ray.run(wrong, nodes=1)
-    with pytest.raises(errors.Error, match="MS5"):
+    with pytest.raises(errors.ConfigurationError, match="node 1 could not be started: '/no/ca' cannot be used for TLS"):
         on_ray.run(wrong, nodes=2, tls=("/no/ca", "/no/cert", "/no/key"))
 
 
 def test_nodes_that_have_no_place_are_told(cluster: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_ray, "START", 4.0)
+    monkeypatch.setattr(_ray_nodes, "START", 4.0)
     script = tmp_path / "one.sql"
     script.write_text("SELECT 1;")
     with pytest.raises(errors.NetworkError, match="nodes_per_host"):
@@ -149,7 +149,7 @@ def test_a_ray_without_authentication_is_refused(cluster: Any, tmp_path: Any, mo
     script = tmp_path / "one.sql"
     script.write_text("SELECT 1;")
     machines = [{"Alive": True, "NodeManagerAddress": "10.0.0.7"}]
-    monkeypatch.setattr(on_ray.ray, "nodes", lambda: machines)
+    monkeypatch.setattr(ray, "nodes", lambda: machines)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(errors.NetworkError, match="RAY_AUTH_MODE=token"):
         on_ray.run(script, nodes=2)
