@@ -150,17 +150,17 @@ def run(
 
     This machine has the first node; Ray places the others, one on a machine. Ctrl-C stops the job with a checkpoint.
 
-    :param script: the file of the script
-    :param nodes: how many nodes take part, this one included
-    :param state_dir: where the checkpoints are, seen by all machines: without, a job whose node has died begins anew
-    :param address: that of the Ray cluster; without, the one of this machine is joined, or started
-    :param workers: threads of each node, and CPUs that Ray keeps for it
-    :param nodes_per_host: nodes on one machine: 1, or all of them where Ray is started for the run
-    :param job: what the job is called in Ray: the name of the script
-    :param detached: return once the job has been handed over; see :func:`status` and :func:`stop`
-    :param insecure: speak to other machines without TLS, and use a Ray without authentication
-    :param tls: paths of the CA, the certificate and the key, the same on all machines
-    :param options: more of those of ``millstream run``
+    - ``script``: the file of the script
+    - ``nodes``: how many nodes take part, this one included
+    - ``state_dir``: where the checkpoints are, seen by all machines: without, a job whose node has died begins anew
+    - ``address``: that of the Ray cluster; without, the one of this machine is joined, or started
+    - ``workers``: threads of each node, and CPUs that Ray keeps for it
+    - ``nodes_per_host``: nodes on one machine: 1, or all of them where Ray is started for the run
+    - ``job``: what the job is called in Ray: the name of the script
+    - ``detached``: return once the job has been handed over; see :func:`status` and :func:`stop`
+    - ``insecure``: speak to other machines without TLS, and use a Ray without authentication
+    - ``tls``: paths of the CA, the certificate and the key, the same on all machines
+    - ``options``: more of those of ``millstream run``
     """
     path = pathlib.Path(script)
     words = ["--workers", str(workers), *options]
