@@ -61,10 +61,11 @@ def _connected(address: str | None, cpus: int, insecure: bool) -> Iterator[tuple
     if is_joined:
         try:
             _join(address or "auto")
-        except ConnectionError:
-            if address is not None:
-                raise
-            _join(None, num_cpus=max(cpus, os.cpu_count() or 1), include_dashboard=False)
+        except ConnectionError as error:
+            # What has a cause is a cluster that does not answer; else none was found.
+            if address is not None or error.__cause__ is not None:
+                raise error_as("MS5013", f"Ray cannot be reached: {error}", "check its address, that it runs, and that RAY_AUTH_MODE and the token are its own") from error
+            _join("local", num_cpus=max(cpus, os.cpu_count() or 1), include_dashboard=False)
             is_started = True
     try:
         hosts = sorted({node["NodeManagerAddress"] for node in untyped.nodes() if node["Alive"]})
