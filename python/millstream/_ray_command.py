@@ -67,6 +67,13 @@ def _usage(message: str, advice: str = "see millstream run --help") -> Exception
     return errors.of(f"error[MS1006]: {message}\n  = help: {advice}", code="MS1006", message=message, place=None, advice=advice)
 
 
+def _text(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise _usage(f"{path} cannot be read: {error.strerror}") from None
+
+
 def _number(given: dict[str, str], name: str) -> int | None:
     if name not in given:
         return None
@@ -95,6 +102,9 @@ def _run(words: Sequence[str]) -> int:
             given[name] = value or ""
         elif name in SECURITY:
             security += written
+        elif name == "--cluster-token-file":
+            # The nodes have no such file: all are told what is in it.
+            os.environ["MILLSTREAM_CLUSTER_TOKEN"] = _text(value or "").strip()
         elif name is None and not is_behind_run:
             is_behind_run = True
         elif name is None and script is None:
@@ -117,10 +127,7 @@ def _run(words: Sequence[str]) -> int:
     is_detached = "--detached" in given or cluster != "ray"
     text = None
     if path is not None and is_detached:
-        try:
-            text = sys.stdin.read() if str(path) == "-" else path.read_text()
-        except OSError as error:
-            raise _usage(f"the script cannot be read from {path}: {error.strerror}") from None
+        text = sys.stdin.read() if str(path) == "-" else _text(str(path))
     code, _ = ray._run(
         rest,
         path,

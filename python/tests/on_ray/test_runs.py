@@ -167,7 +167,9 @@ def command(cluster: Any, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_command_prints_rows(job: Job, cluster: Any) -> None:
     sql = f"""CREATE TABLE t (k BIGINT, v BIGINT, ts STRING) WITH ('connector' = 'filesystem', 'path' = '{job.folder}/in', 'format' = 'csv');
         SELECT COUNT(*) AS n FROM t"""
-    done = command(cluster, "run", "-e", sql, "--cluster", "ray", "--nodes", "3", "--output", "csv")
+    token = job.folder / "token"
+    token.write_text("0123456789abcdef0123456789abcdef\n")
+    done = command(cluster, "run", "-e", sql, "--cluster", "ray", "--nodes", "3", "--output", "csv", "--cluster-token-file", str(token))
     assert done.returncode == 0 and done.stdout == "n\n12000\n", done
     failed = command(cluster, "run", "-e", "SELECT x FROM y", "--cluster=ray", "--nodes=2")
     assert failed.returncode == 1 and "MS2" in failed.stderr, failed
