@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: test-cluster demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: test-cluster demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -55,6 +55,13 @@ test-kafka: setup
 	scripts/setup.sh --kafka
 	scripts/kafka.sh jars
 	MILLSTREAM_KAFKA=start $(CARGO) test --test kafka
+
+# Runs on a Ray cluster of three raylets (80 MB from PyPI, once), in a network namespace of its own; a minute and a half once built.
+test-ray: setup
+	scripts/setup.sh --python
+	scripts/ray.sh install
+	$(CARGO) build --workspace --quiet
+	scripts/ray.sh test
 
 setup:
 	@scripts/setup.sh

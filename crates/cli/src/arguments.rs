@@ -46,6 +46,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         security: ClusterSecurity,
     },
+    /// Look at a job that goes on by itself on a Ray cluster (millstream run --detached), or stop it with a checkpoint
+    Cluster {
+        /// What to do
+        action: ClusterAction,
+        /// What the job is called
+        #[arg(long, value_name = "NAME")]
+        job: String,
+        /// The Ray cluster: ray://HOST:10001 or HOST:6379 [default: that of this machine]
+        #[arg(long)]
+        address: Option<String>,
+    },
     /// Work interactively: statements end with `;`, history and completion included
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
@@ -93,6 +104,15 @@ pub(crate) enum Command {
         /// The folder
         folder: PathBuf,
     },
+}
+
+/// What is done about a job on Ray.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ClusterAction {
+    /// Print its state, its nodes, and what it has said last
+    Status,
+    /// Have it take a checkpoint and end
+    Stop,
 }
 
 #[derive(Debug, Subcommand)]
@@ -178,13 +198,48 @@ pub(crate) struct Script {
     pub(crate) statements: Vec<String>,
     #[command(flatten)]
     pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) ray: RayArguments,
+}
+
+/// What Ray is asked for. The Python package reads these (`python/millstream/_ray_command.py`), and no process of the engine ever sees them there.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RayArguments {
+    /// With --cluster ray: how many nodes take part, this process included
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<usize>,
+    /// With --cluster ray: nodes on one machine [default: 1, or all where Ray is started for the run]
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes_per_host: Option<usize>,
+    /// With --cluster ray: the job goes on by itself on the cluster, under the name of --job
+    #[arg(long)]
+    pub(crate) detached: bool,
+    /// With --cluster ray: what the job is called there [default: the name of the script]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) job: Option<String>,
+}
+
+impl RayArguments {
+    /// An option that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let RayArguments { nodes, nodes_per_host, detached, job } = self;
+        [
+            (nodes.is_some(), "--nodes"),
+            (nodes_per_host.is_some(), "--nodes-per-host"),
+            (*detached, "--detached"),
+            (job.is_some(), "--job"),
+        ]
+        .into_iter()
+        .find_map(|(is_given, name)| is_given.then_some(name))
+    }
 }
 
 /// Where the nodes of a run are.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ClusterArguments {
-    /// Run on the nodes of a cluster (`millstream node`) as well: static://HOST:PORT,HOST:PORT, or static+dns://NAME:PORT for every address of a
-    /// name
+    /// Run on the nodes of a cluster (`millstream node`) as well: static://HOST:PORT,HOST:PORT; static+dns://NAME:PORT for every address of
+    /// a name; static+file:///PATH for a file with one HOST:PORT a line, which may change while a job runs; or, of the Python package, ray or
+    /// ray://HOST:10001
     #[arg(long, env = "MILLSTREAM_CLUSTER", value_name = "NODES")]
     pub(crate) cluster: Option<String>,
     /// Where the nodes reach this process: HOST:PORT, port 0 for any

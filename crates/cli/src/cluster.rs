@@ -1,13 +1,32 @@
 //! Runs on several processes: `--cluster`, and `millstream node`.
 
-use crate::arguments::{ClusterArguments, ClusterSecurity, Common};
+use crate::arguments::{ClusterArguments, ClusterSecurity, Common, RayArguments};
 use crate::failure::Failure;
+use millstream::{Diagnostic, Place, code};
+
+/// Ray is a matter of the Python package, whose command asks the engine for a run on a list of nodes.
+pub(crate) fn refuse_ray(arguments: &ClusterArguments, ray: &RayArguments) -> Result<(), Failure> {
+    let is_ray = arguments.cluster.as_ref().is_some_and(|cluster| cluster == "ray" || cluster.starts_with("ray://"));
+    if is_ray {
+        return Err(needs_python("millstream run …"));
+    }
+    let only_for_ray = |option: &str| {
+        let place = Place::Option(option.into());
+        Failure::usage(Diagnostic::new(code::USAGE, "this option is for Ray").at(place).advise("add --cluster ray"))
+    };
+    ray.given().map_or(Ok(()), |option| Err(only_for_ray(option)))
+}
+
+/// What the command of the Python package does instead of this one.
+pub(crate) fn needs_python(command: &str) -> Failure {
+    let advice = format!("pip install 'millstream[ray]', and use its command: python -m {command}");
+    Failure::usage(Diagnostic::new(code::USAGE, "Ray needs the Python package").advise(advice))
+}
 
 #[cfg(not(feature = "cluster"))]
 mod absent {
-    use super::{ClusterArguments, ClusterSecurity, Common, Failure};
+    use super::{ClusterArguments, ClusterSecurity, Common, Diagnostic, Failure, code};
     use crate::context::Context;
-    use millstream::{Diagnostic, code};
 
     fn absent() -> Failure {
         let message = "this build runs on one process only";
@@ -28,11 +47,11 @@ mod absent {
 
 #[cfg(feature = "cluster")]
 mod present {
-    use super::{ClusterArguments, ClusterSecurity, Common, Failure};
+    use super::{ClusterArguments, ClusterSecurity, Common, Diagnostic, Failure, Place, code};
     use crate::config::Config;
     use crate::context::Context;
     use crate::log;
-    use millstream::{Diagnostic, Place, SessionConfig, code, user_code_directory};
+    use millstream::{SessionConfig, user_code_directory};
     use millstream_cluster::coordinator::{Addresses, Coordinator, StaticNodes};
     use millstream_cluster::flight::{ListenConfig, TlsPaths, Token};
     use millstream_cluster::node::{Node, Notice};

@@ -1,6 +1,6 @@
 //! The commands: get SQL and have its statements executed.
 
-use crate::arguments::{Common, Explain, Script, Shell};
+use crate::arguments::{Common, Explain, RayArguments, Script, Shell};
 use crate::context::Context;
 use crate::failure::{Failure, Text};
 use crate::output::print;
@@ -80,6 +80,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 /// A session that has executed a script.
 fn executed(script: &Script, common: &Common) -> Result<Context, Failure> {
     let mut context = Context::new(common)?;
+    cluster::refuse_ray(&script.cluster, &script.ray)?;
     cluster::join(&mut context, &script.cluster)?;
     for text in texts(&context, script)? {
         context.execute(&text)?;
@@ -96,7 +97,12 @@ pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
 /// `millstream sql`
 pub(crate) fn sql(arguments: &Shell, common: &Common) -> Result<(), Failure> {
     let Shell { file, statements, cluster } = arguments;
-    let script = Script { file: file.clone(), statements: statements.clone(), cluster: cluster.clone() };
+    let script = Script {
+        file: file.clone(),
+        statements: statements.clone(),
+        cluster: cluster.clone(),
+        ray: RayArguments::default(),
+    };
     shell::run(&mut executed(&script, common)?)
 }
 

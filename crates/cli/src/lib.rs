@@ -44,6 +44,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let result = match &arguments.command {
         Command::Run(run) => commands::run(run, &arguments.common),
         Command::Node { listen, security } => cluster::node(listen, security, &arguments.common),
+        Command::Cluster { .. } => Err(cluster::needs_python("millstream cluster …")),
         Command::Sql(sql) => commands::sql(sql, &arguments.common),
         Command::Explain(explain) => commands::explain(explain, &arguments.common),
         Command::Schema { path, name } => commands::schema(path, name.as_deref(), &arguments.common),

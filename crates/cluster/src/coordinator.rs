@@ -8,10 +8,11 @@ use crate::flight::{ListenConfig, Listener, TlsPaths, Token};
 use crate::orders::{Begin, Leave, Status, call};
 use crate::peers::join;
 use millstream::cluster::{Cluster, FirstNode, RunPart};
-use millstream::{Diagnostic, RunMonitor, code};
+use millstream::{CancelState, Diagnostic, RunMonitor, code};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +30,7 @@ const ATTEMPT_BITS: u32 = 24;
 /// How the nodes of a cluster are found and spoken to.
 #[derive(Clone)]
 pub struct StaticNodes {
-    /// Host and port of each other node, or a DNS name for all of them ([`Addresses::parse`]).
+    /// Host and port of each other node, or a DNS name or a file for all of them ([`Addresses::parse`]).
     pub nodes: Addresses,
     /// Where this process listens for them: host and port, which they must be able to reach; port 0 for any.
     pub listen: String,
@@ -50,51 +51,77 @@ pub enum Addresses {
     List(Vec<String>),
     /// Host and port: every address of the host is a node.
     Name(String),
+    /// A file with one host and port a line. It is read each time nodes are looked for, so the list may change while a job runs.
+    File(PathBuf),
 }
 
 impl Addresses {
-    /// From `static://host:port,host:port` or `static+dns://name:port`.
+    /// From `static://host:port,host:port`, `static+dns://name:port` or `static+file:///path`.
     ///
     /// # Errors
-    /// When the text is neither.
+    /// When the text is none of them, or what the file has now is no list of nodes.
     pub fn parse(text: &str) -> Result<Addresses, Diagnostic> {
         let refused = |what: &str| {
             Diagnostic::new(code::USAGE, format!("the cluster '{text}' {what}"))
-                .advise("write static://host:port,host:port or static+dns://name:port")
-        };
-        let is_address = |address: &str| {
-            address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+                .advise("write static://host:port,host:port, static+dns://name:port or static+file:///path")
         };
         match text.split_once("://") {
             Some(("static", list)) => {
                 let nodes: Vec<String> = list.split(',').map(|node| node.trim().to_string()).collect();
-                if let Some(wrong) = nodes.iter().find(|node| !is_address(node)) {
-                    return Err(refused(&format!("has a node '{wrong}' without host or port")));
-                }
-                if let Some(twice) = nodes.iter().enumerate().find(|(at, node)| nodes[..*at].contains(node)) {
-                    return Err(refused(&format!("has the node '{}' twice", twice.1)));
-                }
-                Ok(Addresses::List(nodes))
+                wrong_among(&nodes).map_or(Ok(Addresses::List(nodes)), |what| Err(refused(&what)))
             }
             Some(("static+dns", name)) if is_address(name) => Ok(Addresses::Name(name.to_string())),
             Some(("static+dns", _)) => Err(refused("has no name and port")),
+            Some(("static+file", path)) if path.starts_with('/') => {
+                listed(Path::new(path))?;
+                Ok(Addresses::File(path.into()))
+            }
+            Some(("static+file", _)) => Err(refused("has no path that begins with /")),
             _ => Err(refused("is of no known kind")),
         }
     }
 
     /// Host and port of each node that can be found now.
-    fn resolve(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no list of nodes.
+    fn resolve(&self) -> Result<Vec<String>, Diagnostic> {
         match self {
-            Addresses::List(nodes) => nodes.clone(),
+            Addresses::List(nodes) => Ok(nodes.clone()),
             Addresses::Name(name) => {
                 let found = name.to_socket_addrs().map(|found| found.map(|address| address.to_string()).collect());
                 let mut found: Vec<String> = found.unwrap_or_default();
                 found.sort();
                 found.dedup();
-                found
+                Ok(found)
             }
+            Addresses::File(path) => listed(path),
         }
     }
+}
+
+fn is_address(address: &str) -> bool {
+    address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
+/// What is wrong with a list of nodes.
+fn wrong_among(nodes: &[String]) -> Option<String> {
+    let wrong =
+        nodes.iter().find(|node| !is_address(node)).map(|node| format!("has a node '{node}' without host or port"));
+    let twice = || nodes.iter().enumerate().find(|(at, node)| nodes[..*at].contains(node));
+    wrong.or_else(|| twice().map(|(_, node)| format!("has the node '{node}' twice")))
+}
+
+/// The nodes that a file lists: one a line, besides blank lines and comments.
+fn listed(path: &Path) -> Result<Vec<String>, Diagnostic> {
+    let refused = |what: String| {
+        Diagnostic::new(code::INVALID_CONFIG, format!("the list of nodes {} {what}", path.display()))
+            .advise("write one HOST:PORT a line; lines that begin with # are comments")
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| refused(format!("cannot be read: {e}")))?;
+    let is_node = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let nodes: Vec<String> = text.lines().map(str::trim).filter(is_node).map(str::to_string).collect();
+    wrong_among(&nodes).map_or(Ok(nodes), |what| Err(refused(what)))
 }
 
 /// A cluster of which this process is the first node of every run.
@@ -147,7 +174,9 @@ impl Coordinator {
         let until = Instant::now() + self.config.replacement_timeout;
         let mut has_said = false;
         loop {
-            let nodes = self.config.nodes.resolve();
+            // A file that cannot be read now may be about to be written: that is waited for as well.
+            let (nodes, unread) =
+                self.config.nodes.resolve().map_or_else(|why| (Vec::new(), Some(why)), |nodes| (nodes, None));
             // Each is asked by itself: those that are gone must not take the time of the others.
             let asked: Vec<(String, Result<Status, Diagnostic>)> = std::thread::scope(|scope| {
                 let ask = |node: String| {
@@ -176,6 +205,9 @@ impl Coordinator {
                 return Ok(there.into_iter().map(|(node, _)| node).collect());
             }
             if is_late {
+                if let Some(why) = unread {
+                    return Err(why);
+                }
                 let unknown = || Diagnostic::new(code::NODE_UNREACHABLE, "the cluster has no nodes".to_string());
                 let why = gone.into_iter().find_map(|(_, status)| status.err()).unwrap_or_else(unknown);
                 return Err(match why.code {
@@ -185,12 +217,14 @@ impl Coordinator {
                     _ => why.advise("start them with `millstream node --listen HOST:PORT`"),
                 });
             }
+            if monitor.cancel().state() != CancelState::Running {
+                return Err(Diagnostic::new(code::CANCELLED, "the query was stopped while its nodes were waited for"));
+            }
             if !std::mem::replace(&mut has_said, true) {
                 let names: Vec<&str> = gone.iter().map(|(node, _)| node.as_str()).collect();
-                monitor.notice(format!(
-                    "waiting for {}",
-                    if names.is_empty() { "nodes".into() } else { names.join(", ") }
-                ));
+                let what = if names.is_empty() { "nodes".into() } else { names.join(", ") };
+                let why = unread.map(|why| format!(": {}", why.message)).unwrap_or_default();
+                monitor.notice(format!("waiting for {what}{why}"));
             }
             std::thread::sleep(LOOK);
         }
@@ -252,15 +286,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clusters_are_lists_or_names() {
+    fn clusters_are_lists_names_or_files() {
         let list = |nodes: &[&str]| Addresses::List(nodes.iter().map(|node| node.to_string()).collect());
         assert_eq!(Addresses::parse("static://a:1").unwrap(), list(&["a:1"]));
         assert_eq!(Addresses::parse("static://a:1, b:7420").unwrap(), list(&["a:1", "b:7420"]));
         assert_eq!(Addresses::parse("static+dns://n.svc:7420").unwrap(), Addresses::Name("n.svc:7420".into()));
-        for text in
-            ["a:1", "static://", "static://a", "static://a:x", "static://a:1,a:1", "static+dns://a", "ray://a:1"]
-        {
+        for text in [
+            "a:1",
+            "static://",
+            "static://a",
+            "static://a:x",
+            "static://a:1,a:1",
+            "static+dns://a",
+            "ray://a:1",
+            "static+file://nodes",
+        ] {
             assert_eq!(Addresses::parse(text).unwrap_err().code, code::USAGE, "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_of_nodes_is_read_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nodes");
+        let text = format!("static+file://{}", path.display());
+        let absent = Addresses::parse(&text).unwrap_err();
+        assert!(absent.code == code::INVALID_CONFIG && absent.message.contains("cannot be read"), "{absent}");
+        std::fs::write(&path, "# nobody yet\n").unwrap();
+        let nodes = Addresses::parse(&text).unwrap();
+        assert_eq!(nodes, Addresses::File(path.clone()));
+        assert_eq!(nodes.resolve().unwrap(), Vec::<String>::new());
+        std::fs::write(&path, "a:1\r\n\n  # more\n [::1]:7420 ").unwrap();
+        assert_eq!(nodes.resolve().unwrap(), ["a:1", "[::1]:7420"]);
+        for (wrong, what) in
+            [("a:1\nb\n", "'b' without"), ("a:1\nb:1 # b\n", "'b:1 # b' without"), ("a:1\na:1\n", "twice")]
+        {
+            std::fs::write(&path, wrong).unwrap();
+            let refusal = nodes.resolve().unwrap_err();
+            assert!(refusal.code == code::INVALID_CONFIG && refusal.message.contains(what), "{refusal}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(nodes.resolve().unwrap_err().code, code::INVALID_CONFIG);
     }
 }

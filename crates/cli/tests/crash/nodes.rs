@@ -4,7 +4,7 @@ use crate::disturb::await_end;
 use crate::draws::Draws;
 use crate::how_often::how_often;
 use crate::job::{Job, assert_same};
-use crate::processes::{Node, TOKEN, nodes as processes, on};
+use crate::processes::{Node, TOKEN, addresses, nodes as processes, on};
 use crate::support::millstream;
 use crate::{FAST, SLOW};
 use rustix::process::Signal;
@@ -106,6 +106,10 @@ fn what_is_wrong_with_a_cluster_is_said() {
     let nodes = format!("static://{}", node.address);
     let cases = [
         (refused(folder.path(), "somewhere", Some(TOKEN), &[]), vec!["MS1006", "static://"]),
+        (refused(folder.path(), "static+file:///nowhere/nodes", Some(TOKEN), &[]), vec!["MS1001", "/nowhere/nodes"]),
+        (refused(folder.path(), "ray", None, &["--nodes", "2"]), vec!["MS1006", "pip install 'millstream[ray]'"]),
+        (refused(folder.path(), "ray://127.0.0.1:10001", None, &[]), vec!["MS1006", "pip install 'millstream[ray]'"]),
+        (refused(folder.path(), &nodes, Some(TOKEN), &["--nodes", "2"]), vec!["MS1006", "--nodes", "--cluster ray"]),
         (refused(folder.path(), &nodes, None, &[]), vec!["MS1001", "MILLSTREAM_CLUSTER_TOKEN"]),
         (refused(folder.path(), &nodes, Some("short"), &[]), vec!["MS1001", "16"]),
         (
@@ -134,16 +138,21 @@ fn a_select_on_several_processes_gives_its_rows_here() {
     let nodes: Vec<Node> = processes(2, folder.path());
     let sql = "CREATE TABLE t (k BIGINT, v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'csv');
                SELECT k, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m FROM t GROUP BY k ORDER BY k";
-    let run = |nodes: &[Node]| {
+    let run = |arguments: &[&str]| {
         let mut command = millstream(folder.path());
-        let output = on(command.args(["run", "-e", sql, "--output", "csv"]), nodes, "5").output().unwrap();
+        command.args(["run", "-e", sql, "--output", "csv"]).args(arguments).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN);
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
     let alone = run(&[]);
     assert_eq!(alone.lines().count(), 8);
-    for _ in 0..2 {
-        assert_eq!(run(&nodes), alone);
+    let list = folder.path().join("nodes");
+    let lines: Vec<String> = nodes.iter().map(|node| format!("\n{}\n", node.address)).collect();
+    std::fs::write(&list, format!("# nodes\n{}", lines.concat())).unwrap();
+    let from_file = format!("static+file://{}", list.display());
+    for cluster in [addresses(&nodes), addresses(&nodes), from_file] {
+        assert_eq!(run(&["--cluster", &cluster]), alone);
     }
 }
 

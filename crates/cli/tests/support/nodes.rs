@@ -53,12 +53,17 @@ pub fn nodes(count: usize, folder: &Path) -> Vec<Node> {
     (0..count).map(|_| Node::start(folder, "127.0.0.1:0")).collect()
 }
 
+/// Where they are, as `--cluster` says it.
+pub fn addresses(nodes: &[Node]) -> String {
+    let addresses: Vec<&str> = nodes.iter().map(|node| node.address.as_str()).collect();
+    format!("static://{}", addresses.join(","))
+}
+
 /// Has a command run on nodes as well, if there are any; it waits so many seconds for those that are gone.
 pub fn on<'a>(command: &'a mut Command, nodes: &[Node], seconds: &str) -> &'a mut Command {
     if nodes.is_empty() {
         return command;
     }
-    let addresses: Vec<&str> = nodes.iter().map(|node| node.address.as_str()).collect();
-    command.args(["--cluster", &format!("static://{}", addresses.join(","))]);
+    command.args(["--cluster", &addresses(nodes)]);
     command.args(["--cluster-replacement-timeout", seconds]).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN)
 }

@@ -1,0 +1,297 @@
+"""Runs a script on the machines of a Ray cluster.
+
+Ray places the processes and says which of them have died; what they do together is the engine's (docs/how-to/cluster.md). Each actor has one
+``millstream node``. The first node, which writes the output and completes the checkpoints, is a process beside the program that calls
+:func:`run`, or beside an actor of its own for a job that is detached. It finds the others in a file, which is written anew when one of them
+has been replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pathlib
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+try:
+    import ray
+except ImportError as _absent:
+    raise ImportError("millstream.ray needs Ray: pip install 'millstream[ray]'") from _absent
+from ray.util.placement_group import remove_placement_group
+
+from millstream._ray_nodes import LOOK, NAMESPACE, START, TOKEN, FirstNode, Lines, NodeActor, Nodes, Order, error_as, error_of, untyped
+
+__all__ = ["JobActor", "NodeActor", "run", "status", "stop"]
+
+#: What the environment says of how nodes trust each other, besides the token.
+SECURITY = ("MILLSTREAM_CLUSTER_CA", "MILLSTREAM_CLUSTER_CERT", "MILLSTREAM_CLUSTER_KEY", "MILLSTREAM_INSECURE_CLUSTER")
+
+
+def _refuse_open(hosts: Sequence[str], mode: str | None, insecure: bool) -> None:
+    """Whoever reaches a Ray without authentication runs code on all of its machines."""
+    is_loopback = all(host == "::1" or host.startswith("127.") for host in hosts)
+    if not is_loopback and not insecure and (mode or "").lower() != "token":
+        raise error_as(
+            "MS5017",
+            f"the Ray cluster at {hosts[0]} can be used without authentication: whoever reaches it can run code on all of its machines",
+            "start Ray with RAY_AUTH_MODE=token, after `ray get-auth-token --generate`, and set it here, too; Ray's tokens are not encrypted "
+            "unless Ray has TLS. Or say that the network is trusted: insecure=True, --insecure-cluster",
+        )
+
+
+def _join(address: str | None, **options: Any) -> None:
+    """Join this Ray cluster, or start one. One at ``ray://`` takes no options of logging."""
+    if not (address or "").startswith("ray://"):
+        options |= {"log_to_driver": False, "logging_level": logging.ERROR}
+    ray.init(address, namespace=NAMESPACE, **options)
+
+
+@contextlib.contextmanager
+def _connected(address: str | None, cpus: int, insecure: bool) -> Iterator[tuple[bool, bool]]:
+    """Joins Ray, or starts it on this machine. Whether it was started, and whether there is one machine only."""
+    is_started, is_joined = False, not ray.is_initialized()
+    if is_joined:
+        try:
+            _join(address or "auto")
+        except ConnectionError as error:
+            # What has a cause is a cluster that does not answer; else none was found.
+            if address is not None or error.__cause__ is not None:
+                raise error_as("MS5013", f"Ray cannot be reached: {error}", "check its address, that it runs, and that RAY_AUTH_MODE and the token are its own") from error
+            _join("local", num_cpus=max(cpus, os.cpu_count() or 1), include_dashboard=False)
+            is_started = True
+    try:
+        hosts = sorted({node["NodeManagerAddress"] for node in untyped.nodes() if node["Alive"]})
+        _refuse_open(hosts, os.environ.get("RAY_AUTH_MODE"), insecure)
+        yield is_started, len(hosts) == 1
+    finally:
+        if is_joined:
+            ray.shutdown()
+
+
+@untyped.remote(num_cpus=0, max_restarts=-1, concurrency_groups={"control": 2})
+class JobActor:
+    """A job that goes on by itself: its first node is beside this actor. When this one dies, Ray starts it again, and the job resumes from its
+    last checkpoint. It goes when the job has ended well; after a failure it stays to tell, until it is stopped."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._state, self._said = "starting", ""
+        self._first: FirstNode | None = None
+        self._nodes: Nodes | None = None
+        self._is_stopped = self._is_told = False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def __repr__(self) -> str:
+        return f"millstream:{self._order.job}"
+
+    def _run(self) -> None:
+        # Of this actor before it was started again.
+        with contextlib.suppress(ValueError):
+            remove_placement_group(ray.util.get_placement_group(f"millstream:{self._order.job}"))
+        try:
+            with Nodes(self._order) as self._nodes:
+                if self._is_stopped:
+                    return
+                self._first = FirstNode(self._order, self._nodes, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+                lines = Lines(self._first.process, lambda line: print(line, end="", file=sys.stderr, flush=True))
+                self._state = "running"
+                code = self._first.watch()
+            self._said = lines.text()
+            self._state = "ended" if code == 0 else "failed"
+        except Exception as error:
+            self._state, self._said = "failed", str(error)
+        finally:
+            if self._state != "failed" or self._is_stopped:
+                self._go()
+
+    def _go(self) -> None:
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+    @ray.method(concurrency_group="control")
+    def status(self) -> dict[str, Any]:
+        """The state of the job, what it has said last, and its nodes."""
+        nodes = self._nodes.stats() if self._nodes is not None and self._state == "running" else []
+        return {"job": self._order.job, "state": self._state, "said": self._said, "nodes": nodes}
+
+    @ray.method(concurrency_group="control")
+    def stop(self) -> None:
+        """Stop the job with a checkpoint, if it has a state directory. This actor ends after it."""
+        self._is_stopped = True
+        if self._state == "failed":
+            self._go()
+        elif self._first is not None and not self._is_told:
+            # Once: after a second one it would end without a checkpoint.
+            self._is_told = True
+            self._first.process.send_signal(signal.SIGTERM)
+
+
+def run(
+    script: str | os.PathLike[str],
+    *,
+    nodes: int,
+    state_dir: str | None = None,
+    address: str | None = None,
+    workers: int = 1,
+    nodes_per_host: int | None = None,
+    job: str | None = None,
+    detached: bool = False,
+    insecure: bool = False,
+    tls: tuple[str, str, str] | None = None,
+    options: Sequence[str] = (),
+) -> None:
+    """Run a script on so many nodes of a Ray cluster, and wait for its end.
+
+    This machine has the first node; Ray places the others, one on a machine. Ctrl-C stops the job with a checkpoint.
+
+    - ``script``: the file of the script
+    - ``nodes``: how many nodes take part, this one included
+    - ``state_dir``: where the checkpoints are, seen by all machines: without, a job whose node has died begins anew
+    - ``address``: that of the Ray cluster; without, the one of this machine is joined, or started
+    - ``workers``: threads of each node, and CPUs that Ray keeps for it
+    - ``nodes_per_host``: nodes on one machine: 1, or all of them where Ray is started for the run
+    - ``job``: what the job is called in Ray: the name of the script
+    - ``detached``: return once the job has been handed over; see :func:`status` and :func:`stop`
+    - ``insecure``: speak to other machines without TLS, and use a Ray without authentication
+    - ``tls``: paths of the CA, the certificate and the key, the same on all machines
+    - ``options``: more of those of ``millstream run``
+    """
+    path = pathlib.Path(script)
+    words = ["--workers", str(workers), *options]
+    if state_dir is not None:
+        words += ["--state-dir", state_dir]
+    security = ["--insecure-cluster"] if insecure else []
+    for option, file in zip(("--cluster-ca", "--cluster-cert", "--cluster-key"), tls or (), strict=tls is not None):
+        security += [option, os.path.abspath(file)]
+    code, said = _run(
+        words,
+        path,
+        text=path.read_text() if detached else None,
+        nodes=nodes,
+        address=address,
+        workers=workers,
+        nodes_per_host=nodes_per_host,
+        job=job,
+        detached=detached,
+        insecure=insecure,
+        security=security,
+        is_command=False,
+    )
+    if code != 0:
+        raise error_of(said)
+
+
+def _run(
+    words: Sequence[str],
+    path: pathlib.Path | None,
+    *,
+    text: str | None,
+    nodes: int,
+    address: str | None,
+    workers: int,
+    nodes_per_host: int | None,
+    job: str | None,
+    detached: bool,
+    insecure: bool,
+    security: Sequence[str],
+    is_command: bool,
+) -> tuple[int, str]:
+    """The exit code of the first node, and what it has said last, unless it speaks to the terminal itself."""
+    if nodes < 2:
+        raise error_as("MS1001", f"{nodes} nodes were asked for", "a run on Ray has two nodes or more: nodes=, --nodes")
+    if workers < 1 or (nodes_per_host is not None and nodes_per_host < 1):
+        raise error_as("MS1001", "workers and nodes on one machine are counted from 1", "leave them out, or give a larger number")
+    insecure = insecure or os.environ.get("MILLSTREAM_INSECURE_CLUSTER", "").lower() in ("1", "true", "yes", "on", "y", "t")
+    detached = detached or (address or "").startswith("ray://")
+    if path is not None and detached:
+        words = ["{script}", *words]
+    elif path is not None:
+        words = [str(path), *words]
+    with _connected(address, workers * (nodes - 1), insecure) as (is_started, is_local):
+        if detached and is_started:
+            raise error_as("MS1001", "there is no Ray cluster that a detached job could stay on", "start one with `ray start --head`, or give its address")
+        name = job or (path.stem if path is not None and str(path) != "-" else "sql")
+        order = Order(
+            job=name if detached or job else f"{name}-{secrets.token_hex(3)}",
+            words=list(words),
+            text=text if detached else None,
+            nodes=nodes,
+            workers=workers,
+            nodes_per_host=nodes_per_host or (nodes - 1 if is_started else 1),
+            token=os.environ.get(TOKEN) or secrets.token_hex(32),
+            insecure=insecure,
+            security=list(security),
+            environment={key: os.environ[key] for key in SECURITY if key in os.environ},
+            folder=os.getcwd(),
+            is_local=is_local,
+        )
+        if detached:
+            _hand_over(order)
+            return 0, ""
+        with Nodes(order) as placed:
+            if is_command:
+                first = FirstNode(order, placed)
+                signal.signal(signal.SIGTERM, lambda *_: first.process.send_signal(signal.SIGTERM))
+                # The terminal sends it to both.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                return first.watch(), ""
+            first = FirstNode(order, placed, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, process_group=0)
+            lines = Lines(first.process, sys.stderr.write)
+            return first.watch(), lines.text()
+
+
+def _hand_over(order: Order) -> None:
+    name = f"millstream:{order.job}"
+    try:
+        job_actor: Any = JobActor
+        actor = job_actor.options(name=name, namespace=NAMESPACE, lifetime="detached").remote(order)
+        ray.get(actor.status.remote(), timeout=START)
+    except (ValueError, ray.exceptions.ActorAlreadyExistsError):
+        advice = f"end it with `millstream cluster stop --job {order.job}`, or give this one another name"
+        raise error_as("MS1001", f"there is a job '{order.job}' on this Ray cluster", advice) from None
+
+
+@contextlib.contextmanager
+def _found(job: str, address: str | None) -> Iterator[Any]:
+    is_joined = not ray.is_initialized()
+    if is_joined:
+        _join(address or "auto")
+    try:
+        try:
+            yield ray.get_actor(f"millstream:{job}", namespace=NAMESPACE)
+        except (ValueError, ray.exceptions.ActorDiedError):
+            message = f"no job '{job}' runs on this Ray cluster"
+            raise error_as("MS3018", message, "a job that has ended well is gone; look at its output, and at the name") from None
+    finally:
+        if is_joined:
+            ray.shutdown()
+
+
+def status(job: str, *, address: str | None = None) -> Mapping[str, Any]:
+    """The state of a detached job (``starting``, again if its machine has gone, ``running``, ``ended``, ``failed``), what it has said last, and its nodes."""
+    with _found(job, address) as actor:
+        try:
+            found: dict[str, Any] = ray.get(actor.status.remote(), timeout=START)
+        except ray.exceptions.ActorUnavailableError:
+            found = {"job": job, "state": "starting", "said": "", "nodes": []}
+        return found
+
+
+def stop(job: str, *, address: str | None = None) -> None:
+    """Stop a detached job with a checkpoint, if it has a state directory, and wait for its end."""
+    with _found(job, address) as actor:
+        while True:
+            try:
+                ray.get(actor.stop.remote(), timeout=START)
+            except ray.exceptions.ActorUnavailableError:
+                pass
+            except ray.exceptions.ActorDiedError:
+                return
+            time.sleep(LOOK)
