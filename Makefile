@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: test-cluster demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: test-cluster demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -200,6 +200,11 @@ bench-all: setup
 bench-state: setup
 	scripts/setup.sh --rocksdb
 	LIBCLANG_PATH=$${LIBCLANG_PATH:-/usr/lib/llvm-19/lib} MILLSTREAM_BENCH_FEATURES=millstream-bench/rocksdb scripts/bench.sh state --repetitions 3
+
+# What nodes send each other, for 2 to 1,000 of them, and how much faster four processes with 0.4 of a core each are than one (root, control
+# groups of version 1, 10 GB of memory); some quarter of an hour once built.
+bench-nodes: setup
+	scripts/bench.sh exchange scale-model scale-curve --repetitions 3
 
 # From Kafka to Kafka, exactly once, beside reading alone (Java 17 and Maven); some two minutes.
 bench-kafka: setup

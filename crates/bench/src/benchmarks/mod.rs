@@ -12,6 +12,7 @@ mod latency;
 mod lrb;
 mod ndjson;
 mod nexmark;
+mod nodes;
 mod nyt;
 mod operators;
 mod order;
@@ -48,6 +49,7 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &sessions::BENCHMARK,
     &order::BENCHMARK,
     &watermarks::BENCHMARK,
+    &nodes::EXCHANGE,
     &skew::BENCHMARK,
     &keys::BENCHMARK,
     &latency::BENCHMARK,
@@ -59,6 +61,8 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &peers::BENCHMARK,
     &flink::BENCHMARK,
     &sustainable::BENCHMARK,
+    &nodes::MODEL,
+    &nodes::CURVE,
     &state::BENCHMARK,
     &kafka::BENCHMARK,
     &soak::BENCHMARK,

@@ -21,6 +21,8 @@ mod credit;
 mod gather;
 mod links;
 mod receiving;
+#[cfg(test)]
+mod simulated;
 mod splits;
 mod wire;
 

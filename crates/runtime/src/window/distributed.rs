@@ -10,8 +10,8 @@
 //! whichever table is sealed first.
 
 use super::aggregation::{Advance, Aggregation};
-use super::tables::Taken;
 use super::tables::frozen::Frozen;
+use super::tables::{OpenTables, Taken};
 use super::{WindowJob, WindowStation};
 use crate::columns::partition_of;
 use crate::durable::blobs::damaged;
@@ -20,6 +20,7 @@ use crate::ids::{Generation, Port};
 use crate::station::progress::Progress;
 use crate::station::{Consequences, Station, Task};
 use millstream_abi::{HASH_SEED, hash_finish};
+use millstream_state::Partial;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
@@ -168,8 +169,7 @@ impl WindowStation {
         let SentSlice { number, id, tables } = slice;
         let (tables_here, nodes) = (&distributed.slices.tables, distributed.links.nodes());
         let mut frames = Vec::new();
-        for table in tables.into_iter().filter(|table| !table.is_empty()) {
-            let partial = tables_here.seal(table)?;
+        for partial in sealed(tables_here, tables)? {
             for node in 0..nodes.count {
                 let blocks = nodes
                     .owned(node, distributed.slices.layout.partitions().len())
@@ -247,6 +247,21 @@ impl WindowStation {
         tables.frozen.lock().entry(id).or_default().push(Arc::new(received));
         Ok(())
     }
+}
+
+/// The partials of a slice: those of its tables in memory are one, so that a key of several workers is sent once.
+fn sealed(tables: &OpenTables, of_slice: Vec<Taken>) -> Result<Vec<Arc<Partial>>, Diagnostic> {
+    let filled = of_slice.into_iter().filter(|table| !table.is_empty());
+    let (stored, in_memory): (Vec<Taken>, Vec<Taken>) = filled.partition(|table| table.stored().is_some());
+    let seal = |table| tables.seal(table);
+    let mut partials = in_memory.into_iter().map(seal).collect::<Result<Vec<_>, _>>()?;
+    if partials.len() > 1 {
+        partials = vec![Arc::new(Partial::compacted(&partials, &tables.budget))];
+    }
+    for table in stored {
+        partials.push(tables.seal(table)?);
+    }
+    Ok(partials)
 }
 
 /// The table of a frame, and its blocks.
