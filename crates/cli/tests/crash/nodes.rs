@@ -30,10 +30,10 @@ fn a_job_whose_nodes_are_killed_loses_and_repeats_nothing() {
     let (mut draws, mut killed, mut rounds) = (Draws(kills), 0, 0);
     while killed < kills {
         rounds += 1;
-        let mut first = command(&job, &nodes, SLOW, "20").spawn().unwrap();
+        let mut first = command(&job, &nodes, SLOW / 3, "20").spawn().unwrap();
         let mut has_ended = false;
         while killed < kills && !has_ended {
-            std::thread::sleep(Duration::from_millis(300 + draws.below(2200)));
+            std::thread::sleep(Duration::from_millis(200 + draws.below(1300)));
             if first.try_wait().unwrap().is_some() {
                 has_ended = true;
                 break;
