@@ -68,10 +68,32 @@ impl fmt::Debug for RunPart {
     }
 }
 
+/// The statements that have made a session what it is. They have its secrets, so Debug does not show them.
+#[derive(Clone, Default)]
+pub(crate) struct Statements(Arc<Vec<String>>);
+
+impl Statements {
+    /// Adds the next one.
+    pub(crate) fn note(&mut self, statement: String) {
+        Arc::make_mut(&mut self.0).push(statement);
+    }
+
+    /// Their texts, for another node.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.0.to_vec()
+    }
+}
+
+impl fmt::Debug for Statements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} statements", self.0.len())
+    }
+}
+
 /// What a prepared run needs to be run on several processes.
 #[derive(Debug, Clone)]
 pub(crate) struct Distributed {
     pub(crate) cluster: Arc<dyn Cluster>,
-    pub(crate) session: Vec<String>,
+    pub(crate) session: Statements,
     pub(crate) statement: String,
 }

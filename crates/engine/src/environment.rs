@@ -1,7 +1,7 @@
 //! What a statement is bound and planned in: a catalog, settings, the program's tables, a compiler.
 
 use crate::analysis;
-use crate::cluster::{Cluster, Distributed};
+use crate::cluster::{Cluster, Distributed, Statements};
 use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
 use crate::local::LocalTable;
@@ -55,7 +55,7 @@ pub(crate) struct Environment {
     /// What runs have learned.
     hints: Arc<Hints>,
     /// The statements that have made it what it is.
-    history: Arc<Vec<String>>,
+    history: Statements,
     /// The other processes that take part in runs.
     cluster: Option<Arc<dyn Cluster>>,
 }
@@ -77,14 +77,14 @@ impl Environment {
             memory: MemoryTables::default(),
             compiler,
             hints: Arc::default(),
-            history: Arc::default(),
+            history: Statements::default(),
             cluster: None,
         }
     }
 
     /// Notes a statement that has changed it.
     pub(crate) fn note(&mut self, statement: String) {
-        Arc::make_mut(&mut self.history).push(statement);
+        self.history.note(statement);
     }
 
     /// Has other processes take part in runs.
@@ -100,7 +100,7 @@ impl Environment {
             return Err(Diagnostic::new(code::UNSUPPORTED, message)
                 .advise("write it to a file or topic that all nodes see, or run the query without a cluster"));
         }
-        let (cluster, session) = (Arc::clone(cluster), self.history.to_vec());
+        let (cluster, session) = (Arc::clone(cluster), self.history.clone());
         run.distributed = Some(Distributed { cluster, session, statement: statement.text.clone() });
         Ok(())
     }

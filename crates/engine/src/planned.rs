@@ -289,7 +289,7 @@ impl PreparedRun {
             let JobPartitions { tables, keys } = partitions;
             let state = state.as_ref().zip(checkpoints.as_ref()).map(|(state, config)| state.of_nodes(config));
             let plan = fingerprint(&plan);
-            let part = RunPart { session, statement, plan, partitions: (tables, keys), state };
+            let part = RunPart { session: session.texts(), statement, plan, partitions: (tables, keys), state };
             let node = cluster.begin(&part, monitor)?;
             (first.nodes, held) = (Some(node.nodes), Some(node.held));
         } else if !others.is_empty() {

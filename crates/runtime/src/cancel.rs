@@ -1,5 +1,6 @@
 //! Asking a running query to end.
 
+use millstream_types::{Diagnostic, code};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,4 +88,9 @@ impl CancelToken {
         }
         *state
     }
+}
+
+/// The end of a query that was told to end at once.
+pub(crate) fn aborted() -> Diagnostic {
+    Diagnostic::new(code::CANCELLED, "the query was aborted")
 }

@@ -2,7 +2,7 @@
 
 use crate::adaptive::Adviser;
 use crate::build::{Built, build};
-use crate::cancel::{CancelState, CancelToken};
+use crate::cancel::{CancelState, CancelToken, aborted};
 use crate::config::RunConfig;
 use crate::durable::cuts::make_cut;
 use crate::durable::restored::Restored;
@@ -116,10 +116,6 @@ fn wait_until(query: &Query, is_done: impl Fn() -> bool) -> Result<(), Diagnosti
         }
     }
     Ok(())
-}
-
-fn aborted() -> Diagnostic {
-    Diagnostic::new(code::CANCELLED, "the query was aborted")
 }
 
 /// Why a query has failed. Where another process has taken over its job, that one has removed files that this one had begun, and

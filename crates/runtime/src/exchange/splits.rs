@@ -2,7 +2,7 @@
 //! one node after the other looks.
 
 use super::{Arriving, NodeMessage, Nodes, wire};
-use crate::cancel::{CancelState, CancelToken};
+use crate::cancel::{CancelState, CancelToken, aborted};
 use millstream_connectors::SplitReader;
 use millstream_types::{Diagnostic, code};
 use std::collections::BTreeMap;
@@ -55,17 +55,16 @@ impl Nodes {
     fn await_splits(&self, source: usize, cancel: &CancelToken) -> Result<Vec<String>, Diagnostic> {
         let inbound = self.inbound.lock();
         let inbound = inbound.as_ref().ok_or_else(|| Diagnostic::bug("a node listens before it is built"))?;
-        let cancelled = || Diagnostic::new(code::CANCELLED, "the query was aborted");
         loop {
             let arriving = match inbound.recv_timeout(LOOK) {
                 Ok(arriving) => arriving,
                 Err(RecvTimeoutError::Timeout) if cancel.state() != CancelState::Abort => continue,
-                Err(_) => return Err(cancelled()),
+                Err(_) => return Err(aborted()),
             };
             match arriving {
                 Arriving::Message(0, message, credit) => match wire::decode(message)? {
                     NodeMessage::Splits(of, names) if of == source => return Ok(names),
-                    NodeMessage::Ended(why) => return Err(why.unwrap_or_else(cancelled)),
+                    NodeMessage::Ended(why) => return Err(why.unwrap_or_else(aborted)),
                     other => self.early.lock().push_back(Arriving::Message(0, wire::encode(other), credit)),
                 },
                 Arriving::Lost(why) => return Err(why),

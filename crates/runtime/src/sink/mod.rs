@@ -221,6 +221,12 @@ impl SinkStation {
         Ok(())
     }
 
+    /// Notes what a lane has released; whether that is news.
+    fn is_news(&self, lane: Port, release: Release) -> bool {
+        let mut lanes = self.lanes.lock();
+        !lanes.done && lanes.release(lane, release)
+    }
+
     fn flush_interval(&self) -> Duration {
         Duration::from_millis(self.host.config.flush_interval_ms)
     }
@@ -352,12 +358,7 @@ impl Station for SinkStation {
     }
 
     fn release(&self, lane: Port, release: Release) -> Consequences {
-        let mut lanes = self.lanes.lock();
-        if lanes.done || !lanes.release(lane, release) {
-            return Consequences::default();
-        }
-        drop(lanes);
-        self.settle()
+        if self.is_news(lane, release) { self.settle() } else { Consequences::default() }
     }
 
     /// Writes what is ready.
@@ -400,11 +401,7 @@ impl Station for SinkStation {
             came.pieces += 1;
         }
         if let Some(release) = released {
-            let is_news = {
-                let mut lanes = self.lanes.lock();
-                !lanes.done && lanes.release(port, release)
-            };
-            if is_news {
+            if self.is_news(port, release) {
                 self.drive(&mut consequences)?;
             }
         }
