@@ -400,10 +400,8 @@ impl Station for SinkStation {
             self.write(port, (came.pieces, generation), Some(piece), true, &mut consequences)?;
             came.pieces += 1;
         }
-        if let Some(release) = released {
-            if self.is_news(port, release) {
-                self.drive(&mut consequences)?;
-            }
+        if released.is_some_and(|release| self.is_news(port, release)) {
+            self.drive(&mut consequences)?;
         }
         Ok(consequences)
     }
