@@ -107,7 +107,6 @@ class Lines:
         return "\n".join(self.kept)
 
 
-@untyped.remote(max_restarts=0, concurrency_groups={"watch": 1})
 class NodeActor:
     """A node of a job: a process of its own, which ends with this actor.
 
@@ -240,7 +239,7 @@ class Nodes:
         while slot.actor is None:
             name = f"millstream:{order.job}:node-{slot.number}" + (f".{slot.actors}" if slot.actors else "")
             slot.actors += 1
-            node_actor: Any = NodeActor
+            node_actor = untyped.remote(max_restarts=0, concurrency_groups={"watch": 1})(NodeActor)
             options = node_actor.options(num_cpus=order.workers, name=name, namespace=NAMESPACE, scheduling_strategy=strategy)
             # The one before has the name until Ray has seen its end.
             with contextlib.suppress(ray.exceptions.ActorAlreadyExistsError):

@@ -76,7 +76,6 @@ def _connected(address: str | None, cpus: int, insecure: bool) -> Iterator[tuple
             ray.shutdown()
 
 
-@untyped.remote(num_cpus=0, max_restarts=-1, concurrency_groups={"control": 2})
 class JobActor:
     """A job that goes on by itself: its first node is beside this actor. When this one dies, Ray starts it again, and the job resumes from its
     last checkpoint. It goes when the job has ended well; after a failure it stays to tell, until it is stopped."""
@@ -250,7 +249,7 @@ def _run(
 def _hand_over(order: Order) -> None:
     name = f"millstream:{order.job}"
     try:
-        job_actor: Any = JobActor
+        job_actor = untyped.remote(num_cpus=0, max_restarts=-1, concurrency_groups={"control": 2})(JobActor)
         actor = job_actor.options(name=name, namespace=NAMESPACE, lifetime="detached").remote(order)
         ray.get(actor.status.remote(), timeout=START)
     except (ValueError, ray.exceptions.ActorAlreadyExistsError):

@@ -82,8 +82,9 @@ def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    room = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=room)
+    room: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+    # It has no types.
+    cluster: Any = Cluster(initialize_head=True, head_node_args=room)
     for _ in range(2):
         cluster.add_node(**room)
     ray.init(address=cluster.address, namespace="millstream", log_to_driver=False)

@@ -95,14 +95,14 @@ FILES_SECONDS = 2 * 2000 / SLOW
 
 def test_an_actor_that_is_killed_is_replaced(job: Job, cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
     def kill() -> None:
-        ray.kill(ray.get_actor("millstream:disturbed:node-2", namespace=on_ray.NAMESPACE))
+        ray.kill(ray.get_actor("millstream:disturbed:node-2", namespace=_ray_nodes.NAMESPACE))
 
     disturbed(job, kill, caplog)
 
 
 def test_a_process_that_is_killed_is_replaced(job: Job, cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
     def kill() -> None:
-        actor = ray.get_actor("millstream:disturbed:node-1", namespace=on_ray.NAMESPACE)
+        actor: Any = ray.get_actor("millstream:disturbed:node-1", namespace=_ray_nodes.NAMESPACE)
         stats = ray.get(actor.stats.remote())
         assert stats["alive"] and stats["node"] == 1 and stats["address"] == ray.get(actor.address.remote())
         os.kill(stats["pid"], signal.SIGKILL)
@@ -123,7 +123,7 @@ def test_a_machine_that_goes_is_replaced(job: Job, cluster: Any, caplog: pytest.
     disturbed(job, remove, caplog)
     assert extra
     cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
-    until(lambda: ray.cluster_resources().get("CPU") == 3)
+    until(lambda: _ray_nodes.untyped.cluster_resources().get("CPU") == 3)
 
 
 def test_failures_are_told_and_leave_nothing(job: Job, cluster: Any, tmp_path: Any) -> None:
