@@ -404,6 +404,8 @@ class Filesystem(Connector):
         tests (``scan.rate-limit.rows-per-second``)
     :param scan_watermark_idle_timeout: A split that was silent for this long no longer holds the watermark back
         (``scan.watermark.idle-timeout``)
+    :param sink_parallelism: ``1``: of several nodes the first one writes the rows of all. Otherwise every node writes its own, where the
+        connector can do that (``sink.parallelism``)
     :param late_table: The table that rows go to which come too late for their windows; its columns have the types of this table's
         (``late.table``)
     """
@@ -419,6 +421,7 @@ class Filesystem(Connector):
     )
     scan_rate_limit_rows_per_second: float | None = field(default=None, metadata=option("scan.rate-limit.rows-per-second", to.number))
     scan_watermark_idle_timeout: Duration | None = field(default=None, metadata=option("scan.watermark.idle-timeout", to.duration))
+    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     late_table: str | None = field(default=None, metadata=option("late.table", to.text))
 
 
@@ -468,11 +471,12 @@ class Kafka(Connector):
         (``sink.transactional-id-prefix``, default ``millstream``)
     :param sink_token_topic: Compacted topic that says which checkpoint was committed last; it is created if there is none
         (``sink.token-topic``, default ``millstream-checkpoints``)
-    :param sink_parallelism: Accepted; one client writes, whatever the number of workers (``sink.parallelism``)
     :param scan_rate_limit_rows_per_second: Slows a source down to this many rows per second, over all its splits; for demonstrations and
         tests (``scan.rate-limit.rows-per-second``)
     :param scan_watermark_idle_timeout: A split that was silent for this long no longer holds the watermark back
         (``scan.watermark.idle-timeout``)
+    :param sink_parallelism: ``1``: of several nodes the first one writes the rows of all. Otherwise every node writes its own, where the
+        connector can do that (``sink.parallelism``)
     :param late_table: The table that rows go to which come too late for their windows; its columns have the types of this table's
         (``late.table``)
     """
@@ -515,9 +519,9 @@ class Kafka(Connector):
     )
     sink_transactional_id_prefix: str | None = field(default=None, metadata=option("sink.transactional-id-prefix", to.text))
     sink_token_topic: str | None = field(default=None, metadata=option("sink.token-topic", to.text))
-    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     scan_rate_limit_rows_per_second: float | None = field(default=None, metadata=option("scan.rate-limit.rows-per-second", to.number))
     scan_watermark_idle_timeout: Duration | None = field(default=None, metadata=option("scan.watermark.idle-timeout", to.duration))
+    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     late_table: str | None = field(default=None, metadata=option("late.table", to.text))
 
 
@@ -558,11 +562,12 @@ class UpsertKafka(Connector):
         (``sink.transactional-id-prefix``, default ``millstream``)
     :param sink_token_topic: Compacted topic that says which checkpoint was committed last; it is created if there is none
         (``sink.token-topic``, default ``millstream-checkpoints``)
-    :param sink_parallelism: Accepted; one client writes, whatever the number of workers (``sink.parallelism``)
     :param scan_rate_limit_rows_per_second: Slows a source down to this many rows per second, over all its splits; for demonstrations and
         tests (``scan.rate-limit.rows-per-second``)
     :param scan_watermark_idle_timeout: A split that was silent for this long no longer holds the watermark back
         (``scan.watermark.idle-timeout``)
+    :param sink_parallelism: ``1``: of several nodes the first one writes the rows of all. Otherwise every node writes its own, where the
+        connector can do that (``sink.parallelism``)
     :param late_table: The table that rows go to which come too late for their windows; its columns have the types of this table's
         (``late.table``)
     """
@@ -595,9 +600,9 @@ class UpsertKafka(Connector):
     )
     sink_transactional_id_prefix: str | None = field(default=None, metadata=option("sink.transactional-id-prefix", to.text))
     sink_token_topic: str | None = field(default=None, metadata=option("sink.token-topic", to.text))
-    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     scan_rate_limit_rows_per_second: float | None = field(default=None, metadata=option("scan.rate-limit.rows-per-second", to.number))
     scan_watermark_idle_timeout: Duration | None = field(default=None, metadata=option("scan.watermark.idle-timeout", to.duration))
+    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     late_table: str | None = field(default=None, metadata=option("late.table", to.text))
 
 
@@ -620,6 +625,8 @@ class Socket(Connector):
         tests (``scan.rate-limit.rows-per-second``)
     :param scan_watermark_idle_timeout: A split that was silent for this long no longer holds the watermark back
         (``scan.watermark.idle-timeout``)
+    :param sink_parallelism: ``1``: of several nodes the first one writes the rows of all. Otherwise every node writes its own, where the
+        connector can do that (``sink.parallelism``)
     :param late_table: The table that rows go to which come too late for their windows; its columns have the types of this table's
         (``late.table``)
     """
@@ -635,6 +642,7 @@ class Socket(Connector):
     sink_timeout: Duration | None = field(default=None, metadata=option("sink.timeout", to.duration))
     scan_rate_limit_rows_per_second: float | None = field(default=None, metadata=option("scan.rate-limit.rows-per-second", to.number))
     scan_watermark_idle_timeout: Duration | None = field(default=None, metadata=option("scan.watermark.idle-timeout", to.duration))
+    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     late_table: str | None = field(default=None, metadata=option("late.table", to.text))
 
 
@@ -701,6 +709,8 @@ class Nexmark(Connector):
         tests (``scan.rate-limit.rows-per-second``)
     :param scan_watermark_idle_timeout: A split that was silent for this long no longer holds the watermark back
         (``scan.watermark.idle-timeout``)
+    :param sink_parallelism: ``1``: of several nodes the first one writes the rows of all. Otherwise every node writes its own, where the
+        connector can do that (``sink.parallelism``)
     :param late_table: The table that rows go to which come too late for their windows; its columns have the types of this table's
         (``late.table``)
     """
@@ -724,6 +734,7 @@ class Nexmark(Connector):
     seed: int | None = field(default=None, metadata=option("seed", to.integer))
     scan_rate_limit_rows_per_second: float | None = field(default=None, metadata=option("scan.rate-limit.rows-per-second", to.number))
     scan_watermark_idle_timeout: Duration | None = field(default=None, metadata=option("scan.watermark.idle-timeout", to.duration))
+    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     late_table: str | None = field(default=None, metadata=option("late.table", to.text))
 
 
@@ -739,6 +750,8 @@ class Datagen(Connector):
         tests (``scan.rate-limit.rows-per-second``)
     :param scan_watermark_idle_timeout: A split that was silent for this long no longer holds the watermark back
         (``scan.watermark.idle-timeout``)
+    :param sink_parallelism: ``1``: of several nodes the first one writes the rows of all. Otherwise every node writes its own, where the
+        connector can do that (``sink.parallelism``)
     :param late_table: The table that rows go to which come too late for their windows; its columns have the types of this table's
         (``late.table``)
     """
@@ -751,6 +764,7 @@ class Datagen(Connector):
     fields: Mapping[str, DatagenField] | None = field(default=None, metadata=option("fields", to.columns))
     scan_rate_limit_rows_per_second: float | None = field(default=None, metadata=option("scan.rate-limit.rows-per-second", to.number))
     scan_watermark_idle_timeout: Duration | None = field(default=None, metadata=option("scan.watermark.idle-timeout", to.duration))
+    sink_parallelism: int | None = field(default=None, metadata=option("sink.parallelism", to.integer))
     late_table: str | None = field(default=None, metadata=option("late.table", to.text))
 
 

@@ -349,7 +349,8 @@ fn description(job: &str, manifest: &Manifest) -> String {
         line(0, format!("{what}{}", watermark_text(operator.watermark)));
     }
     for sink in &manifest.sinks {
-        let token = sink.token.as_ref().map_or("nothing to commit".to_string(), ToString::to_string);
+        let tokens: Vec<String> = sink.tokens().map(ToString::to_string).collect();
+        let token = if tokens.is_empty() { "nothing to commit".to_string() } else { tokens.join(", ") };
         line(0, format!("sink {}: {token}", sink.table));
     }
     line(0, "keeps".into());

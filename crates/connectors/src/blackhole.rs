@@ -11,6 +11,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     name: "blackhole",
     summary: "Takes rows and forgets them, for measurements.",
     sink: Some(|_| Ok(discarding_sink())),
+    is_on_every_node: |_| true,
     changes: |_| TakesChanges::Anything,
     ..Connector::NEITHER
 };

@@ -24,6 +24,8 @@ pub(crate) struct Connector {
     pub source: Option<OpenSource>,
     /// Opens it for writing, if it can be written.
     pub sink: Option<OpenSink>,
+    /// Whether each of several nodes may have a sink of the table, which writes the rows of that node.
+    pub is_on_every_node: fn(&SinkRequest) -> bool,
     /// Which changes a table with these options can be given, if it can be written.
     pub changes: fn(&Options) -> TakesChanges,
     /// Whether the rows of a table with these options and a primary key are changes of it, if it can be read. Then a metadata column says
@@ -49,6 +51,7 @@ impl Connector {
         require: |_| Ok(()),
         source: None,
         sink: None,
+        is_on_every_node: |_| false,
         changes: |_| TakesChanges::Nothing,
         gives_changes: |_| false,
         split_front: None,

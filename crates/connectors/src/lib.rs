@@ -65,8 +65,8 @@ pub use frames::{Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, open_re
 pub use kept::InMemory;
 pub use python::python_module;
 pub use registry::{
-    check_table_options, gives_changes, infer_columns, is_bounded, open_sink, open_source, options_reference_markdown,
-    takes_changes,
+    check_table_options, gives_changes, infer_columns, is_bounded, is_on_every_node, open_sink, open_source,
+    options_reference_markdown, takes_changes,
 };
 pub use request::{ChangedBy, ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
 pub use row::{RowDecoder, record_layout};
@@ -79,7 +79,7 @@ use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::any::Any;
 use std::collections::HashMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -405,6 +405,18 @@ pub trait Sink: Send {
     /// commit of the last span, behind which nothing was written.
     fn finish(self: Box<Self>) -> Result<(), Diagnostic>;
 
+    /// Puts something outside that sinks of the same table on other nodes have to find ([`Sink::meet`]), or their rows would come somewhere
+    /// else; what it is called. `None`: wherever they are, they write to the same place.
+    fn share(&self) -> Result<Option<SharedPlace>, Diagnostic> {
+        Ok(None)
+    }
+
+    /// Looks for what the sink of the first node has put outside.
+    fn meet(&self, name: &str) -> Result<(), Diagnostic> {
+        let _ = name;
+        Ok(())
+    }
+
     /// What the sink can promise under checkpoints.
     fn delivery(&self) -> Delivery {
         Delivery::AtLeastOnce
@@ -417,11 +429,19 @@ pub trait Sink: Send {
         Ok(Committed::Resumable)
     }
 
-    /// Says that there will be checkpoints; called once, before the first piece. If the job is `restored`, the span of that
-    /// checkpoint is committed with its token, unless it was before, and whatever later spans have left is removed.
+    /// Says that there will be checkpoints; called once, before the first piece. If the job is `restored`, the spans of that
+    /// checkpoint are committed with their tokens, unless they were before, and whatever later spans have left is removed. All that is
+    /// done on the first node, for the others too: one of these is never `restored`, and begins when the first one has.
     fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         let (_, _) = (job, restored);
         Ok(())
+    }
+
+    /// Commits the last spans of sinks of the same table on other nodes, with their tokens: they have been prepared, and their nodes have
+    /// ended.
+    fn commit_of_others(&mut self, tokens: &[Value]) -> Result<(), Diagnostic> {
+        let _ = tokens;
+        Err(Diagnostic::bug("this sink is on one node only"))
     }
 
     /// Ends the span of a checkpoint: the pieces before it are in the span, those after it in the next. Quick, because a
@@ -450,6 +470,14 @@ pub trait Commit: Send {
     fn commit(self: Box<Self>) -> Result<(), Diagnostic>;
 }
 
+/// What the sink of the first node has put outside for those of other nodes to find.
+pub struct SharedPlace {
+    /// What it is called.
+    pub name: String,
+    /// Removes it.
+    pub held: Box<dyn Any + Send>,
+}
+
 /// Where the files of a sink are for good, if not in a local directory. Names have no directories; an error of the kind
 /// [`io::ErrorKind::NotFound`] says that there is no file of a name.
 pub trait SinkFiles: Send + Sync + Debug {
@@ -473,9 +501,8 @@ pub struct SinkJob {
     pub job: String,
     /// Number of the sink in the job, which it keeps whatever other sinks come.
     pub sink: usize,
-    /// Number of this process among those of the job: those after it have higher ones. An earlier process that does not know yet that
-    /// it is superseded may still write, so files that are not to be its have the number in their names.
-    pub run: u64,
+    /// Who writes. One that does not know yet that it is superseded may still do so, so files that are not to be its have this in their names.
+    pub writer: SinkWriter,
     /// The checkpoint that the job resumes from. A sink without a span of it is new then.
     pub resumes: Option<u64>,
     /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
@@ -486,6 +513,40 @@ pub struct SinkJob {
     pub remote: Option<Arc<dyn SinkFiles>>,
     /// What sinks of this run of the job have together.
     pub shared: Arc<SharedBySinks>,
+}
+
+/// Who writes rows of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkWriter {
+    /// Number of the process among those of the job: those after it have higher ones.
+    pub run: u64,
+    /// Number of the node.
+    pub node: usize,
+    /// Of other nodes than the first: number of the attempt among those of the run.
+    pub attempt: u64,
+}
+
+impl SinkWriter {
+    /// The first node, or the only one.
+    pub fn first(run: u64) -> SinkWriter {
+        SinkWriter { run, node: 0, attempt: 0 }
+    }
+
+    /// Whether it is the first node, or the only one.
+    pub fn is_first(self) -> bool {
+        self.node == 0
+    }
+}
+
+/// In names of files: `7`, and `7n2a1` for the second attempt of node 2.
+impl Display for SinkWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SinkWriter { run, node, attempt } = self;
+        match node {
+            0 => write!(f, "{run}"),
+            _ => write!(f, "{run}n{node}a{attempt}"),
+        }
+    }
 }
 
 /// What sinks of one run of a job have together, as long as one of them has it.
@@ -524,8 +585,8 @@ impl SharedBySinks {
 pub struct RestoredSink {
     /// The checkpoint.
     pub checkpoint: u64,
-    /// What [`Commit::prepare`] returned for it; `None` if the sink had nothing to commit.
-    pub token: Option<Value>,
+    /// What [`Commit::prepare`] returned for it, on each node: none if the sink had nothing to commit.
+    pub tokens: Vec<Value>,
 }
 
 /// What a sink promises under checkpoints.

@@ -47,6 +47,7 @@ option_list! {
     "connector": Text, "", "The connector.";
     RATE_LIMIT = "scan.rate-limit.rows-per-second": Number, "", "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.";
     "scan.watermark.idle-timeout": Duration, "", "A split that was silent for this long no longer holds the watermark back.";
+    PARALLELISM = "sink.parallelism": Integer, "", "`1`: of several nodes the first one writes the rows of all. Otherwise every node writes its own, where the connector can do that.";
     "late.table": Text, "", "The table that rows go to which come too late for their windows; its columns have the types of this table's.";
 }
 
@@ -83,6 +84,12 @@ pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         return Err(Diagnostic::bug(format!("table '{table}' ('connector' = '{name}') is to take changes")));
     }
     open(request)
+}
+
+/// Whether each of several nodes may have a sink of a table, which writes the rows of that node.
+pub fn is_on_every_node(request: &SinkRequest) -> bool {
+    let is_asked = PARALLELISM.text(&request.options).trim() != "1";
+    is_asked && connector(&request.options, &request.table).is_ok_and(|connector| (connector.is_on_every_node)(request))
 }
 
 /// Checks the options of a table as far as that is possible without opening it: the connector, the format and the names

@@ -1,6 +1,6 @@
 //! Runs on several processes: what the first node has the others know, and how one of them takes part.
 //!
-//! The process that runs a statement is the first node: it has the sinks, makes the cuts and completes the checkpoints. Every other node gets the
+//! The process that runs a statement is the first node: it has the sinks that are not on every node, makes the cuts and completes the checkpoints. Every other node gets the
 //! definitions and settings of the session, and the statement, as text, and plans it for itself. Two plans that differ are an error, never two
 //! halves of one job.
 
@@ -43,6 +43,17 @@ pub struct RunPart {
     pub partitions: (u32, u32),
     /// Where its checkpoints are, if it has any.
     pub state: Option<StateOfJob>,
+    /// By sink of the plan: what a node has to know of one that is on every node.
+    pub sinks: Vec<Option<SinkOfNodes>>,
+}
+
+/// A sink that is on every node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SinkOfNodes {
+    /// Its number in the job.
+    pub number: usize,
+    /// What it has to find where it writes to.
+    pub meets: Option<String>,
 }
 
 /// Where the checkpoints of a job are.

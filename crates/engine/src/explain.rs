@@ -55,7 +55,7 @@ fn row_bytes(schema: &Schema) -> usize {
 /// What is sent from node to node.
 fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
     let (plan, mut out) = (&run.plan, String::new());
-    let Distribution { is_whole, aggregations, operators, sorts } = distribute(plan);
+    let Distribution { is_whole, aggregations, operators, sorts, sinks } = distribute(plan);
     // Writing to a String cannot fail.
     for (number, _) in is_whole.iter().enumerate().filter(|(_, is_whole)| **is_whole) {
         let _ = writeln!(out, "source {number}: read whole by every node");
@@ -102,7 +102,10 @@ fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
         };
     }
     for (number, sink) in plan.sinks.iter().enumerate() {
-        let _ = writeln!(out, "sink {number}: rows to the first node, about {} bytes each", row_bytes(&sink.schema));
+        let _ = match sinks[number] {
+            Exchange::Stays => writeln!(out, "sink {number}: every node writes the rows that it has"),
+            _ => writeln!(out, "sink {number}: rows to the first node, about {} bytes each", row_bytes(&sink.schema)),
+        };
     }
     Ok(out)
 }

@@ -39,6 +39,7 @@ mod restart;
 mod results;
 mod session;
 mod settings;
+mod sinks;
 mod skipping;
 mod stored_files;
 

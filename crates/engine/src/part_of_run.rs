@@ -2,23 +2,28 @@
 
 use crate::cluster::{RunPart, StateOfJob};
 use crate::planned::PreparedRun;
-use crate::recovery::JOB_FILE;
+use crate::recovery::{JOB_FILE, sink_files};
 use crate::session::{Session, SessionConfig};
+use crate::sinks;
+use millstream_connectors::{Sink, SinkJob, SinkWriter};
 use millstream_runtime::{CancelToken, CheckpointConfig, Nodes, Recovered};
 use millstream_storage::{JobPartitions, StatePlace, store_failed};
 use millstream_types::{Diagnostic, code};
+use std::sync::Arc;
 
 /// A run that this process takes part in, planned.
 pub struct PartOfRun {
     run: PreparedRun,
     checkpoints: Option<CheckpointConfig>,
+    sinks: Vec<Box<dyn Sink>>,
 }
 
 impl PartOfRun {
     /// Plans a run, and finds the checkpoint that it resumes from. `of`: the number of the node, and the attempt.
     ///
     /// # Errors
-    /// When it cannot be planned here, or not as the first node has; when its checkpoint cannot be read.
+    /// When it cannot be planned here, or not as the first node has; when its checkpoint cannot be read; when a sink cannot be opened, or
+    /// writes somewhere else than that of the first node.
     pub fn new(part: &RunPart, of: (usize, u64), config: SessionConfig) -> Result<PartOfRun, Diagnostic> {
         let mut session = Session::new(config);
         part.session.iter().try_for_each(|statement| session.run(statement))?;
@@ -40,7 +45,11 @@ impl PartOfRun {
                 "install the same version of Millstream everywhere, and have all nodes see the same files and topics",
             ));
         }
-        Ok(PartOfRun { run, checkpoints })
+        let place = part.state.as_ref().map(|state| StatePlace::parse(&state.place)).transpose()?;
+        let job = part.state.as_ref().zip(place.as_ref());
+        let job = job.map(|(state, place)| move |sink| state.sink_job(place, sink, of));
+        let sinks = sinks::of_another_node(&run.plan, &part.sinks, job)?;
+        Ok(PartOfRun { run, checkpoints, sinks })
     }
 
     /// Takes part until the run ends.
@@ -48,11 +57,19 @@ impl PartOfRun {
     /// # Errors
     /// What has ended it, on whichever node; [`CANCELLED`](code::CANCELLED) when this one was asked to stop.
     pub fn run(self, nodes: Nodes, cancel: &CancelToken) -> Result<(), Diagnostic> {
-        self.run.follow(nodes, self.checkpoints, cancel)
+        self.run.follow(nodes, self.checkpoints, self.sinks, cancel)
     }
 }
 
 impl StateOfJob {
+    /// What a sink of another node than the first belongs to.
+    pub(crate) fn sink_job(&self, place: &StatePlace, sink: usize, (node, attempt): (usize, u64)) -> SinkJob {
+        let (directory, remote) = sink_files(place, self.number);
+        let writer = SinkWriter { run: self.run, node, attempt };
+        let (job, resumes) = (self.job.clone(), self.restored);
+        SinkJob { job, sink, writer, resumes, directory, remote, shared: Arc::default() }
+    }
+
     /// The checkpoints, and the one that a run resumes from.
     fn checkpoints(
         &self,

@@ -11,6 +11,7 @@ use crate::placement::{self, TableLayout};
 use crate::recovery::{self, Beginning, Checkpointed, JobState};
 use crate::results::ResultTarget;
 use crate::settings::Values;
+use crate::sinks;
 use crate::skipping;
 use millstream_codegen::kernel::Tier;
 use millstream_codegen::lower::{Lowered, lower_plan};
@@ -78,6 +79,7 @@ fn planned(
         aggregation.combination = combination(&config.adaptivity, components, aggregation.combination);
     }
     note_columns_without_null(&mut plan, memory);
+    sinks::place(&mut plan);
     let lower = |plan: &QueryPlan| lower_plan(plan, config.into(), config.adaptivity.filter_shape);
     let mut programs = lower(&plan)?;
     let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
@@ -282,17 +284,20 @@ impl PreparedRun {
         if let Some(file) = beginning.map(|(_, sink)| sink).find_map(|sink| sink.replaces()) {
             return Err(not_replaced(file));
         }
+        let number_of = |sink: usize| restored.map_or(sink, |restored| restored.manifest().sinks[sink].number);
         let mut held = None;
         if let Some(Distributed { cluster, session, statement }) = distributed {
             let partitions = config.partitions(restored.map(|restored| restored.manifest().partitions));
             config.set_partitions(partitions);
             let JobPartitions { tables, keys } = partitions;
             let state = state.as_ref().zip(checkpoints.as_ref()).map(|(state, config)| state.of_nodes(config));
+            let (sinks, _held) = sinks::shared(&plan, &sinks, number_of)?;
             let plan = fingerprint(&plan);
-            let part = RunPart { session: session.texts(), statement, plan, partitions: (tables, keys), state };
+            let part = RunPart { session: session.texts(), statement, plan, partitions: (tables, keys), state, sinks };
             let node = cluster.begin(&part, monitor)?;
             (first.nodes, held) = (Some(node.nodes), Some(node.held));
         } else if !others.is_empty() {
+            let (said, _held) = sinks::shared(&plan, &sinks, number_of)?;
             let mut nodes = Nodes::in_process(others.len() + 1).into_iter();
             first.nodes = nodes.next();
             for ((number, other), node) in (1..).zip(&mut others).zip(nodes) {
@@ -300,6 +305,11 @@ impl PreparedRun {
                     let checkpoints = config.checkpoints.of_node(number, 0);
                     CheckpointConfig { checkpoints, ..config }
                 };
+                let job = state
+                    .as_ref()
+                    .zip(checkpoints.as_ref())
+                    .map(|(state, config)| move |sink| state.sink_job(config, sink, number));
+                other.sinks = sinks::of_another_node(&plan, &said, job)?;
                 (other.nodes, other.checkpoints) = (Some(node), checkpoints.clone().map(of_node));
             }
         }
@@ -311,15 +321,16 @@ impl PreparedRun {
         Ok(Some(stats))
     }
 
-    /// Takes part as another node than the first.
+    /// Takes part as another node than the first, with these sinks.
     pub(crate) fn follow(
         self,
         nodes: Nodes,
         checkpoints: Option<CheckpointConfig>,
+        sinks: Vec<Box<dyn Sink>>,
         cancel: &CancelToken,
     ) -> Result<(), Diagnostic> {
         let stats = Arc::new(QueryStats::new(&self.plan));
-        let input = RunInput { nodes: Some(nodes), checkpoints, ..self.input(&stats, &self.monitor)? };
+        let input = RunInput { nodes: Some(nodes), checkpoints, sinks, ..self.input(&stats, &self.monitor)? };
         millstream_runtime::run(input, &self.config, &stats, cancel)
     }
 
@@ -383,7 +394,8 @@ impl PreparedRun {
 /// What all nodes of a run have to have planned: pipelines, and what is kept.
 fn fingerprint(plan: &QueryPlan) -> u64 {
     let kept = serde_json::to_string(&PlanShape::of(plan)).expect("shapes are texts, numbers and lists");
-    xxh3_64((explain::pipelines(plan, |_| String::new()) + &kept).as_bytes())
+    let everywhere: Vec<bool> = plan.sinks.iter().map(|sink| sink.is_on_every_node).collect();
+    xxh3_64(format!("{}{kept}{everywhere:?}", explain::pipelines(plan, |_| String::new())).as_bytes())
 }
 
 /// Runs the nodes of a query in this process, each with its part of the memory; the error that has ended it, if one has.
@@ -558,7 +570,7 @@ fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> Sou
     }
 }
 
-fn sink_request(table: &Table, sink: &SinkPlan) -> SinkRequest {
+pub(crate) fn sink_request(table: &Table, sink: &SinkPlan) -> SinkRequest {
     let (schema, changes) = (sink.schema.clone(), sink.changes.clone());
     let columns = table.writable().into_iter().map(|column| &table.columns[column].kind).enumerate();
     let metadata = columns.filter_map(|(column, kind)| match kind {

@@ -9,7 +9,7 @@ use crate::cluster::StateOfJob;
 use crate::fitting::{of_another_version, recovered};
 use crate::monitor::RunMonitor;
 use crate::stored_files::StoredFiles;
-use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, Source};
+use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, SinkWriter, Source};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_plan::shape::PlanShape;
 use millstream_runtime::{CheckpointConfig, Recovered, kept_shape};
@@ -157,8 +157,7 @@ impl StateDirectory {
         let (number, name) = (job.number, job.name.clone());
         let checkpoints = self.place.own_checkpoints(number, &self.lock);
         let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
-        let directory = self.place.local().join(format!("job-{number}")).join("sinks");
-        let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
+        let (directory, remote) = sink_files(&self.place, number);
         let place = self.place.clone();
         Ok(JobState {
             checkpoints,
@@ -231,6 +230,13 @@ impl StateDirectory {
     }
 }
 
+/// Where sinks of a job keep files: in a local directory, or copies of what is in a store.
+pub(crate) fn sink_files(place: &StatePlace, number: usize) -> (PathBuf, Option<Arc<dyn SinkFiles>>) {
+    let directory = place.local().join(format!("job-{number}")).join("sinks");
+    let remote = place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
+    (directory, remote)
+}
+
 /// How well a job is that of a statement; the least is the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Likeness {
@@ -296,6 +302,11 @@ impl JobState {
         }
     }
 
+    /// What a sink of another node in this process belongs to, by its number.
+    pub(crate) fn sink_job(&self, config: &CheckpointConfig, sink: usize, node: usize) -> SinkJob {
+        self.of_nodes(config).sink_job(&self.place, sink, (node, 0))
+    }
+
     /// Finds the checkpoint to resume from and has the sinks begin there. What is worth telling goes to `monitor`.
     ///
     /// # Errors
@@ -334,7 +345,8 @@ impl JobState {
         let shared = Arc::default();
         let sink_job = |sink: usize, resumes: Option<u64>| {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
-            SinkJob { job: job.clone(), sink: number_of(sink), run: self.run, resumes, directory, remote, shared }
+            let writer = SinkWriter::first(self.run);
+            SinkJob { job: job.clone(), sink: number_of(sink), writer, resumes, directory, remote, shared }
         };
         let asks = |sink: usize| plan.sinks[sink].table.iter().for_each(|table| monitor.opens(&table.name));
         let mut committed = Committed::Resumable;
@@ -357,12 +369,13 @@ impl JobState {
             let was_there = restored.as_ref().filter(|restored| !restored.is_new_sink(sink));
             let span = was_there.map(|restored| {
                 let Manifest { checkpoint, sinks, .. } = restored.manifest();
-                RestoredSink { checkpoint: *checkpoint, token: sinks[sink].token.clone() }
+                RestoredSink { checkpoint: *checkpoint, tokens: sinks[sink].tokens().cloned().collect() }
             });
-            if let Some(RestoredSink { checkpoint, token: Some(_) }) = span
+            if let Some(RestoredSink { checkpoint, tokens }) = &span
+                && !tokens.is_empty()
                 && sinks[sink].delivery() != Delivery::ExactlyOnce
             {
-                return Err(not_exactly_once_any_more(checkpoint));
+                return Err(not_exactly_once_any_more(*checkpoint));
             }
             asks(sink);
             sinks[sink]

@@ -338,4 +338,6 @@ pub struct SinkPlan {
     pub skip: u64,
     /// Stop the query after this many rows.
     pub limit: Option<u64>,
+    /// Whether each of several nodes has one, which writes the rows of that node: otherwise the first node has it.
+    pub is_on_every_node: bool,
 }

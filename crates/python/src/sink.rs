@@ -117,7 +117,7 @@ impl Sink for Open {
             return Ok(());
         }
         self.span = format!("{}-{}", job.job, job.sink);
-        let token = restored.and_then(|restored| restored.token.as_ref()).and_then(Value::as_str);
+        let token = restored.and_then(|restored| restored.tokens.first()).and_then(Value::as_str);
         self.target.call("recovered", |object| object.call_method1("recover", (token,))).map(drop)
     }
 

@@ -41,8 +41,8 @@ use millstream_codegen::program::Terminal;
 use millstream_connectors::Sink;
 use millstream_plan::physical::{Distribution, Exchange, distribute};
 use millstream_plan::pipeline::{
-    FlatMap, Operator, Pipeline as PlannedPipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark,
-    WatermarkRule,
+    FlatMap, Operator, Pipeline as PlannedPipeline, PipelineEnd, PipelineInput, QueryPlan, SinkPlan, SourcePlan,
+    SourceWatermark, WatermarkRule,
 };
 use millstream_state::{MemoryBudget, available_memory};
 use millstream_storage::SinkState;
@@ -69,9 +69,8 @@ pub(crate) fn build(
     nodes: Option<Arc<Nodes>>,
 ) -> Result<Built, Diagnostic> {
     let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, checkpoints, .. } = input;
-    // The first node has the sinks.
-    let has_sinks = nodes.as_ref().is_none_or(|nodes| nodes.is_first());
-    check_sizes(&plan, sources.len(), pipelines.len(), if has_sinks { sinks.len() } else { plan.sinks.len() })?;
+    let is_first = nodes.as_ref().is_none_or(|nodes| nodes.is_first());
+    check_sizes(&plan, (sources.len(), pipelines.len(), sinks.len()), is_first)?;
     stats.check(&plan)?;
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
         return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
@@ -202,8 +201,9 @@ fn station_of(plan: &QueryPlan, end: &PipelineEnd) -> StationId {
 /// Sources, stations and pipelines of a plan are fewer: places of rows have their numbers in 15 bits.
 const MOST_PARTS: usize = 1 << 15;
 
-fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize) -> Result<(), Diagnostic> {
-    let (given, wanted) = ((sources, pipelines, sinks), (plan.sources.len(), plan.pipelines.len(), plan.sinks.len()));
+fn check_sizes(plan: &QueryPlan, given: (usize, usize, usize), is_first: bool) -> Result<(), Diagnostic> {
+    let sinks = plan.sinks.iter().filter(|sink| is_first || sink.is_on_every_node).count();
+    let wanted = (plan.sources.len(), plan.pipelines.len(), sinks);
     if given != wanted {
         let message = format!("the parts of a run do not fit its plan: {given:?} instead of {wanted:?}");
         return Err(Diagnostic::bug(message));
@@ -496,30 +496,29 @@ impl Stations<'_> {
         parts.enumerate().map(lookup).collect()
     }
 
+    /// The stations of sinks, and on other nodes than the first those that send it the rows of a sink that only it has.
     fn sinks(&self, sinks: Vec<Box<dyn Sink>>) -> Vec<Arc<dyn Station>> {
-        let gather = |number| {
-            let links = self.links_to_first(station_of(self.plan, &PipelineEnd::Sink(number)), Exchange::Gather)?;
-            Some(self.gather(links, None))
-        };
-        let gathers: Option<Vec<_>> = (0..self.plan.sinks.len()).map(gather).collect();
-        if let Some(gathers) = gathers.filter(|_| sinks.is_empty()) {
-            return gathers;
-        }
-        let station = |(number, sink): (usize, Box<dyn Sink>)| {
+        let mut sinks = sinks.into_iter();
+        let station = |(number, planned): (usize, &SinkPlan)| {
             let id = station_of(self.plan, &PipelineEnd::Sink(number));
-            let planned = &self.plan.sinks[number];
+            let exchange = self.distribution.sinks[number];
+            if let Some(links) = self.links_to_first(id, exchange) {
+                return Some(self.gather(links, None));
+            }
+            let sink = sinks.next()?;
             let table = planned.table.as_ref().map_or_else(String::new, |table| table.name.clone());
             let lanes = self.ports[id.index()];
             let kept = self.restored.map(|restored| restored.manifest().sinks[number].number);
-            let state = SinkState { number: kept.unwrap_or(number), table, token: None };
+            let state = SinkState::new(kept.unwrap_or(number), table);
             let rows = (planned.skip, planned.limit);
             let ends_beats = planned.changes.is_some();
-            let others = Some(self.other_nodes(Exchange::Gather)).filter(|&others| others > 0);
+            let others = Some(self.other_nodes(exchange)).filter(|&others| others > 0);
             let gathered = others.map(|others| FromNodes::new(planned, lanes, others));
-            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, ends_beats, rows, gathered))
-                as Arc<dyn Station>
+            let station = SinkStation::new((number, state), self.host, sink, lanes, ends_beats, rows, gathered);
+            Some(Arc::new(station) as Arc<dyn Station>)
         };
-        sinks.into_iter().enumerate().map(station).collect()
+        // As many as there are: `check_sizes`.
+        self.plan.sinks.iter().enumerate().filter_map(station).collect()
     }
 }
 

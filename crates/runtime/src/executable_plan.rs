@@ -30,7 +30,7 @@ pub struct RunInput {
     pub operators: Vec<OperatorCode>,
     /// One for each of `plan.lookups`: the groups of its rows by its keys, over its columns (`lower_keys`).
     pub lookups: Vec<PipelineCode>,
-    /// One for each of `plan.sinks`.
+    /// One for each of `plan.sinks`; on another node than the first, for each that is on every node.
     pub sinks: Vec<Box<dyn Sink>>,
     /// Makes machine code while the query runs; `None`: programs are interpreted.
     pub compiler: Option<Arc<dyn ProgramCompiler>>,
@@ -38,7 +38,7 @@ pub struct RunInput {
     pub hints: Arc<Hints>,
     /// Where checkpoints are written to, and what the query is recovered from; `None`: it has no checkpoints.
     pub checkpoints: Option<CheckpointConfig>,
-    /// Which of several nodes this is. All but the first have no sinks.
+    /// Which of several nodes this is.
     pub nodes: Option<Nodes>,
 }
 

@@ -531,10 +531,20 @@ impl Query {
 
     /// A sink has got all that it will get.
     fn sink_done(&self) {
-        if self.life.sinks_open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.life.over.store(true, Ordering::Release);
-            self.cancel.wake();
+        match self.life.sinks_open.fetch_sub(1, Ordering::AcqRel) {
+            1 => {
+                self.life.over.store(true, Ordering::Release);
+                self.cancel.wake();
+            }
+            2 if self.is_follower() => self.say_all_written(),
+            _ => {}
         }
+    }
+
+    /// Tells the first node that all rows of this one have been written.
+    fn say_all_written(&self) {
+        let rows = self.host.stats.rows_out.load(Ordering::Relaxed);
+        self.host.nodes.iter().for_each(|nodes| nodes.send(0, NodeMessage::AllWritten(rows)));
     }
 
     /// Ends the query with an error, unless it has one.

@@ -25,6 +25,7 @@ use millstream_state::set_run;
 use millstream_sync::epoch_ring::End;
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -44,8 +45,9 @@ pub fn run(
     let nodes = input.nodes.take().map(Arc::new);
     let ended = run_here(input, config, stats, cancel, nodes.clone());
     if let Some(nodes) = nodes {
-        // Who is asked to stop is not the reason why others do.
-        let error = ended.as_ref().err().filter(|error| error.code != code::CANCELLED);
+        // Who is asked to stop is not the reason why others do; but where the rows are not to be seen, theirs are not either.
+        let is_aborted = nodes.is_first() && cancel.state() == CancelState::Abort;
+        let error = ended.as_ref().err().filter(|error| error.code != code::CANCELLED || is_aborted);
         if nodes.is_first() || error.is_some() {
             nodes.tell_others(|| NodeMessage::Ended(error.cloned()));
         }
@@ -90,14 +92,17 @@ fn run_here(
     result.map_err(|diagnostic| cause(&query, diagnostic))
 }
 
-/// Completes the checkpoint under way of a query whose rows have all been written: a span of the sinks belongs to it. Then, on the first of
-/// several nodes, has the others end, which say how far they have read.
+/// Completes the checkpoint under way of a query whose rows have all been written, on all nodes: a span of the sinks belongs to it. Then, on
+/// the first of several nodes, has the others end, which say how far they have read, and what their sinks have prepared.
 fn end_together(query: &Query) -> Result<(), Diagnostic> {
-    let host = query.host();
-    let Some(checkpointing) = host.checkpointing.as_ref().filter(|_| !query.was_cut_short()) else { return Ok(()) };
-    if query.is_follower() {
+    if query.is_follower() || query.was_cut_short() {
         return Ok(());
     }
+    let host = query.host();
+    if let Some(nodes) = host.nodes.as_ref().filter(|_| query.plan().sinks.iter().any(|sink| sink.is_on_every_node)) {
+        wait_until(query, || nodes.all_written.load(Ordering::Acquire) == nodes.count - 1)?;
+    }
+    let Some(checkpointing) = &host.checkpointing else { return Ok(()) };
     wait_until(query, || !checkpointing.is_under_way())?;
     let Some(nodes) = &host.nodes else { return Ok(()) };
     nodes.tell_others(|| NodeMessage::Finish);
@@ -303,6 +308,10 @@ fn finish(query: &Query) -> Result<(), Diagnostic> {
     caught("a sink", || {
         if !query.was_cut_short() {
             finish_job(query)?;
+        }
+        if query.is_follower() && query.host().checkpointing.is_some() {
+            // The first node makes visible what is prepared here, for all.
+            return Ok(());
         }
         query.stations().iter().try_for_each(|station| station.finish())
     })?;

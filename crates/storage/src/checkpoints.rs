@@ -190,7 +190,7 @@ impl Checkpoints {
         let mut nodes = Vec::with_capacity(manifest.nodes.len());
         for (number, node) in manifest.nodes.iter().enumerate() {
             let bytes = node.manifest.begin(&*self.store).try_finish(&*self.store)?;
-            match bytes.and_then(|bytes| NodeManifest::decode(&bytes, manifest.checkpoint, number)) {
+            match bytes.and_then(|bytes| NodeManifest::decode(&bytes, manifest.format, manifest.checkpoint, number)) {
                 Ok(node) => nodes.push(node),
                 Err(damaged) => return Ok(Err(damaged)),
             }

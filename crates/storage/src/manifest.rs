@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":13,"checkpoint":42,…}
+//! {"format":14,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name.
-pub const FORMAT: u32 = 13;
+pub const FORMAT: u32 = 14;
 
 /// The oldest version that is read as well: jobs have no names in its manifests. Kept checkpoints of all versions that are read are in
 /// `tests/checkpoints`.
@@ -278,6 +278,21 @@ pub struct SinkState {
     pub table: String,
     /// What its prepared span is committed with.
     pub token: Option<Value>,
+    /// The same of the spans that other nodes have written. In the file of the manifest only when the job had come to its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Value>,
+}
+
+impl SinkState {
+    /// Of a sink that has written nothing.
+    pub fn new(number: usize, table: String) -> SinkState {
+        SinkState { number, table, token: None, others: Vec::new() }
+    }
+
+    /// What the spans of all nodes are committed with.
+    pub fn tokens(&self) -> impl Iterator<Item = &Value> {
+        self.token.iter().chain(&self.others)
+    }
 }
 
 impl PartitionState {
@@ -444,7 +459,7 @@ mod tests {
                 swept: None,
             }],
             operators: vec![OperatorState { number: 2, watermark: 0, partitions: vec![partition], windows: vec![] }],
-            sinks: vec![SinkState { number: 0, table: "t".into(), token: None }],
+            sinks: vec![SinkState::new(0, "t".into())],
             bytes_written: 0,
             nodes: vec![],
         }

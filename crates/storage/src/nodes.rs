@@ -5,15 +5,16 @@
 //! splits of all nodes, tables of all nodes, the partitions of an operator in their order. So a job resumes on any number of nodes.
 
 use crate::bytes::Damaged;
-use crate::manifest::{AggregationState, BlobRef, FORMAT, Manifest, OperatorState, SourceState};
+use crate::manifest::{AggregationState, BlobRef, Manifest, OperatorState, SourceState};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a node keeps of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeManifest {
-    /// [`FORMAT`].
+    /// That of the manifest of the checkpoint.
     pub format: u32,
     /// The number of the checkpoint.
     pub checkpoint: u64,
@@ -25,6 +26,10 @@ pub struct NodeManifest {
     pub aggregations: Vec<AggregationState>,
     /// Keyed operators of the plan, with the partitions that the node owns.
     pub operators: Vec<OperatorState>,
+    /// By sink of the plan: the token of the span that the node has written. None of the first node, whose tokens are in the manifest of the
+    /// checkpoint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<Option<Value>>,
 }
 
 /// Where a node has put what it keeps.
@@ -44,12 +49,12 @@ impl NodeManifest {
         serde_json::to_vec(self).expect("a manifest has no maps with keys that are not texts")
     }
 
-    /// From the bytes of the blob: that of this checkpoint and node.
-    pub fn decode(bytes: &[u8], checkpoint: u64, node: usize) -> Result<NodeManifest, Damaged> {
+    /// From the bytes of the blob: that of this checkpoint, in the format of its manifest, and of this node.
+    pub fn decode(bytes: &[u8], format: u32, checkpoint: u64, node: usize) -> Result<NodeManifest, Damaged> {
         let manifest: NodeManifest = serde_json::from_slice(bytes).map_err(|e| Damaged(e.to_string()))?;
         let said = (manifest.format, manifest.checkpoint, manifest.node);
         let what = "the manifest of a node is not that of the checkpoint that names it";
-        Damaged::unless(said == (FORMAT, checkpoint, node), what)?;
+        Damaged::unless(said == (format, checkpoint, node), what)?;
         Ok(manifest)
     }
 
@@ -73,6 +78,7 @@ impl Manifest {
             (self.sources, self.aggregations, self.operators) = (first.sources, first.aggregations, first.operators);
         }
         for node in nodes {
+            self.add_tokens(node.tokens)?;
             let (here, there) = (self.parts(), (node.sources.len(), node.aggregations.len(), node.operators.len()));
             Damaged::unless(here == there, "its nodes keep different things")?;
             self.sources.iter_mut().zip(node.sources).for_each(|(all, source)| all.add(source));
@@ -82,6 +88,18 @@ impl Manifest {
         self.sources.iter_mut().for_each(|source| source.splits.sort_by_key(|split| split.number));
         Damaged::unless(self.is_possible(), "it has numbers that no checkpoint has")?;
         Ok(self)
+    }
+
+    /// Adds the tokens of the spans that another node has written, by sink.
+    ///
+    /// # Errors
+    /// When there are more than sinks.
+    pub fn add_tokens(&mut self, tokens: Vec<Option<Value>>) -> Result<(), Damaged> {
+        Damaged::unless(tokens.len() <= self.sinks.len(), "a node has written for a sink that is not there")?;
+        for (sink, token) in self.sinks.iter_mut().zip(tokens) {
+            sink.others.extend(token);
+        }
+        Ok(())
     }
 
     fn parts(&self) -> (usize, usize, usize) {

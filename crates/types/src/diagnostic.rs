@@ -115,6 +115,7 @@ codes! {
     DAMAGED_FRAME = 5016, "what a node has sent arrived damaged", "The job resumes from its last checkpoint; if it happens again, check memory and network of both machines.";
     NOT_ENCRYPTED = 5017, "nodes would talk to each other without encryption", "Give --cluster-ca, --cluster-cert and --cluster-key, or say --insecure-cluster.";
     CERTIFICATE_REJECTED = 5018, "a node's certificate is not accepted", "Give each node a certificate of the same authority, with the name under which the others reach it.";
+    OUTPUT_NOT_SHARED = 5019, "a node does not see the directory of the output", "Give a path of a file system that all nodes share; or set 'sink.parallelism' = '1', so that the first node writes all rows.";
     BUG = 9001, "a bug in Millstream", "Please report it with the query and the message.";
 }
 

@@ -366,14 +366,14 @@ fn state_of_another_version_is_refused_with_both_numbers() {
         let (from, to) = (format!("\"format\":{from}"), format!("\"format\":{to}"));
         rewrite_checkpoints(job.folder.path(), |body| body.replacen(&from, &to, 1));
     };
-    in_format("13", "14");
-    job.refused("MS3012", "it has the format 14; this version reads the formats 7 to 13");
-    in_format("14", "6");
-    job.refused("MS3012", "it has the format 6; this version reads the formats 7 to 13");
+    in_format("14", "15");
+    job.refused("MS3012", "it has the format 15; this version reads the formats 7 to 14");
+    in_format("15", "6");
+    job.refused("MS3012", "it has the format 6; this version reads the formats 7 to 14");
     // The name of the job had no checksum once.
     let name = fs::read(job.path("state/job-1/job")).unwrap();
     fs::write(job.path("state/job-1/job"), "18ea61ab6b8dcc787a69").unwrap();
-    job.refused("MS3012", "it has the format 6; this version reads the formats 7 to 13");
+    job.refused("MS3012", "it has the format 6; this version reads the formats 7 to 14");
     // The format before this one is read.
     fs::write(job.path("state/job-1/job"), name).unwrap();
     in_format("6", "7");

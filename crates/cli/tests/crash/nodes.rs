@@ -130,6 +130,44 @@ fn what_is_wrong_with_a_cluster_is_said() {
 }
 
 #[test]
+fn every_node_writes_into_a_directory_that_all_see() {
+    let [here, elsewhere] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    std::fs::create_dir(here.path().join("in")).unwrap();
+    (0..4).for_each(|file| std::fs::write(here.path().join(format!("in/{file}.csv")), format!("{file}\n")).unwrap());
+    let run = |nodes: &[Node], out: &str, options: &str| {
+        let sql = format!(
+            "CREATE TABLE t (v BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}/in', 'format' = 'csv');
+             CREATE TABLE o (v BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv'{options});
+             INSERT INTO o SELECT v FROM t",
+            here.path().display()
+        );
+        let mut command = millstream(here.path());
+        on(command.args(["run", "-e", &sql]), nodes, "1").output().unwrap()
+    };
+    let rows = |out: &str| {
+        let files = std::fs::read_dir(here.path().join(out)).unwrap().map(|entry| entry.unwrap().path());
+        let files: Vec<String> = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        let mut rows: Vec<String> = files.concat().lines().map(str::to_string).collect();
+        rows.sort();
+        (rows, files.len())
+    };
+    let all: Vec<String> = (0..4).map(|file| file.to_string()).collect();
+    let nodes: Vec<Node> = processes(1, here.path());
+    let output = run(&nodes, "out", "");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(rows("out"), (all.clone(), 2));
+    // A node that sees another directory under the name.
+    let nodes: Vec<Node> = processes(1, elsewhere.path());
+    let output = run(&nodes, "other", "");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("MS5019") && said.contains("'sink.parallelism' = '1'"), "{said}");
+    assert_eq!(rows("other"), (vec![], 0));
+    let output = run(&nodes, "one", ", 'sink.parallelism' = '1'");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(rows("one"), (all, 1));
+}
+
+#[test]
 fn a_select_on_several_processes_gives_its_rows_here() {
     let folder = tempfile::tempdir().unwrap();
     let rows = |file: u64| (0..200u64).map(|i| format!("{},{}\n", i % 7, i * 3 + file)).collect::<String>();

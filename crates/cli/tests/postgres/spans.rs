@@ -2,7 +2,9 @@
 
 use crate::server::Database;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
-use millstream::connectors::{Commit, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, SinkRequest, open_sink};
+use millstream::connectors::{
+    Commit, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, SinkRequest, SinkWriter, open_sink,
+};
 use millstream::{DataType, Diagnostic, Field, Schema, code};
 use serde_json::{Value, json};
 use std::fs;
@@ -23,6 +25,8 @@ pub struct Job {
     /// Where files are for good, if the state is not on this machine.
     remote: Option<Arc<dyn SinkFiles>>,
     sink: usize,
+    /// Who writes.
+    node: usize,
     /// How long names are, to make much of few rows.
     padding: usize,
 }
@@ -39,7 +43,7 @@ impl Job {
             changes: None,
         };
         let state = TempDir::new().unwrap();
-        Job { request, state, manifest: None, remote: None, sink: usize::from(key), padding: 0 }
+        Job { request, state, manifest: None, remote: None, sink: usize::from(key), node: 0, padding: 0 }
     }
 
     fn job(&self) -> SinkJob {
@@ -47,7 +51,7 @@ impl Job {
         SinkJob {
             job: "job-1".into(),
             sink: self.sink,
-            run: 1,
+            writer: SinkWriter { run: 1, node: self.node, attempt: 1 },
             resumes: None,
             directory,
             remote,
@@ -82,7 +86,7 @@ impl Job {
     }
 
     pub fn restored(checkpoint: u64, token: Value) -> Option<RestoredSink> {
-        Some(RestoredSink { checkpoint, token: Some(token) })
+        Some(RestoredSink { checkpoint, tokens: vec![token] })
     }
 
     /// Runs from the last checkpoint to the end, or to a crash.
@@ -248,6 +252,58 @@ fn spans_that_overlap_are_each_committed_once() {
     fifth.commit().unwrap();
     sink.finish().unwrap();
     assert_eq!(database.number("SELECT checkpoint FROM millstream_progress"), 3);
+}
+
+/// Sinks of three nodes, of which the first has begun before the others.
+fn on_nodes(job: &mut Job) -> Vec<Box<dyn Sink>> {
+    let restored = job.manifest.take();
+    let begin = |node| {
+        (job.node, job.manifest) = (node, restored.clone().filter(|_| node == 0));
+        job.begin().unwrap()
+    };
+    (0..3).map(begin).collect()
+}
+
+#[test]
+fn nodes_commit_each_its_own_rows_once() {
+    let mut database = Database::new("nodes");
+    database.execute(TABLES);
+    let mut job = Job::new(&database, "plain", false);
+    let mut sinks = on_nodes(&mut job);
+    // All have prepared; the second has committed, too.
+    let (mut tokens, mut spans) = (Vec::new(), Vec::new());
+    for sink in &mut sinks {
+        job.write_span(sink, 1);
+        let mut span = Job::cut(sink, 1);
+        tokens.push(span.prepare().unwrap());
+        spans.push(span);
+    }
+    spans.remove(1).commit().unwrap();
+    assert_eq!(database.number("SELECT COUNT(*) FROM plain"), ROWS);
+    // One wakes up after the others have resumed.
+    let late = spans.remove(1);
+    drop((sinks, spans));
+    job.manifest = Some(RestoredSink { checkpoint: 1, tokens });
+    let mut sinks = on_nodes(&mut job);
+    assert_eq!(database.number("SELECT COUNT(*) FROM plain"), 3 * ROWS);
+    late.commit().unwrap();
+    assert_eq!(database.number("SELECT COUNT(*) FROM plain"), 3 * ROWS);
+    // The end: the first commits for all.
+    let mut tokens = Vec::new();
+    for sink in &mut sinks {
+        job.write_span(sink, 2);
+        tokens.push(Job::cut(sink, 2).prepare().unwrap());
+    }
+    sinks.truncate(1);
+    let mut first = sinks.remove(0);
+    first.commit_of_others(&tokens).unwrap();
+    first.finish().unwrap();
+    assert_eq!(database.number("SELECT COUNT(*) FROM plain"), 6 * ROWS);
+    assert_eq!(job.files(), 0);
+    assert_eq!(database.number("SELECT COUNT(*) FROM millstream_progress WHERE checkpoint = 2"), 3);
+    // What any node has committed cannot be taken back.
+    (job.node, job.manifest) = (0, None);
+    assert_eq!(job.begin().err().unwrap().code, code::NOT_RECOVERABLE);
 }
 
 #[test]

@@ -121,6 +121,7 @@ fn filtered(schema: &Schema) -> Lowered {
             changes: None,
             skip: 0,
             limit: None,
+            is_on_every_node: false,
         }],
         ..QueryPlan::default()
     };

@@ -66,7 +66,14 @@ fn plan(operators: Vec<Operator>, end: PipelineEnd) -> QueryPlan {
 fn into_sink(operators: Vec<Operator>, names: &[&str]) -> QueryPlan {
     let mut plan = plan(operators, PipelineEnd::Sink(0));
     let fields = names.iter().map(|n| Field::new(*n, DataType::BigInt, true)).collect();
-    plan.sinks.push(SinkPlan { table: None, schema: Schema::new(fields), changes: None, skip: 0, limit: None });
+    plan.sinks.push(SinkPlan {
+        table: None,
+        schema: Schema::new(fields),
+        changes: None,
+        skip: 0,
+        limit: None,
+        is_on_every_node: false,
+    });
     plan
 }
 

@@ -24,7 +24,7 @@ pub(super) fn sink(
     let field = |(i, e): (usize, &Expr)| Field::new(format!("out{i}"), e.data_type.clone(), e.nullable);
     let schema = Schema::new(exprs.iter().enumerate().map(field).collect());
     operators.push(Operator::Project(exprs));
-    plan.sinks.push(SinkPlan { table: None, schema, changes: None, skip: 0, limit: None });
+    plan.sinks.push(SinkPlan { table: None, schema, changes: None, skip: 0, limit: None, is_on_every_node: false });
     PipelineEnd::Sink(0)
 }
 

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! part-<time and process>-<n>.<extension>              without checkpoints: visible when it is complete
-//! .part-<job>-<sink>-<checkpoint>-<run>-<n>.<ext…>     in a span that is not committed
-//!  part-<job>-<sink>-<checkpoint>-<run>-<n>.<ext…>     in a span that is
+//! .part-<job>-<sink>-<checkpoint>-<writer>-<n>.<ext…>  in a span that is not committed
+//!  part-<job>-<sink>-<checkpoint>-<writer>-<n>.<ext…>  in a span that is
 //! ```
 //! `<checkpoint>` is the one before the span, 0 at the start: the one that will end it is not known when its files are
 //! begun. So a recovery from checkpoint *c* removes the files with *c* or more in their names.
 //!
-//! An earlier process of the job may still be at work: each has the number of its run ([`SinkJob::run`]) in its names,
-//! so none writes into a file of another.
+//! An earlier process of the job may still be at work, and several nodes write into the directory: each has its own names
+//! ([`SinkJob::writer`]), so none writes into a file of another.
 //!
 //! [`EndedSpans`] has the files of the spans that have ended.
 
@@ -17,15 +17,20 @@ use super::sink::{Files, Part};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
 use crate::ended_spans::EndedSpans;
 use crate::text_chunk::whole;
-use crate::{Commit, Encoded, RestoredSink, SinkJob};
-use millstream_types::{Diagnostic, code};
+use crate::{Commit, Encoded, RestoredSink, SharedPlace, SinkJob};
+use millstream_types::{Diagnostic, Place, code};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What the names of files start with that other nodes look for.
+const SHARED: &str = ".millstream-nodes-";
+/// How long they look.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// See the module.
 pub(super) struct PartDirectory {
@@ -60,7 +65,7 @@ struct DurableFile {
 }
 
 fn prefix(job: &SinkJob, checkpoint: u64) -> String {
-    format!("part-{}-{}-{checkpoint}-{}", job.job, job.sink, job.run)
+    format!("part-{}-{}-{checkpoint}-{}", job.job, job.sink, job.writer)
 }
 
 impl PartDirectory {
@@ -111,22 +116,66 @@ impl PartDirectory {
         self.open.map_or(Ok(()), Part::publish)
     }
 
-    /// Begins the spans of a job: commits that of its checkpoint and takes away what was written behind it.
+    /// Begins the spans of a job: commits those of its checkpoint and takes away what was written behind it.
     pub(super) fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
-        let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
-        if let Some(token) = restored.and_then(|restored| restored.token.as_ref()) {
+        let checkpoint = match job.writer.is_first() {
+            true => restored.map_or(0, |restored| restored.checkpoint),
+            false => job.resumes.unwrap_or(0),
+        };
+        if job.writer.is_first() {
             let mut unverified = VERIFIED_BYTES;
-            for file in files_of(token).ok_or_else(|| damaged_token(&self.path, token))? {
-                let is_verified = file.contents.bytes <= unverified;
-                self.recover(&file, checkpoint, is_verified)?;
-                unverified = unverified.saturating_sub(file.contents.bytes);
+            for token in restored.iter().flat_map(|restored| &restored.tokens) {
+                for file in self.files_of(token)? {
+                    let is_verified = file.contents.bytes <= unverified;
+                    self.recover(&file, checkpoint, is_verified)?;
+                    unverified = unverified.saturating_sub(file.contents.bytes);
+                }
             }
+            self.remove_later(job, checkpoint)?;
+            sync_directory(&self.path);
         }
-        self.remove_later(job, checkpoint)?;
-        sync_directory(&self.path);
         self.prefix = prefix(job, checkpoint);
         self.next = 0;
         self.spans = Some(DirectorySpans { job: job.clone(), sealed: Vec::new(), ended: Arc::default() });
+        Ok(())
+    }
+
+    fn files_of(&self, token: &Value) -> Result<Vec<DurableFile>, Diagnostic> {
+        files_of(token).ok_or_else(|| damaged_token(&self.path, token))
+    }
+
+    /// Gives the files of spans of other nodes their names.
+    pub(super) fn commit(&self, tokens: &[Value]) -> Result<(), Diagnostic> {
+        for token in tokens {
+            commit(&self.path, &self.files_of(token)?)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a file there for other nodes to find.
+    pub(super) fn share(&self) -> Result<SharedPlace, Diagnostic> {
+        let file = tempfile::Builder::new().prefix(SHARED).tempfile_in(&self.path);
+        let file = file.map_err(|e| write_error(&self.path, &e))?.into_temp_path();
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(SharedPlace { name, held: Box::new(file) })
+    }
+
+    /// Looks for a file of [`PartDirectory::share`]. File systems of a network may show it a moment later.
+    pub(super) fn meet(&self, name: &str) -> Result<(), Diagnostic> {
+        if !name.starts_with(SHARED) || name.contains('/') {
+            return Err(Diagnostic::bug(format!("'{name}' is no file of a shared directory")));
+        }
+        let until = Instant::now() + PATIENCE;
+        while !fs::exists(self.path.join(name)).unwrap_or(false) {
+            if Instant::now() > until {
+                let message =
+                    format!("the directory '{}' of the output is another one on this node", self.path.display());
+                return Err(Diagnostic::new(code::OUTPUT_NOT_SHARED, message)
+                    .at(Place::Option("path".into()))
+                    .advise("give a path of a file system that all nodes share; or set 'sink.parallelism' = '1': the first node writes all rows"));
+            }
+            std::thread::sleep(PATIENCE / 50);
+        }
         Ok(())
     }
 
@@ -226,15 +275,18 @@ impl Commit for DirectoryCommit {
     }
 
     fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        self.ended.commit(self.checkpoint, |files| {
-            for file in files {
-                let path = self.path.join(&file.name);
-                fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| write_error(&path, &e))?;
-            }
-            sync_directory(&self.path);
-            Ok(())
-        })
+        self.ended.commit(self.checkpoint, |files| commit(&self.path, files))
     }
+}
+
+/// Gives durable files their names.
+fn commit(directory: &Path, files: &[DurableFile]) -> Result<(), Diagnostic> {
+    for file in files {
+        let path = directory.join(&file.name);
+        fs::rename(directory.join(hidden_name(&file.name)), &path).map_err(|e| write_error(&path, &e))?;
+    }
+    sync_directory(directory);
+    Ok(())
 }
 
 /// The files that a token lists; `None` if it is not a token of a directory.
@@ -243,14 +295,24 @@ fn files_of(token: &Value) -> Option<Vec<DurableFile>> {
     files.iter().all(|file| file.name.starts_with("part-") && !file.name.contains('/')).then_some(files)
 }
 
-/// The checkpoint behind which a file was written, if it is a file of this sink: four numbers follow the job's name, so that
+/// The checkpoint behind which a file was written, if it is a file of this sink: numbers follow the job's name, so that
 /// a job is not taken for one whose name begins alike.
 fn span_of(name: &str, job: &SinkJob) -> Option<u64> {
     let rest = name.strip_prefix(&format!("part-{}-{}-", job.job, job.sink))?;
     let (numbers, _) = rest.split_once('.')?;
     let numbers: Vec<&str> = numbers.split('-').collect();
-    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if numbers.len() == 3 && numbers.iter().all(is_number) { numbers[0].parse().ok() } else { None }
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_writer = |text: &str| {
+        let (run, of_node) = text.split_once('n').map_or((text, None), |(run, node)| (run, node.split_once('a')));
+        let is_node = |(node, attempt): (&str, &str)| is_number(node) && is_number(attempt);
+        is_number(run) && (run == text || of_node.is_some_and(is_node))
+    };
+    match numbers[..] {
+        [checkpoint, writer, file] if is_number(checkpoint) && is_writer(writer) && is_number(file) => {
+            checkpoint.parse().ok()
+        }
+        _ => None,
+    }
 }
 
 /// The error for a token that another sink has made, or a damaged one.

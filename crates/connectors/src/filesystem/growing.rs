@@ -59,7 +59,7 @@ impl GrowingFile {
         let place = HiddenFile::of(target, job);
         let compression = Compression::of(name);
         let Some(restored) = restored else { return place.begin(stream, compression) };
-        let token = restored.token.as_ref().unwrap_or(&Value::Null);
+        let token = restored.tokens.first().unwrap_or(&Value::Null);
         let contents = Contents::deserialize(token).map_err(|_| damaged_token(target, token))?;
         if job.remote.is_some() && place.size(&place.hidden)?.is_some_and(|size| size >= contents.bytes) {
             place.copy(&place.hidden).map_err(|e| place.failed(&e))?;

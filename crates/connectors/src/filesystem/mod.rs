@@ -43,6 +43,11 @@ pub(crate) const CONNECTOR: Connector = Connector {
     formats: TakesFormats::OfStreams,
     source: Some(open_source),
     sink: Some(open_sink),
+    // A directory gets files of all.
+    is_on_every_node: |request| {
+        request.changes.is_none()
+            && request.options.get("path").is_some_and(|path| path != "-" && sink::is_directory(path).unwrap_or(false))
+    },
     changes: |options| Format::of(options).map_or(TakesChanges::Nothing, Format::takes_changes),
     gives_changes: |options| Format::of(options).is_ok_and(Format::gives_changes),
     split_front: Some(Format::split_front),

@@ -11,8 +11,9 @@ use super::target::{Output, Sealed, Target, write_error};
 use super::writer::{PartWriter, StreamWriter};
 use super::{OVERWRITE, PART_AGE, PART_BYTES};
 use crate::format::{Format, StreamOutput};
-use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
+use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, SharedPlace, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,14 +50,18 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     Ok(Box::new(FileSink { encoder, files, place, overwrites }))
 }
 
+/// Whether a path is that of a directory, which gets part files.
+pub(super) fn is_directory(path: &str) -> Result<bool, Diagnostic> {
+    let local = Path::new(local_path(path)?);
+    Ok(match fs::metadata(local) {
+        Ok(metadata) => metadata.is_dir(),
+        Err(_) => local.extension().is_none() || path.ends_with('/'),
+    })
+}
+
 fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
     let local = Path::new(local_path(path)?);
-    let existing = fs::metadata(local).ok();
-    let directory = match &existing {
-        Some(metadata) => metadata.is_dir(),
-        None => local.extension().is_none() || path.ends_with('/'),
-    };
-    if directory {
+    if is_directory(path)? {
         return PartDirectory::open(local).map(Destination::Directory);
     }
     let (target, output) = Target::file(local)?;
@@ -203,6 +208,27 @@ impl Sink for FileSink {
             }
             Destination::Growing(_) => Err(Diagnostic::bug("the spans of a sink were begun twice")),
             Destination::Directory(parts) => parts.begin(job, restored),
+        }
+    }
+
+    fn share(&self) -> Result<Option<SharedPlace>, Diagnostic> {
+        match &self.place {
+            Destination::Directory(parts) => parts.share().map(Some),
+            Destination::Single(_) | Destination::Growing(_) => Ok(None),
+        }
+    }
+
+    fn meet(&self, name: &str) -> Result<(), Diagnostic> {
+        match &self.place {
+            Destination::Directory(parts) => parts.meet(name),
+            Destination::Single(_) | Destination::Growing(_) => Err(Diagnostic::bug("a single file is not shared")),
+        }
+    }
+
+    fn commit_of_others(&mut self, tokens: &[Value]) -> Result<(), Diagnostic> {
+        match &self.place {
+            Destination::Directory(parts) => parts.commit(tokens),
+            Destination::Single(_) | Destination::Growing(_) => Err(Diagnostic::bug("a single file is not shared")),
         }
     }
 

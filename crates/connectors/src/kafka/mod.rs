@@ -44,6 +44,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     },
     source: Some(source::open),
     sink: Some(sink::open),
+    is_on_every_node: sink::is_on_every_node,
     changes: fields::takes_changes,
     gives_changes: fields::gives_changes,
     split_front: Some(source::split_front),

@@ -31,7 +31,6 @@ option_list! {
     GUARANTEE = "sink.delivery-guarantee": Choice(&["none", "at-least-once", "exactly-once"]), "at-least-once", "`none`, `at-least-once`, or `exactly-once`: transactions that are committed with checkpoints.";
     ID_PREFIX = "sink.transactional-id-prefix": Text, "millstream", "What the transactional ids of an `exactly-once` sink begin with.";
     TOKEN_TOPIC = "sink.token-topic": Text, "millstream-checkpoints", "Compacted topic that says which checkpoint was committed last; it is created if there is none.";
-    PARALLELISM = "sink.parallelism": Integer, "", "Accepted; one client writes, whatever the number of workers.";
 }
 
 /// Those of topics in which the last message of a key counts, which are read from the earliest offset.
@@ -62,5 +61,4 @@ pub(super) const OPTIONS_OF_UPSERTS: &[OptionInfo] = &[
     GUARANTEE,
     ID_PREFIX,
     TOKEN_TOPIC,
-    PARALLELISM,
 ];

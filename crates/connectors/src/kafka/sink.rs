@@ -28,6 +28,12 @@ pub(super) fn open_upserts(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagn
     open_topic(&request, true)
 }
 
+/// Rows that only come, and are seen at once, are written by every node. A checkpoint is one transaction, so there the first node writes all.
+pub(super) fn is_on_every_node(request: &SinkRequest) -> bool {
+    let is_transactional = GUARANTEE.text(&request.options) == "exactly-once";
+    request.changes.is_none() && !is_transactional
+}
+
 fn open_topic(request: &SinkRequest, is_upserted: bool) -> Result<Box<dyn Sink>, Diagnostic> {
     let options = &request.options;
     let topic = options.require("topic")?.trim().to_string();

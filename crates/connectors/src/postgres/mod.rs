@@ -31,6 +31,8 @@ pub(crate) const CONNECTOR: Connector = Connector {
         [How to](how-to/postgresql.md).",
     options: options::OPTIONS,
     sink: Some(sink::open),
+    // A beat of changes is one transaction, and the last row of a key counts.
+    is_on_every_node: |request| request.changes.is_none() && request.primary_key.is_empty(),
     changes: |_| TakesChanges::ByPrimaryKey,
     ..Connector::NEITHER
 };

@@ -9,6 +9,7 @@ use super::table::Table;
 use crate::changes::not_at_least_once;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
+use serde_json::Value;
 use std::sync::{Arc, Mutex};
 
 /// Opens the sink: the database must be there, and have a table that fits.
@@ -90,6 +91,13 @@ impl Sink for JdbcSink {
             self.spans = Some(Spans::begin(self.database.clone(), job, restored)?);
         }
         Ok(())
+    }
+
+    fn commit_of_others(&mut self, tokens: &[Value]) -> Result<(), Diagnostic> {
+        match &self.spans {
+            Some(spans) => spans.commit_of_others(tokens),
+            None => Err(Diagnostic::bug("rows of other nodes have been prepared, and those of this one have not")),
+        }
     }
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {

@@ -39,6 +39,9 @@ pub(super) struct DurableSpan {
     bytes: u64,
     /// XXH3 of the file, in hexadecimal.
     checksum: String,
+    /// The node that has written it.
+    #[serde(default)]
+    pub(super) node: usize,
 }
 
 impl SpanRows {
@@ -84,7 +87,7 @@ impl SpanRows {
         kept.map_err(|e| self.failed(&e))?;
         sync_directory(&self.directory);
         let (rows, bytes, checksum) = (self.rows, self.bytes, hexadecimal(&self.checksum));
-        Ok(DurableSpan { checkpoint, rows, file: name, bytes, checksum })
+        Ok(DurableSpan { checkpoint, rows, file: name, bytes, checksum, node: 0 })
     }
 
     fn failed(&self, error: &io::Error) -> Diagnostic {

@@ -4,7 +4,8 @@
 //! write → rows in memory, then in a file       prepare → the file is on disk, with its name
 //! commit → BEGIN; SELECT … FROM millstream_progress FOR UPDATE; rows; progress = checkpoint; COMMIT; the file is removed
 //! ```
-//! The row of `millstream_progress` for job and sink says up to which checkpoint the database has the rows. Because it changes
+//! The row of `millstream_progress` for job and sink says up to which checkpoint the database has the rows; each of several nodes has its
+//! own row, under the name of the job with the node's number. Because it changes
 //! with them, a span can be committed again at any time, whatever has become of an earlier attempt: what an earlier process still
 //! has under way holds the row's lock, so one waits for the end of it. What cannot be done is to take rows back.
 //!
@@ -21,6 +22,7 @@ use millstream_types::{Diagnostic, code};
 use postgres::Client;
 use postgres::error::SqlState;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -48,17 +50,26 @@ impl Spans {
         restored: Option<&RestoredSink>,
     ) -> Result<Spans, Diagnostic> {
         fs::create_dir_all(&job.directory).map_err(|e| write_error(&job.directory, &e))?;
-        let spans = restored.and_then(|restored| restored.token.as_ref()).map_or(Ok(Vec::new()), spans_of)?;
-        let prefix = format!("{}{}-", prefix(job), job.run);
+        let prefix = format!("{}{}-", prefix(job), job.writer);
         let shared = Arc::new(Shared { job: job.clone(), prefix, database, ended: EndedSpans::default() });
         let committed = shared.claim()?;
-        let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
-        if committed > checkpoint {
-            return Err(cannot_take_back(job, committed, restored));
+        if job.writer.is_first() {
+            let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
+            if committed > checkpoint {
+                return Err(cannot_take_back(job, committed, restored));
+            }
+            shared.apply(&spans_of(restored.map_or(&[], |restored| &restored.tokens))?)?;
+            shared.remove_files()?;
         }
-        shared.apply(&spans)?;
-        shared.remove_files()?;
         Ok(Spans { open: shared.new_rows(), shared })
+    }
+
+    /// Commits spans that other nodes have prepared.
+    pub(super) fn commit_of_others(&self, tokens: &[Value]) -> Result<(), Diagnostic> {
+        let spans = spans_of(tokens)?;
+        self.shared.apply(&spans)?;
+        self.shared.forget(&spans);
+        Ok(())
     }
 
     pub(super) fn write(&mut self, data: &[u8], rows: usize) -> Result<(), Diagnostic> {
@@ -97,11 +108,7 @@ impl Commit for SpanCommit {
             self.shared.apply(spans)?;
             Ok(spans.to_vec())
         })?;
-        for span in spans {
-            // Nobody needs it any more; what stays is removed at the next start.
-            fs::remove_file(self.shared.job.directory.join(&span.file)).ok();
-            self.shared.job.remote.iter().for_each(|remote| drop(remote.delete(&span.file)));
-        }
+        self.shared.forget(&spans);
         Ok(())
     }
 }
@@ -112,6 +119,8 @@ const READ: &str = "SELECT checkpoint FROM millstream_progress WHERE job = $1 AN
 const ENTER: &str = "INSERT INTO millstream_progress VALUES ($1, $2, 0) ON CONFLICT DO NOTHING";
 const ADVANCE: &str = "INSERT INTO millstream_progress VALUES ($1, $2, $3) \
      ON CONFLICT (job, sink) DO UPDATE SET checkpoint = EXCLUDED.checkpoint";
+const READ_ALL: &str = "SELECT checkpoint FROM millstream_progress \
+     WHERE (job = $1 OR starts_with(job, $1 || '/')) AND sink = $2 FOR UPDATE";
 
 impl Shared {
     fn new_rows(&self) -> SpanRows {
@@ -120,7 +129,8 @@ impl Shared {
 
     /// Makes the file of a span that will be found after a failure.
     fn keep(&self, checkpoint: u64, rows: SpanRows) -> Result<DurableSpan, Diagnostic> {
-        let span = rows.keep(checkpoint)?;
+        let mut span = rows.keep(checkpoint)?;
+        span.node = self.job.writer.node;
         if let Some(remote) = &self.job.remote {
             remote
                 .put(&span.file, &self.job.directory.join(&span.file))
@@ -146,28 +156,48 @@ impl Shared {
         i32::try_from(self.job.sink).unwrap_or(i32::MAX)
     }
 
+    /// Removes the files of spans that are committed: nobody needs them any more. What stays is removed at the next start.
+    fn forget(&self, spans: &[DurableSpan]) {
+        for span in spans {
+            fs::remove_file(self.job.directory.join(&span.file)).ok();
+            self.job.remote.iter().for_each(|remote| drop(remote.delete(&span.file)));
+        }
+    }
+
+    /// Whose progress it is, in the table: that of a node.
+    fn progress_of(&self, node: usize) -> String {
+        if node == 0 { self.job.job.clone() } else { format!("{}/{node}", self.job.job) }
+    }
+
     /// Enters the job into the table of progress, which is made if it is not there. Returns up to which checkpoint the database
-    /// has its rows; 0: none.
+    /// has rows of it, of whichever node; 0: none.
     fn claim(&self) -> Result<u64, Diagnostic> {
         locked(&self.database).connection.run(|client| {
             create_progress(client)?;
             let mut transaction = client.transaction()?;
-            transaction.execute(ENTER, &[&self.job.job, &self.sink()])?;
-            let row = transaction.query_one(READ, &[&self.job.job, &self.sink()])?;
-            let committed: i64 = row.try_get(0)?;
+            transaction.execute(ENTER, &[&self.progress_of(self.job.writer.node), &self.sink()])?;
+            let rows = transaction.query(READ_ALL, &[&self.job.job, &self.sink()])?;
+            let committed = rows.iter().map(|row| row.try_get::<_, i64>(0)).collect::<Result<Vec<_>, _>>()?;
             transaction.commit()?;
-            Ok(committed.unsigned_abs())
+            Ok(committed.into_iter().max().unwrap_or(0).unsigned_abs())
         })
     }
 
-    /// Writes those of the spans that the database does not have, in one transaction.
+    /// Writes those of the spans that the database does not have, those of a node in one transaction.
     fn apply(&self, spans: &[DurableSpan]) -> Result<(), Diagnostic> {
+        let mut of_nodes: BTreeMap<usize, Vec<&DurableSpan>> = BTreeMap::new();
+        spans.iter().for_each(|span| of_nodes.entry(span.node).or_default().push(span));
+        of_nodes.into_iter().try_for_each(|(node, spans)| self.apply_of(&self.progress_of(node), &spans))
+    }
+
+    /// The same of one node.
+    fn apply_of(&self, progress: &str, spans: &[&DurableSpan]) -> Result<(), Diagnostic> {
         let Some(last) = spans.iter().map(|span| span.checkpoint).max() else { return Ok(()) };
         let last = i64::try_from(last).unwrap_or(i64::MAX);
         let Database { connection, table } = &mut *locked(&self.database);
         connection.run(|client| {
             let mut transaction = client.transaction()?;
-            let row = transaction.query_opt(READ, &[&self.job.job, &self.sink()])?;
+            let row = transaction.query_opt(READ, &[&progress, &self.sink()])?;
             let committed: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
             if committed >= last {
                 return Ok(());
@@ -184,7 +214,7 @@ impl Shared {
                 }
             }
             table.settle(&mut transaction)?;
-            transaction.execute(ADVANCE, &[&self.job.job, &self.sink(), &last])?;
+            transaction.execute(ADVANCE, &[&progress, &self.sink(), &last])?;
             Ok(transaction.commit()?)
         })
     }
@@ -227,13 +257,17 @@ fn create_progress(client: &mut Client) -> Result<(), Failure> {
     }
 }
 
-fn spans_of(token: &Value) -> Result<Vec<DurableSpan>, Diagnostic> {
-    let spans = token.get("spans").and_then(Value::as_array);
-    let spans = spans.and_then(|spans| spans.iter().map(DurableSpan::of_json).collect());
-    spans.ok_or_else(|| {
-        let message = format!("the checkpoint says '{token}' of the rows for PostgreSQL, which makes no sense");
-        Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
-    })
+fn spans_of(tokens: &[Value]) -> Result<Vec<DurableSpan>, Diagnostic> {
+    let mut all = Vec::new();
+    for token in tokens {
+        let spans = token.get("spans").and_then(Value::as_array);
+        let spans: Option<Vec<_>> = spans.and_then(|spans| spans.iter().map(DurableSpan::of_json).collect());
+        all.extend(spans.ok_or_else(|| {
+            let message = format!("the checkpoint says '{token}' of the rows for PostgreSQL, which makes no sense");
+            Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+        })?);
+    }
+    Ok(all)
 }
 
 fn cannot_take_back(job: &SinkJob, committed: u64, restored: Option<&RestoredSink>) -> Diagnostic {

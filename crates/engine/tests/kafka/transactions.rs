@@ -2,7 +2,7 @@
 
 use crate::broker::{Kafka, shared};
 use arrow_array::{ArrayRef, Int64Array};
-use millstream::connectors::{Committed, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, open_sink};
+use millstream::connectors::{Committed, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, SinkWriter, open_sink};
 use millstream::{Collected, DataType, Diagnostic, Field, Options, RunMonitor, Schema, Session, SessionConfig, code};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn job(name: &str) -> SinkJob {
     SinkJob {
         job: name.into(),
         sink: 0,
-        run: 1,
+        writer: SinkWriter::first(1),
         resumes: None,
         directory: std::path::PathBuf::new(),
         remote: None,
@@ -49,7 +49,7 @@ fn job(name: &str) -> SinkJob {
 }
 
 fn restored(checkpoint: u64) -> RestoredSink {
-    RestoredSink { checkpoint, token: None }
+    RestoredSink { checkpoint, tokens: Vec::new() }
 }
 
 /// Checks what is seen in the end.

@@ -2,8 +2,8 @@
 //!
 //! The sources of lookup tables are read whole by every node, and what follows from them alone is computed by each for itself. Of all other
 //! sources a node reads some of the splits. Windowed aggregations aggregate what their node reads first, and send what has become of
-//! a slice to the owners of its keys; keyed operators send rows. Sorts and sinks are on the first node. On one node nothing of this has a
-//! cost: it owns everything.
+//! a slice to the owners of its keys; keyed operators send rows. Sorts are on the first node, and so are sinks, unless every node can write
+//! what it has. On one node nothing of this has a cost: it owns everything.
 //!
 //! Where partitions are those of the operator below ([`copartition`](super::copartition)), the owner of a row is the node that has it:
 //! nothing is sent but marks. These still go from each node to all, so that operators have one watermark and one place of a cut on all nodes.
@@ -37,6 +37,8 @@ pub struct Distribution {
     pub operators: Vec<Vec<Exchange>>,
     /// Of each sort.
     pub sorts: Vec<Exchange>,
+    /// Of each sink.
+    pub sinks: Vec<Exchange>,
 }
 
 /// The distribution of a plan.
@@ -47,6 +49,11 @@ pub fn distribute(plan: &QueryPlan) -> Distribution {
         aggregations: vec![Exchange::Nothing; plan.aggregations.len()],
         operators: plan.operators.iter().map(|operator| vec![Exchange::Nothing; operator.inputs.len()]).collect(),
         sorts: vec![Exchange::Nothing; plan.sorts.len()],
+        sinks: plan
+            .sinks
+            .iter()
+            .map(|sink| if sink.is_on_every_node { Exchange::Stays } else { Exchange::Gather })
+            .collect(),
     };
     // Until nothing changes: pipelines pass on that not every node has all of what they read.
     while plan.pipelines.iter().any(|pipeline| distribution.note(plan, pipeline)) {}

@@ -100,6 +100,7 @@ impl Planner {
             changes: None,
             skip: 0,
             limit: None,
+            is_on_every_node: false,
         });
         self.late_sinks.push((into.clone(), self.sinks.len() - 1));
         self.sinks.len() - 1

@@ -145,7 +145,7 @@ impl Planner {
         let sink = self.sinks.len();
         let changing = changing(&query);
         let changes = changing.as_ref().map(|changing| sink_changes(changing, table.as_deref()));
-        self.sinks.push(SinkPlan { table, schema, changes: changes.clone(), skip, limit });
+        self.sinks.push(SinkPlan { table, schema, changes: changes.clone(), skip, limit, is_on_every_node: false });
         let branches = match changes {
             Some(changes) => vec![self.net_changes(&query, &changes)?],
             None => self.branches(&query)?,

@@ -404,7 +404,14 @@ mod tests {
             operators: vec![Operator::Filter(is_text.clone())],
             end: PipelineEnd::Sink(i),
         };
-        let sink = SinkPlan { table: None, schema: schema.clone(), changes: None, skip: 0, limit: Some(3) };
+        let sink = SinkPlan {
+            table: None,
+            schema: schema.clone(),
+            changes: None,
+            skip: 0,
+            limit: Some(3),
+            is_on_every_node: false,
+        };
         QueryPlan {
             sources: vec![source; pipelines],
             pipelines: (0..pipelines).map(pipeline).collect(),

@@ -138,7 +138,7 @@ fn arranged(plan: &QueryPlan, manifest: Manifest, fit: &Fit) -> Manifest {
         }),
         sinks: places(&manifest.sinks, &fit.sinks, |sink| {
             next_number += 1;
-            SinkState { number: next_number - 1, table: table(sink), token: None }
+            SinkState::new(next_number - 1, table(sink))
         }),
         ..manifest
     }

@@ -1,9 +1,10 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
+use super::blobs::damaged;
 use super::checkpointing::{Checkpointing, Handed, Message};
 use super::part::{Gathering, not_written};
 use crate::adaptive::Decision;
-use crate::exchange::{NodeMessage, StoredByNode};
+use crate::exchange::{FinishedNode, NodeMessage, StoredByNode};
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use crate::stats::SinkStats;
@@ -36,6 +37,8 @@ struct AwaitingCompletion {
     number: u64,
     begun: Instant,
     sources: Vec<SourceState>,
+    /// Of the spans of the node's sinks, which are prepared.
+    commits: Vec<Option<Box<dyn Commit>>>,
 }
 
 /// What is kept from one checkpoint to the next.
@@ -58,7 +61,7 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
     let mut pending: Option<Pending> = None;
     for (number, handed) in messages {
         if let Handed::Completed = handed {
-            writer.is_completed(number);
+            writer.is_completed(number)?;
             continue;
         }
         let mut current = match pending.take() {
@@ -80,23 +83,30 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
 pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let Some(writer) = Writer::new(query) else { return Ok(()) };
     let sources = writer.read_at_end();
-    if let Some(nodes) = query.host().nodes.as_ref().filter(|nodes| !nodes.is_first()) {
-        nodes.send(0, NodeMessage::Finished(sources));
-        return Ok(());
-    }
+    // All nodes have passed the same cuts.
     let number = writer.checkpointing.number(query.host().tables.next());
     let mut last = writer.begin(number).gathering;
     last.manifest.sources = sources;
-    let others = query.host().nodes.iter().map(|nodes| std::mem::take(&mut *nodes.finished.lock()));
-    for others in others.flat_map(BTreeMap::into_values) {
-        last.manifest.sources.iter_mut().zip(others).for_each(|(all, other)| all.add(other));
-    }
     for station in query.stations() {
         if let Some(part) = station.last_part(number)? {
             part(&mut last)?;
         }
     }
-    writer.commit(last, BTreeMap::new(), true)
+    let nodes = query.host().nodes.as_ref();
+    if let Some(nodes) = nodes.filter(|nodes| !nodes.is_first()) {
+        let tokens = writer.prepare(&mut last.commits)?;
+        nodes.send(0, NodeMessage::Finished(FinishedNode { sources: last.manifest.sources, tokens }));
+        return Ok(());
+    }
+    let others = nodes.map(|nodes| std::mem::take(&mut *nodes.finished.lock())).unwrap_or_default();
+    for FinishedNode { sources, tokens } in others.into_values() {
+        last.manifest.sources.iter_mut().zip(sources).for_each(|(all, other)| all.add(other));
+        last.manifest.add_tokens(tokens).map_err(damaged)?;
+    }
+    let sinks = last.manifest.sinks.clone();
+    writer.commit(last, BTreeMap::new(), true)?;
+    // They have ended: what they have prepared is made visible here.
+    query.stations().iter().try_for_each(|station| station.commit_of_others(&sinks))
 }
 
 impl Pending {
@@ -164,7 +174,7 @@ impl<'a> Writer<'a> {
             ..Manifest::default()
         };
         self.query.stations().iter().for_each(|station| station.describe(&mut manifest));
-        let commits = manifest.sinks.iter().map(|_| None).collect();
+        let commits = self.query.plan().sinks.iter().map(|_| None).collect();
         let checkpoints = &self.checkpointing.config.checkpoints;
         let (pack, place) = (checkpoints.pack(number), checkpoints.store().place());
         let gathering = Gathering { pack, place, manifest, commits };
@@ -176,11 +186,14 @@ impl<'a> Writer<'a> {
         let Pending { begun, mut gathering, others, .. } = current;
         let number = gathering.manifest.checkpoint;
         self.describe_inputs(&mut gathering.manifest.sources);
-        let stored = AwaitingCompletion { number, begun, sources: gathering.manifest.sources.clone() };
+        let sources = gathering.manifest.sources.clone();
+        let mut stored = AwaitingCompletion { number, begun, sources, commits: Vec::new() };
         match &self.query.host().nodes {
             Some(nodes) if !nodes.is_first() => {
-                let files = write_node(&mut gathering, nodes.me)?;
-                let Gathering { pack, place, .. } = gathering;
+                let tokens = self.prepare(&mut gathering.commits)?;
+                let files = write_node(&mut gathering, nodes.me, tokens)?;
+                let Gathering { pack, place, commits, .. } = gathering;
+                stored.commits = commits;
                 let bytes_written = pack.finish().map_err(|e| not_written(number, &place, &e))?;
                 let reads = self.checkpointing.files_read();
                 // Noted first: the first node completes it when it hears of this.
@@ -189,7 +202,7 @@ impl<'a> Writer<'a> {
                 return Ok(());
             }
             Some(nodes) => {
-                let files = write_node(&mut gathering, nodes.me)?;
+                let files = write_node(&mut gathering, nodes.me, Vec::new())?;
                 gathering.manifest.nodes.push(files);
                 self.commit(gathering, others, false)?;
                 // Before the next one can begin: the others must not hear of its cut first.
@@ -206,15 +219,35 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The first node has completed a checkpoint.
-    fn is_completed(&mut self, number: u64) {
-        if let Some(stored) = self.stored.take_if(|stored| stored.number == number) {
+    /// The first node has completed a checkpoint: the spans that this one has prepared for it can be seen.
+    fn is_completed(&mut self, number: u64) -> Result<(), Diagnostic> {
+        if let Some(mut stored) = self.stored.take_if(|stored| stored.number == number) {
+            self.make_visible(std::mem::take(&mut stored.commits))?;
             self.acknowledge(&stored);
         }
+        Ok(())
+    }
+
+    /// Prepares spans, by sink of the plan; their tokens.
+    fn prepare(&self, commits: &mut [Option<Box<dyn Commit>>]) -> Result<Vec<Option<Value>>, Diagnostic> {
+        let stats = &self.query.host().stats.sinks;
+        let prepare = |(commit, stats): (&mut Option<Box<dyn Commit>>, &Arc<SinkStats>)| {
+            commit.as_mut().map(|commit| stats.commits(|| commit.prepare())).transpose()
+        };
+        commits.iter_mut().zip(stats).map(prepare).collect()
+    }
+
+    /// Commits spans that are prepared, by sink of the plan.
+    fn make_visible(&self, commits: Vec<Option<Box<dyn Commit>>>) -> Result<(), Diagnostic> {
+        let stats = &self.query.host().stats.sinks;
+        let mut commits: Vec<(Box<dyn Commit>, &SinkStats)> =
+            std::iter::zip(commits, stats).filter_map(|(commit, stats)| Some((commit?, &**stats))).collect();
+        commits.sort_by_key(|(commit, _)| !commit.dies_with_process());
+        commits.into_iter().try_for_each(|(commit, stats)| stats.commits(|| commit.commit()))
     }
 
     /// Tells sources how far they have been read before a checkpoint that is complete.
-    fn acknowledge(&mut self, AwaitingCompletion { number, begun, sources }: &AwaitingCompletion) {
+    fn acknowledge(&mut self, AwaitingCompletion { number, begun, sources, .. }: &AwaitingCompletion) {
         let stats = &self.query.host().stats;
         for (acknowledger, source) in self.acknowledgers.iter_mut().zip(sources) {
             let Some(acknowledger) = acknowledger else { continue };
@@ -263,17 +296,14 @@ impl<'a> Writer<'a> {
             read.extend(reads);
         }
         let stats = &self.query.host().stats;
-        for ((commit, sink), stats) in commits.iter_mut().zip(&mut manifest.sinks).zip(&stats.sinks) {
-            sink.token = commit.as_mut().map(|commit| stats.commits(|| commit.prepare())).transpose()?;
+        for (sink, token) in manifest.sinks.iter_mut().zip(self.prepare(&mut commits)?) {
+            sink.token = token;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         manifest.is_finished = is_finished;
         self.checkpointing.config.checkpoints.write(&manifest).map_err(failed)?;
-        let mut commits: Vec<(Box<dyn Commit>, &SinkStats)> =
-            std::iter::zip(commits, &stats.sinks).filter_map(|(commit, stats)| Some((commit?, &**stats))).collect();
-        commits.sort_by_key(|(commit, _)| !commit.dies_with_process());
-        commits.into_iter().try_for_each(|(commit, stats)| stats.commits(|| commit.commit()))?;
+        self.make_visible(commits)?;
         // Numbers have gaps where a process has ended: those that are there count.
         let kept = self.checkpointing.config.checkpoints.numbers().map_err(failed)?;
         let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
@@ -286,7 +316,7 @@ impl<'a> Writer<'a> {
 }
 
 /// Writes the manifest of a node, one of several, behind its state: what it keeps is named there, and no longer by the checkpoint itself.
-fn write_node(gathering: &mut Gathering, node: usize) -> Result<NodeFiles, Diagnostic> {
+fn write_node(gathering: &mut Gathering, node: usize, tokens: Vec<Option<Value>>) -> Result<NodeFiles, Diagnostic> {
     let manifest = &mut gathering.manifest;
     let of_node = NodeManifest {
         format: FORMAT,
@@ -295,6 +325,7 @@ fn write_node(gathering: &mut Gathering, node: usize) -> Result<NodeFiles, Diagn
         sources: std::mem::take(&mut manifest.sources),
         aggregations: std::mem::take(&mut manifest.aggregations),
         operators: std::mem::take(&mut manifest.operators),
+        tokens,
     };
     let files = of_node.blobs().map(|blob| Arc::clone(&blob.file)).collect();
     let state_bytes = of_node.blobs().map(|blob| blob.bytes).sum();

@@ -8,8 +8,11 @@
 //!
 //! Every node has the same plan and the same stations. A node reads some of the splits, and owns some of the partitions of each station's
 //! state: those of a contiguous range ([`Nodes::owner`]), so which node has a key follows from its hash and the number of partitions alone.
-//! What belongs to another owner is sent there in *frames*: rows of keyed operators, partials of windowed aggregations, rows for sorts and
-//! sinks, which are on the first node.
+//! What belongs to another owner is sent there in *frames*: rows of keyed operators, partials of windowed aggregations, rows for sorts, which
+//! are on the first node, and for sinks that only that one has.
+//!
+//! Where every node has a sink, each writes the rows that it has. Under checkpoints it prepares its span before it says what it has stored, and
+//! commits it when the first node has completed the checkpoint. The last spans are committed by the first node, for all.
 //!
 //! Behind what it covers, on the same way from one node to another, goes a *mark*: the watermark, generation and end that all inputs of the
 //! station on that node have come to. To the owner a node is one input, so the minimum over its inputs is the watermark of the operator, as on
@@ -37,10 +40,13 @@ use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 pub(crate) use receiving::receive_from_nodes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 pub(crate) use splits::{NamedSplit, named, seen};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Target size of a frame in bytes: the rows for one owner are cut into frames of about this size.
@@ -69,10 +75,12 @@ pub(crate) enum NodeMessage {
     Stored(u64, StoredByNode),
     /// To the other nodes: a checkpoint is complete.
     Completed(u64),
+    /// To the first node: all sinks of this one have all rows that they get; how many that were.
+    AllWritten(u64),
     /// To the other nodes: all rows have been written. Each answers, and ends.
     Finish,
-    /// To the first node: how far this one has read, at the end.
-    Finished(Vec<SourceState>),
+    /// To the first node, at the end.
+    Finished(FinishedNode),
     /// The node has ended, with this error if there is one.
     Ended(Option<Diagnostic>),
 }
@@ -84,6 +92,15 @@ pub(crate) struct AtBeatEnd {
     pub(crate) lowest: Option<i64>,
     /// Whether a checkpoint can be taken there.
     pub(crate) can_resume: bool,
+}
+
+/// What a node says at the end.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct FinishedNode {
+    /// How far it has read.
+    pub(crate) sources: Vec<SourceState>,
+    /// By sink of the plan: the token of the last span that it has written.
+    pub(crate) tokens: Vec<Option<Value>>,
 }
 
 /// What a node has stored of a checkpoint.
@@ -155,8 +172,10 @@ pub struct Nodes {
     /// How many there are.
     pub(crate) count: usize,
     peers: Arc<dyn Peers>,
-    /// On the first node: how far the others have read, once they have ended.
-    pub(crate) finished: Mutex<BTreeMap<usize, Vec<SourceState>>>,
+    /// On the first node: what the others have said at the end.
+    pub(crate) finished: Mutex<BTreeMap<usize, FinishedNode>>,
+    /// On the first node: how many others have written all rows.
+    pub(crate) all_written: AtomicUsize,
     own: NodeInbox,
     inbound: Mutex<Option<Receiver<Arriving>>>,
     /// What has come before the query was built.
@@ -176,13 +195,11 @@ impl Peers for InProcess {
 }
 
 impl Nodes {
-    /// A node of so many, by its number, and where what others send is delivered. Each has a number below `count`; the first has the
-    /// sinks.
+    /// A node of so many, by its number, and where what others send is delivered. Each has a number below `count`.
     pub fn new(me: usize, count: usize, peers: Arc<dyn Peers>) -> (Nodes, NodeInbox) {
         let (sender, receiver) = channel();
         let (own, inbound) = (NodeInbox(sender), Mutex::new(Some(receiver)));
-        let (finished, early) = (Mutex::default(), Mutex::default());
-        (Nodes { me, count, peers, finished, own: own.clone(), inbound, early }, own)
+        (Nodes::with(me, count, peers, own.clone(), inbound), own)
     }
 
     /// So many nodes of a query in one process.
@@ -192,10 +209,20 @@ impl Nodes {
         let node = |(me, inbound)| {
             let peers = Arc::new(InProcess { from: me, to: Arc::clone(&to) });
             let (own, inbound) = (to[me].clone(), Mutex::new(Some(inbound)));
-            let (finished, early) = (Mutex::default(), Mutex::default());
-            Nodes { me, count, peers, finished, own, inbound, early }
+            Nodes::with(me, count, peers, own, inbound)
         };
         receivers.into_iter().enumerate().map(node).collect()
+    }
+
+    fn with(
+        me: usize,
+        count: usize,
+        peers: Arc<dyn Peers>,
+        own: NodeInbox,
+        inbound: Mutex<Option<Receiver<Arriving>>>,
+    ) -> Nodes {
+        let (finished, all_written, early) = Default::default();
+        Nodes { me, count, peers, finished, all_written, own, inbound, early }
     }
 
     /// Sends to another node.
@@ -213,7 +240,7 @@ impl Nodes {
         let _ = self.own.0.send(Arriving::Close);
     }
 
-    /// Whether it is the one that has the sinks.
+    /// Whether it is the one that leads: it makes the cuts, completes the checkpoints, and has the sinks that are not on every node.
     pub(crate) fn is_first(&self) -> bool {
         self.me == 0
     }

@@ -10,6 +10,7 @@ use millstream_storage::Damaged;
 use millstream_types::Diagnostic;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Acts on what comes from other nodes, if there are any, until the query is over.
@@ -104,9 +105,16 @@ impl Receiving<'_> {
                 query.hand_over(checkpoint, Handed::Completed);
             }
             NodeMessage::Finish => query.end_with_another(),
-            NodeMessage::Finished(sources) => {
+            NodeMessage::AllWritten(rows) => {
                 if let Some(nodes) = &query.host().nodes {
-                    nodes.finished.lock().insert(from, sources);
+                    query.host().stats.rows_out.fetch_add(rows, Ordering::Relaxed);
+                    nodes.all_written.fetch_add(1, Ordering::Release);
+                    query.cancel().wake();
+                }
+            }
+            NodeMessage::Finished(said) => {
+                if let Some(nodes) = &query.host().nodes {
+                    nodes.finished.lock().insert(from, said);
                     query.cancel().wake();
                 }
             }

@@ -27,6 +27,7 @@ const FINISH: u8 = 9;
 const FINISHED: u8 = 10;
 const ENDED: u8 = 11;
 const SPLITS: u8 = 12;
+const ALL_WRITTEN: u8 = 13;
 
 /// Bytes behind a frame: the station, and the kind of message.
 const BEHIND_FRAME: usize = 5;
@@ -94,9 +95,13 @@ pub(super) fn encode(message: NodeMessage) -> Vec<u8> {
             out.u64(checkpoint);
             COMPLETED
         }
+        NodeMessage::AllWritten(rows) => {
+            out.u64(rows);
+            ALL_WRITTEN
+        }
         NodeMessage::Finish => FINISH,
-        NodeMessage::Finished(sources) => {
-            out.raw(&as_json(&sources));
+        NodeMessage::Finished(said) => {
+            out.raw(&as_json(&said));
             FINISHED
         }
         NodeMessage::Ended(diagnostic) => {
@@ -161,6 +166,7 @@ fn small(kind: u8, message: &[u8]) -> Result<NodeMessage, Damaged> {
             return Ok(NodeMessage::Splits(source, json(&message[size_of::<u32>()..])?));
         }
         COMPLETED => NodeMessage::Completed(from.u64()?),
+        ALL_WRITTEN => NodeMessage::AllWritten(from.u64()?),
         FINISH => NodeMessage::Finish,
         FINISHED => return json(message).map(NodeMessage::Finished),
         ENDED if message.is_empty() => NodeMessage::Ended(None),
@@ -224,6 +230,7 @@ fn text(bytes: &[u8]) -> Result<String, Damaged> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FinishedNode;
     use super::*;
     use millstream_storage::{BlobRef, SourceState, SplitState};
     use millstream_types::code;
@@ -252,8 +259,9 @@ mod tests {
             NodeMessage::TakeBeat(-9),
             NodeMessage::Stored(8, stored),
             NodeMessage::Completed(8),
+            NodeMessage::AllWritten(9),
             NodeMessage::Finish,
-            NodeMessage::Finished(sources),
+            NodeMessage::Finished(FinishedNode { sources, tokens: vec![None, Some("t".into())] }),
             NodeMessage::Ended(None),
             NodeMessage::Ended(Some(error)),
         ]

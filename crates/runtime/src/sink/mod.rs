@@ -449,6 +449,14 @@ impl Station for SinkStation {
         Ok(Some(Box::new(self.span(sink.cut(checkpoint)?))))
     }
 
+    fn commit_of_others(&self, sinks: &[SinkState]) -> Result<(), Diagnostic> {
+        let (mut lanes, tokens) = (self.lanes.lock(), &sinks[self.number].others);
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        lanes.sink.as_deref_mut().map_or(Ok(()), |sink| self.stats.commits(|| sink.commit_of_others(tokens)))
+    }
+
     fn finish(&self) -> Result<(), Diagnostic> {
         let Some(mut sink) = self.lanes.lock().sink.take() else { return Ok(()) };
         if self.ends_beats {

@@ -22,7 +22,7 @@ use crate::durable::restored::Restored;
 use crate::exchange::StationMessage;
 use crate::ids::{Generation, Port, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
-use millstream_storage::Manifest;
+use millstream_storage::{Manifest, SinkState};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::MutexGuard;
@@ -117,6 +117,12 @@ pub(crate) trait Station: Send + Sync {
     /// All rows have come, and no thread is at work any more: what belongs to the last checkpoint of the job.
     fn last_part(&self, _checkpoint: u64) -> Result<Option<Part>, Diagnostic> {
         Ok(None)
+    }
+
+    /// The last checkpoint of the job has been written: what other nodes have prepared for it, by the number of the station's sink, is made
+    /// visible.
+    fn commit_of_others(&self, _sinks: &[SinkState]) -> Result<(), Diagnostic> {
+        Ok(())
     }
 
     /// The same, behind the last checkpoint: what has been written is made visible.

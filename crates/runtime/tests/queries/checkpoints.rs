@@ -41,7 +41,7 @@ impl Attempt<'_> {
         let cancel = CancelToken::new();
         let mut run = input(self.plan.clone(), vec![connector(source)], vec![MemorySink::default()]);
         let (committed, stops) = (Arc::clone(self.committed), self.stops.then(|| cancel.clone()));
-        run.sinks = vec![Box::new(SpanSink { rows: MemorySink::default(), committed, stops })];
+        run.sinks = vec![Box::new(SpanSink { rows: MemorySink::default(), node: 0, committed, stops })];
         let store = FailingStore {
             inner: LocalStore::open(self.folder).unwrap(),
             failure: self.failure.clone(),

@@ -16,25 +16,98 @@ fn run_on(
     sink: MemorySink,
     cancel: &CancelToken,
 ) -> (Vec<Result<(), Diagnostic>>, u64) {
-    let mut sinks = vec![sink];
+    let (results, late, _) = run_with(count, plan, source, vec![sink], cancel);
+    (results, late)
+}
+
+/// The same with a sink for each of the first nodes; also how many rows the first one says were written.
+fn run_with(
+    count: usize,
+    plan: &QueryPlan,
+    source: impl Fn() -> MemorySource,
+    sinks: Vec<MemorySink>,
+    cancel: &CancelToken,
+) -> (Vec<Result<(), Diagnostic>>, u64, u64) {
+    let mut sinks = sinks.into_iter();
     let mut running = Vec::new();
     for node in Nodes::in_process(count) {
-        let input =
-            RunInput { nodes: Some(node), ..input(plan.clone(), vec![connector(source())], sinks.split_off(0)) };
+        let sink = sinks.next().into_iter().collect();
+        let input = RunInput { nodes: Some(node), ..input(plan.clone(), vec![connector(source())], sink) };
         let (sender, receiver) = mpsc::channel();
         let (stats, cancel) = (Arc::new(QueryStats::new(plan)), cancel.clone());
         let shared = Arc::clone(&stats);
         std::thread::spawn(move || sender.send(run(input, &config(2, 0), &shared, &cancel)));
         running.push((receiver, stats));
     }
-    let mut late = 0;
+    let (mut late, first) = (0, Arc::clone(&running[0].1));
     let end = |(receiver, stats): (mpsc::Receiver<Result<(), Diagnostic>>, Arc<QueryStats>)| {
         let result = receiver.recv_timeout(Duration::from_secs(60));
         let result = result.unwrap_or_else(|_| panic!("a node hangs or panics: {:?}", stats.snapshot()));
         late += stats.snapshot().late_rows;
         result
     };
-    (running.into_iter().map(end).collect(), late)
+    let results = running.into_iter().map(end).collect();
+    (results, late, first.snapshot().rows_out)
+}
+
+/// Sinks for so many nodes, and what they write.
+fn sinks_of(count: usize) -> (Vec<MemorySink>, Vec<Arc<Written>>) {
+    let sink = |_| MemorySink::default();
+    let sinks: Vec<MemorySink> = (0..count).map(sink).collect();
+    let written = sinks.iter().map(|sink| Arc::clone(&sink.written)).collect();
+    (sinks, written)
+}
+
+#[test]
+fn every_node_writes_what_it_has() {
+    let splits = random_splits(6, 7, 400, 30);
+    let (windows, _) = tumbling_model(&splits, 100, 20);
+    let plans = [(tumbling_plan(100, 20), windows.len()), (copy_plan(None), splits.iter().map(Vec::len).sum())];
+    for (mut plan, rows) in plans {
+        let sink = MemorySink::default();
+        let expected = Arc::clone(&sink.written);
+        run_on(1, &plan, || MemorySource::of(&splits, 37), sink, &CancelToken::new());
+        plan.sinks[0].is_on_every_node = true;
+        for count in [1, 2, 3, 5, 9] {
+            let (sinks, written) = sinks_of(count);
+            let source = || MemorySource::of(&splits, 37);
+            let (results, _, counted) = run_with(count, &plan, source, sinks, &CancelToken::new());
+            results.into_iter().for_each(|result| result.unwrap());
+            assert!(written.iter().all(|written| written.is_finished()));
+            let all = written.iter().flat_map(|written| written.rows()).collect();
+            assert_eq!((sorted(all), counted), (sorted(expected.rows()), rows as u64), "{count} nodes");
+            let is_copied = plan.aggregations.is_empty();
+            assert!(
+                !is_copied
+                    || written.iter().filter(|written| !written.rows().is_empty()).count() == count.min(splits.len())
+            );
+        }
+    }
+}
+
+#[test]
+fn no_node_shows_rows_of_a_query_that_fails() {
+    for failing in 0..3 {
+        let gate = Arc::new(Gate::default());
+        let source = || {
+            let mut splits = vec![vec![Step::Rows(vec![(Some(1), 1, None)])]; 3];
+            splits[failing].extend([Step::Wait(Arc::clone(&gate)), Step::ReadError]);
+            MemorySource { splits, bounded: true }
+        };
+        let mut plan = copy_plan(None);
+        plan.sinks[0].is_on_every_node = true;
+        let (sinks, written) = sinks_of(3);
+        let (waiting, opened) = (written.clone(), Arc::clone(&gate));
+        std::thread::spawn(move || {
+            while waiting.iter().any(|written| written.rows().is_empty()) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened.open();
+        });
+        let (results, ..) = run_with(3, &plan, source, sinks, &CancelToken::new());
+        assert!(results.into_iter().all(|result| result.unwrap_err().code == code::READ_FAILED));
+        assert!(!written.iter().any(|written| written.is_finished()));
+    }
 }
 
 fn sorted(mut rows: Vec<String>) -> Vec<String> {

@@ -107,9 +107,9 @@ impl Simulated<'_> {
                 restored: restored.clone(),
             };
             let mut input = input(self.plan.clone(), vec![connector(MemorySource::of(self.data, 7))], vec![]);
-            if me == 0 {
-                let committed = Arc::clone(&self.committed);
-                input.sinks = vec![Box::new(SpanSink { rows: MemorySink::default(), committed, stops: None })];
+            if me == 0 || self.plan.sinks[0].is_on_every_node {
+                let (rows, committed) = (MemorySink::default(), Arc::clone(&self.committed));
+                input.sinks = vec![Box::new(SpanSink { rows, node: me, committed, stops: None })];
             }
             (input.nodes, input.checkpoints) = (Some(nodes), Some(checkpoints));
             let (sender, receiver) = channel();
@@ -186,6 +186,15 @@ fn die_at_every_message(plan: &QueryPlan, data: &[Vec<Row>]) {
 #[test]
 fn windows_survive_nodes() {
     die_at_every_message(&tumbling_plan(100, 40), &random_splits(11, 4, 300, 60));
+}
+
+#[test]
+fn sinks_of_every_node_survive_nodes() {
+    let (mut copied, mut windows) = (copy_plan(None), tumbling_plan(100, 40));
+    for plan in [&mut copied, &mut windows] {
+        plan.sinks[0].is_on_every_node = true;
+        die_at_every_message(plan, &random_splits(14, 4, 200, 60));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::super::checksum::Checksum;
 use super::{columns, names, path, schema, sink_request, source_request};
-use crate::{Commit, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, open_sink};
+use crate::{Commit, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, SinkWriter, open_sink};
 use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn job() -> SinkJob {
     SinkJob {
         job: "job-1".into(),
         sink: 2,
-        run: 5,
+        writer: SinkWriter::first(5),
         resumes: None,
         directory: PathBuf::new(),
         remote: None,
@@ -77,7 +77,7 @@ impl Run<'_> {
     }
 
     fn written(&self, checkpoint: u64, token: Value) -> RestoredSink {
-        RestoredSink { checkpoint, token: Some(token) }
+        RestoredSink { checkpoint, tokens: vec![token] }
     }
 
     /// Runs from the last checkpoint to the end, or to a crash at a checkpoint.
@@ -233,6 +233,77 @@ fn an_older_checkpoint_takes_back_what_later_ones_have_shown() {
     }
 }
 
+/// Sinks of three nodes, of which the first has begun before the others.
+fn on_nodes(request: &SinkRequest, restored: Option<&RestoredSink>) -> Vec<Box<dyn Sink>> {
+    let sink = |node| {
+        let mut sink = open_sink(request).unwrap();
+        let writer = SinkWriter { run: 5, node, attempt: 1 };
+        let resumes = restored.map(|restored| restored.checkpoint);
+        sink.begin(&SinkJob { writer, resumes, ..job() }, restored.filter(|_| node == 0)).unwrap();
+        sink
+    };
+    (0..3).map(sink).collect()
+}
+
+#[test]
+fn nodes_write_into_one_directory() {
+    for format in ["json", "parquet"] {
+        let directory = TempDir::new().unwrap();
+        let request = request(&directory, "", format);
+        let run = Run { request: &request, directory: directory.path(), manifest: None };
+        let mut sinks = on_nodes(&request, None);
+        // The checkpoint is complete, and only the first has heard of it.
+        let mut tokens = Vec::new();
+        for (node, sink) in sinks.iter_mut().enumerate() {
+            run.write_span(sink, node as u64 + 1);
+            let mut commit = sink.cut(1).unwrap().unwrap();
+            tokens.push(commit.prepare().unwrap());
+            if node == 0 {
+                commit.commit().unwrap();
+            }
+            run.write_span(sink, 9);
+        }
+        die(sinks, directory.path());
+        let rows = |spans: i64| (0..spans * PIECES * ROWS).collect::<Vec<_>>();
+        let restored = RestoredSink { checkpoint: 1, tokens };
+        let mut sinks = on_nodes(&request, Some(&restored));
+        assert_eq!(ids(&directory, "", format), rows(3));
+        assert!(names(directory.path()).iter().all(|name| name.starts_with("part-")));
+        // The end: the first commits for all.
+        let mut tokens = Vec::new();
+        for (node, sink) in sinks.iter_mut().enumerate() {
+            run.write_span(sink, node as u64 + 4);
+            let mut commit = sink.cut(2).unwrap().unwrap();
+            let token = commit.prepare().unwrap();
+            if node == 0 {
+                commit.commit().unwrap();
+            } else {
+                tokens.push(token);
+            }
+        }
+        sinks.truncate(1);
+        let mut first = sinks.remove(0);
+        first.commit_of_others(&tokens).unwrap();
+        first.finish().unwrap();
+        assert_eq!(ids(&directory, "", format), rows(6));
+    }
+}
+
+#[test]
+fn nodes_find_out_that_their_directories_are_different_ones() {
+    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let sink = |directory: &TempDir| open_sink(&request(directory, "", "json")).unwrap();
+    let first = sink(&one);
+    let shared = first.share().unwrap().unwrap();
+    sink(&one).meet(&shared.name).unwrap();
+    let error = sink(&other).meet(&shared.name).unwrap_err();
+    assert_eq!(error.code, code::OUTPUT_NOT_SHARED);
+    assert!(error.advice.unwrap().contains("'sink.parallelism' = '1'"));
+    assert!(sink(&one).meet("../etc/passwd").is_err());
+    drop(shared);
+    assert_eq!(names(one.path()), [""; 0]);
+}
+
 #[test]
 fn a_query_that_had_finished_finishes_again() {
     for (name, format) in OUTPUTS {
@@ -287,6 +358,8 @@ fn files_of_others_are_left_alone() {
         "_SUCCESS",
         "part-job-1-2-0-0-0-0.json",
         "part-job-1-2-0-0.json",
+        "part-job-1-2-0-5n2-0.json",
+        "part-job-1-2-0-n2a1-0.json",
         "part-job-1-2-a-1-0.json",
         "part-job-1-22-0-1-0.json",
         "part-job-2-1-2-1-0.json",
@@ -294,7 +367,14 @@ fn files_of_others_are_left_alone() {
     for name in others {
         fs::write(directory.path().join(name), "").unwrap();
     }
-    for name in [".part-job-1-2-0-1-7.json", "part-job-1-2-0-1-0.json", "part-job-1-2-12-2-3.csv"] {
+    // Of whichever process and node.
+    let own = [
+        ".part-job-1-2-0-1-7.json",
+        "part-job-1-2-0-1-0.json",
+        "part-job-1-2-12-2-3.csv",
+        ".part-job-1-2-0-5n2a1-0.json",
+    ];
+    for name in own {
         fs::write(directory.path().join(name), "").unwrap();
     }
     let request = request(&directory, "", "json");
@@ -302,9 +382,9 @@ fn files_of_others_are_left_alone() {
     assert_eq!(names(directory.path()), others);
 }
 
-fn refused(request: &SinkRequest, token: Option<Value>) -> Diagnostic {
+fn refused(request: &SinkRequest, tokens: Vec<Value>) -> Diagnostic {
     let mut sink = open_sink(request).unwrap();
-    sink.begin(&job(), Some(&RestoredSink { checkpoint: 3, token })).unwrap_err()
+    sink.begin(&job(), Some(&RestoredSink { checkpoint: 3, tokens })).unwrap_err()
 }
 
 #[test]
@@ -313,7 +393,7 @@ fn output_that_was_changed_is_refused() {
     let parts = request(&directory, "", "json");
     let mut run = Run { request: &parts, directory: directory.path(), manifest: None };
     drop(run.run(Some((3, Crash::BeforeCommit))));
-    let token = run.manifest.unwrap().token;
+    let token = run.manifest.unwrap().tokens;
     let hidden = names(directory.path()).into_iter().find(|name| name.starts_with(".part-")).unwrap();
     fs::write(directory.path().join(&hidden), "less").unwrap();
     let error = refused(&parts, token.clone());
@@ -325,14 +405,14 @@ fn output_that_was_changed_is_refused() {
     for damaged in
         [json!({}), json!({"files": [{"name": "../part-x", "contents": {"bytes": 1, "xxh3": 2}}]}), json!({"bytes": 3})]
     {
-        assert_eq!(refused(&parts, Some(damaged)).code, code::CHECKPOINT_DAMAGED);
+        assert_eq!(refused(&parts, vec![damaged]).code, code::CHECKPOINT_DAMAGED);
     }
 
     let single = request(&directory, "a.json", "json");
-    assert_eq!(refused(&single, None).code, code::CHECKPOINT_DAMAGED);
+    assert_eq!(refused(&single, vec![]).code, code::CHECKPOINT_DAMAGED);
     let mut of_file = Checksum::new();
     of_file.update(&[b'x'; 100]);
-    let token = Some(json!({"bytes": 100, "xxh3": of_file.value()}));
+    let token = vec![json!({"bytes": 100, "xxh3": of_file.value()})];
     let error = refused(&single, token.clone());
     assert_eq!(error.code, code::NOT_RECOVERABLE);
     assert!(error.message.contains("had 100 bytes at checkpoint 3"), "{error}");
@@ -345,7 +425,7 @@ fn output_that_was_changed_is_refused() {
     assert!(refused(&single, token.clone()).message.contains("has other bytes than the 100"));
     fs::remove_file(&hidden).unwrap();
     fs::write(directory.path().join("a.json"), vec![b'x'; 100]).unwrap();
-    open_sink(&single).unwrap().begin(&job(), Some(&RestoredSink { checkpoint: 3, token })).unwrap();
+    open_sink(&single).unwrap().begin(&job(), Some(&RestoredSink { checkpoint: 3, tokens: token })).unwrap();
 }
 
 #[test]
@@ -356,7 +436,7 @@ fn output_of_the_same_size_is_looked_at() {
             let request = request(&directory, name, format);
             let mut run = Run { request: &request, directory: directory.path(), manifest: None };
             drop(run.run(Some((3, Crash::BeforeCommit))));
-            let token = run.manifest.clone().unwrap().token;
+            let token = run.manifest.clone().unwrap().tokens;
             // The files of the last span, or the one that grows.
             let hidden = names(directory.path()).into_iter().find(|name| name.starts_with('.')).unwrap();
             let file = directory.path().join(&hidden);

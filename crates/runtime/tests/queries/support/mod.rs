@@ -333,7 +333,7 @@ pub fn argument(expr: Expr) -> ComponentUpdate {
 }
 
 pub fn sink_plan(schema: Schema, limit: Option<u64>) -> SinkPlan {
-    SinkPlan { table: None, schema, changes: None, skip: 0, limit }
+    SinkPlan { table: None, schema, changes: None, skip: 0, limit, is_on_every_node: false }
 }
 
 /// `SELECT key, COUNT(*), MAX(key), window_start, window_end FROM TUMBLE(…) GROUP BY key, …`

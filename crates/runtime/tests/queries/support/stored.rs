@@ -5,6 +5,7 @@ use millstream_connectors::{Commit, Encoded, Encoder, Sink};
 use millstream_runtime::CancelToken;
 use millstream_storage::{Checkpoints, LocalStore, Manifest, Store, StoreWriter, StoredFile};
 use millstream_types::Diagnostic;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
@@ -104,20 +105,34 @@ impl StoreWriter for FailingWriter {
     }
 }
 
-/// Rows that have been committed, by checkpoint.
-pub type Committed = Arc<Mutex<BTreeMap<u64, Vec<String>>>>;
+/// Rows that have been committed, by checkpoint and node.
+pub type Committed = Arc<Mutex<BTreeMap<(u64, usize), Vec<String>>>>;
 
 /// Shows rows when their span is committed.
 pub struct SpanSink {
     pub rows: MemorySink,
+    pub node: usize,
     pub committed: Committed,
     /// Stops the query at the first row.
     pub stops: Option<CancelToken>,
 }
 
-struct Span {
+/// Rows of a node, between two checkpoints.
+#[derive(Serialize, Deserialize)]
+struct SpanToken {
     checkpoint: u64,
+    node: usize,
     rows: Vec<String>,
+}
+
+impl SpanToken {
+    fn commit(self, committed: &Committed) {
+        committed.lock().unwrap().insert((self.checkpoint, self.node), self.rows);
+    }
+}
+
+struct Span {
+    token: SpanToken,
     committed: Committed,
 }
 
@@ -143,17 +158,23 @@ impl Sink for SpanSink {
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         let rows = self.rows.written.rows();
         self.rows.written.rows.lock().unwrap().clear();
-        Ok(Some(Box::new(Span { checkpoint, rows, committed: Arc::clone(&self.committed) })))
+        let token = SpanToken { checkpoint, node: self.node, rows };
+        Ok(Some(Box::new(Span { token, committed: Arc::clone(&self.committed) })))
+    }
+
+    fn commit_of_others(&mut self, tokens: &[Value]) -> Result<(), Diagnostic> {
+        tokens.iter().for_each(|token| SpanToken::deserialize(token).unwrap().commit(&self.committed));
+        Ok(())
     }
 }
 
 impl Commit for Span {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        Ok(json!(self.rows))
+        Ok(json!(self.token))
     }
 
     fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        self.committed.lock().unwrap().insert(self.checkpoint, self.rows);
+        self.token.commit(&self.committed);
         Ok(())
     }
 }
@@ -167,13 +188,9 @@ pub fn manifests(folder: &Path) -> Vec<Manifest> {
 /// Takes back what was committed behind the newest checkpoint, and commits what that one says, as a job that resumes does.
 pub fn commit_again(committed: &Committed, newest: Option<&Manifest>) {
     let base = newest.map_or(0, |manifest| manifest.checkpoint);
-    let mut shown = committed.lock().unwrap();
-    shown.retain(|&checkpoint, _| checkpoint <= base);
-    if let Some(manifest) = newest {
-        let rows = manifest.sinks[0].token.as_ref().unwrap().as_array().unwrap().iter();
-        let rows = rows.map(|row| row.as_str().unwrap().to_string()).collect();
-        shown.insert(base, rows);
-    }
+    committed.lock().unwrap().retain(|&(checkpoint, _), _| checkpoint <= base);
+    let tokens = newest.iter().flat_map(|manifest| manifest.sinks[0].tokens());
+    tokens.for_each(|token| SpanToken::deserialize(token).unwrap().commit(committed));
 }
 
 /// All rows that were committed, sorted.
