@@ -11,7 +11,7 @@ from collections.abc import Sequence
 FLAGS = {"--pin", "--quiet", "-q", "--help", "-h", "--version", "-V", "--insecure-cluster", "--detached"}
 #: Those that Ray is asked by, and those that every node has.
 RAY = {"--cluster", "--nodes", "--nodes-per-host", "--job", "--detached"}
-SECURITY = {"--cluster-ca", "--cluster-cert", "--cluster-key", "--insecure-cluster"}
+SECURITY = {"--cluster-ca", "--cluster-cert", "--cluster-key", "--cluster-server-name", "--insecure-cluster"}
 
 
 def _options(words: Sequence[str]) -> list[tuple[str | None, str | None, list[str]]]:
@@ -44,7 +44,8 @@ def is_for_ray(words: Sequence[str]) -> bool:
     others = [value for name, value, _ in options if name is None]
     given = {name: value for name, value, _ in options if name is not None}
     if others[:1] == ["cluster"]:
-        return others[1:] in (["status"], ["stop"]) and bool(given.get("--job")) and given.keys() <= {"--job", "--address"}
+        is_asked = others[1:] in (["status"], ["stop"]) or (others[1:] == ["rescale"] and "--nodes" in given)
+        return is_asked and bool(given.get("--job")) and given.keys() <= {"--job", "--address", "--nodes"}
     cluster = given.get("--cluster", os.environ.get("MILLSTREAM_CLUSTER")) or ""
     return others[:1] == ["run"] and (cluster == "ray" or cluster.startswith("ray://"))
 
@@ -111,7 +112,7 @@ def _run(words: Sequence[str]) -> int:
             script = value
         else:
             rest += written
-            if name == "--workers":
+            if name in ("--workers", "--state-dir"):
                 given[name] = value or ""
     if "--nodes" not in given:
         raise _usage("a run on Ray needs to know how many nodes take part", "add --nodes N; this process is one of them")
@@ -140,6 +141,7 @@ def _run(words: Sequence[str]) -> int:
         detached=is_detached,
         insecure="--insecure-cluster" in security,
         security=security,
+        state=given.get("--state-dir") or os.environ.get("MILLSTREAM_STATE_DIR"),
         is_command=True,
     )
     if is_detached:
@@ -150,14 +152,17 @@ def _run(words: Sequence[str]) -> int:
 
 def _cluster(words: Sequence[str]) -> int:
     options = _options(words)
-    given = {name: value for name, value, _ in options if name is not None}
+    given = {name: value or "" for name, value, _ in options if name is not None}
     action = [value for name, value, _ in options if name is None][1]
     _ray()
     from millstream import ray
 
-    job, address = str(given["--job"]), given.get("--address")
+    job, address = given["--job"], given.get("--address")
     if action == "stop":
         ray.stop(job, address=address)
+        return 0
+    if action == "rescale":
+        print(ray.rescale(job, _number(given, "--nodes") or 0, address=address), file=sys.stderr)
         return 0
     found = ray.status(job, address=address)
     print(f"{found['job']}: {found['state']}, {len(found['nodes']) + 1} nodes" if found["state"] == "running" else f"{found['job']}: {found['state']}")

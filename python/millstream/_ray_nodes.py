@@ -70,19 +70,21 @@ class Order:
     folder: str
     #: Whether there is one machine only, so that nodes are reached through its loopback.
     is_local: bool
+    #: The state directory of the job, if it has one.
+    state: str | None = None
 
     def listen(self) -> str:
         """Where a process of this machine is reached by the others: host, and any port."""
         host = "127.0.0.1" if self.is_local else untyped.util.get_node_ip_address()
         return f"[{host}]:0" if ":" in host else f"{host}:0"
 
-    def process(self, words: Sequence[str], unset: Sequence[str] = (), **options: Any) -> Leashed:
-        """A process of this job: without these variables in its environment."""
+    def process(self, words: Sequence[str], unset: Sequence[str] = (), security: bool = True, **options: Any) -> Leashed:
+        """A process of this job: without these variables in its environment, and with the options of security if it takes part."""
         environment = {**os.environ, **self.environment, TOKEN: self.token}
         for name in ("MILLSTREAM_CLUSTER", "MILLSTREAM_CLUSTER_TOKEN_FILE", *unset):
             environment.pop(name, None)
         folder = self.folder if os.path.isdir(self.folder) else None
-        return Leashed([*words, *self.security], env=environment, cwd=folder, **options)
+        return Leashed([*words, *(self.security if security else ())], env=environment, cwd=folder, **options)
 
 
 class Lines:
@@ -177,8 +179,10 @@ class NodeActor:
 class Slot:
     """The place of one node: its actor of now, and what that one is waited for."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, group: Any, bundle: int) -> None:
         self.number = number
+        #: Where Ray keeps CPUs for it.
+        self.group, self.bundle = group, bundle
         self.actors = 0
         self.actor: Any = None
         #: Its address, then its end.
@@ -193,37 +197,84 @@ class Nodes:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._slots = [Slot(number) for number in range(1, order.nodes)]
+        self._slots: list[Slot] = []
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="millstream-ray-"))
         self.file = self._folder / "nodes"
-        self._group: Any = None
+        self._groups: list[Any] = []
+        #: Bundles of these that nodes have left: one more has a place in each.
+        self._free: list[tuple[Any, int]] = []
+        #: Of the slots: they are looked at, and their number changes.
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Nodes:
         try:
-            self._place()
-            for slot in self._slots:
-                self._start(slot)
-            until = time.monotonic() + START
-            for slot in self._slots:
-                self._await_address(slot, until)
-            self._write()
+            self.grow(self._order.nodes)
         except BaseException:
             self.close()
             raise
         return self
 
+    def __len__(self) -> int:
+        """How many there are, the first one included."""
+        return len(self._slots) + 1
+
+    def grow(self, nodes: int) -> None:
+        """Place and start more, until there are so many, the first one included."""
+        placed = self._place(nodes - len(self))
+        try:
+            for slot in placed:
+                self._start(slot)
+            until = time.monotonic() + START
+            for slot in placed:
+                self._await_address(slot, until)
+        except BaseException:
+            self._leave(placed)
+            raise
+        with self._lock:
+            self._slots += placed
+            self._write()
+
+    def shrink(self, nodes: int) -> None:
+        """Take the last ones away, until there are so many, the first one included."""
+        with self._lock:
+            kept, gone = self._slots[: nodes - 1], self._slots[nodes - 1 :]
+            self._slots = kept
+            self._write()
+        self._leave(gone)
+
+    def _leave(self, slots: Sequence[Slot]) -> None:
+        for slot in slots:
+            if slot.actor is not None:
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.kill(slot.actor, no_restart=True)
+                slot.actor = slot.asked = None
+        used = [slot.group for slot in self._slots]
+        for group in [group for group in self._groups if group not in used]:
+            remove_placement_group(group)
+            self._groups.remove(group)
+        left = [*self._free, *((slot.group, slot.bundle) for slot in slots)]
+        self._free = [(group, bundle) for group, bundle in left if group in used]
+
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _place(self) -> None:
-        """Keeps CPUs: a bundle for each machine, on machines of their own."""
+    def _place(self, others: int) -> list[Slot]:
+        """Keeps CPUs for more nodes: a bundle for each machine, on machines of their own."""
         order = self._order
-        others = order.nodes - 1
+        places = self._free[: max(others, 0)]
+        del self._free[: len(places)]
+        others -= len(places)
+        if others <= 0:
+            return [Slot(len(self) + at, *place) for at, place in enumerate(places)]
         per_host = min(order.nodes_per_host, others)
         bundles = [min(per_host, others - at) for at in range(0, others, per_host)]
         wanted = [{"CPU": float(order.workers * nodes)} for nodes in bundles]
-        self._group = placement_group(wanted, strategy="STRICT_SPREAD", name=f"millstream:{order.job}")
-        if not self._group.wait(START / 4):
+        name = f"millstream:{order.job}" + (f".{len(self._slots)}" if self._slots else "")
+        group = placement_group(wanted, strategy="STRICT_SPREAD", name=name)
+        self._groups.append(group)
+        if not group.wait(START / 4):
+            self._free += places
+            self._leave([])
             machines = [node for node in untyped.nodes() if node["Alive"]]
             cpus = ", ".join(f"{node['Resources'].get('CPU', 0):g}" for node in machines)
             raise error_as(
@@ -231,10 +282,12 @@ class Nodes:
                 f"Ray has no place for {others} nodes of {order.workers} CPUs, {per_host} to a machine: its machines have {cpus} CPUs",
                 "ask for fewer nodes or workers, or for several nodes on a machine (nodes_per_host=, --nodes-per-host)",
             )
+        places += [(group, at // per_host) for at in range(others)]
+        return [Slot(len(self) + at, *place) for at, place in enumerate(places)]
 
     def _start(self, slot: Slot) -> None:
         order = self._order
-        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=(slot.number - 1) // order.nodes_per_host)
+        strategy = PlacementGroupSchedulingStrategy(slot.group, placement_group_bundle_index=slot.bundle)
         slot.actor = None
         while slot.actor is None:
             name = f"millstream:{order.job}:node-{slot.number}" + (f".{slot.actors}" if slot.actors else "")
@@ -266,7 +319,12 @@ class Nodes:
 
     def look(self) -> None:
         """Replaces nodes that have gone. Takes LOOK seconds at most."""
-        now = time.monotonic()
+        with self._lock:
+            self._look(time.monotonic())
+        # Who changes their number gets a turn.
+        time.sleep(0.01)
+
+    def _look(self, now: float) -> None:
         for slot in self._slots:
             if slot.asked is None and now >= slot.not_before:
                 self._start(slot)
@@ -306,14 +364,8 @@ class Nodes:
 
     def close(self) -> None:
         """Leaves no actor, no placement group and no file behind."""
-        for slot in self._slots:
-            if slot.actor is not None:
-                with contextlib.suppress(ray.exceptions.RayError):
-                    ray.kill(slot.actor, no_restart=True)
-                slot.actor = slot.asked = None
-        if self._group is not None:
-            remove_placement_group(self._group)
-            self._group = None
+        slots, self._slots = self._slots, []
+        self._leave(slots)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

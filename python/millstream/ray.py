@@ -29,10 +29,16 @@ from ray.util.placement_group import remove_placement_group
 
 from millstream._ray_nodes import LOOK, NAMESPACE, START, TOKEN, FirstNode, Lines, NodeActor, Nodes, Order, error_as, error_of, untyped
 
-__all__ = ["JobActor", "NodeActor", "run", "status", "stop"]
+__all__ = ["JobActor", "NodeActor", "rescale", "run", "status", "stop"]
 
 #: What the environment says of how nodes trust each other, besides the token.
-SECURITY = ("MILLSTREAM_CLUSTER_CA", "MILLSTREAM_CLUSTER_CERT", "MILLSTREAM_CLUSTER_KEY", "MILLSTREAM_INSECURE_CLUSTER")
+SECURITY = (
+    "MILLSTREAM_CLUSTER_CA",
+    "MILLSTREAM_CLUSTER_CERT",
+    "MILLSTREAM_CLUSTER_KEY",
+    "MILLSTREAM_CLUSTER_SERVER_NAME",
+    "MILLSTREAM_INSECURE_CLUSTER",
+)
 
 
 def _refuse_open(hosts: Sequence[str], mode: str | None, insecure: bool) -> None:
@@ -93,8 +99,11 @@ class JobActor:
 
     def _run(self) -> None:
         # Of this actor before it was started again.
-        with contextlib.suppress(ValueError):
-            remove_placement_group(ray.util.get_placement_group(f"millstream:{self._order.job}"))
+        for group in ray.util.placement_group_table().values():
+            name = group["name"]
+            if group["state"] != "REMOVED" and (name == f"millstream:{self._order.job}" or name.startswith(f"millstream:{self._order.job}.")):
+                with contextlib.suppress(ValueError):
+                    remove_placement_group(ray.util.get_placement_group(name))
         try:
             with Nodes(self._order) as self._nodes:
                 if self._is_stopped:
@@ -119,6 +128,26 @@ class JobActor:
         """The state of the job, what it has said last, and its nodes."""
         nodes = self._nodes.stats() if self._nodes is not None and self._state == "running" else []
         return {"job": self._order.job, "state": self._state, "said": self._said, "nodes": nodes}
+
+    @ray.method(concurrency_group="control")
+    def rescale(self, nodes: int) -> str:
+        """Have the job resume on so many nodes, the first one included. What it says of that, or why it cannot."""
+        running = self._nodes
+        if running is None or self._state != "running":
+            raise RuntimeError(f"the job is {self._state}")
+        before = len(running)
+        running.grow(nodes)
+        words = ["cluster", "rescale", "--nodes", str(nodes)]
+        if self._order.state is not None:
+            words += ["--state-dir", self._order.state]
+        asked = self._order.process(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, security=False)
+        said = asked.process.communicate()[0]
+        asked.let_go()
+        if asked.process.returncode != 0:
+            running.shrink(before)
+            raise RuntimeError(said.strip())
+        running.shrink(nodes)
+        return said.strip()
 
     @ray.method(concurrency_group="control")
     def stop(self) -> None:
@@ -181,6 +210,7 @@ def run(
         detached=detached,
         insecure=insecure,
         security=security,
+        state=state_dir,
         is_command=False,
     )
     if code != 0:
@@ -200,6 +230,7 @@ def _run(
     detached: bool,
     insecure: bool,
     security: Sequence[str],
+    state: str | None,
     is_command: bool,
 ) -> tuple[int, str]:
     """The exit code of the first node, and what it has said last, unless it speaks to the terminal itself."""
@@ -230,6 +261,7 @@ def _run(
             environment={key: os.environ[key] for key in SECURITY if key in os.environ},
             folder=os.getcwd(),
             is_local=is_local,
+            state=state,
         )
         if detached:
             _hand_over(order)
@@ -281,6 +313,21 @@ def status(job: str, *, address: str | None = None) -> Mapping[str, Any]:
         except ray.exceptions.ActorUnavailableError:
             found = {"job": job, "state": "starting", "said": "", "nodes": []}
         return found
+
+
+def rescale(job: str, nodes: int, *, address: str | None = None) -> str:
+    """Have a detached job take a checkpoint and resume from it on so many nodes, the first one included. What it says of that.
+
+    The job needs a state directory. When its own actor is started again, it has the number of nodes that it was begun with.
+    """
+    if nodes < 1:
+        raise error_as("MS1001", f"{nodes} nodes were asked for", "the first one counts: 1 or more")
+    with _found(job, address) as actor:
+        try:
+            said: str = ray.get(actor.rescale.remote(nodes))
+        except ray.exceptions.RayTaskError as error:
+            raise error_of(str(error.cause)) from None
+        return said
 
 
 def stop(job: str, *, address: str | None = None) -> None:

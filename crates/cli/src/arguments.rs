@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::{self, Display};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -46,15 +46,20 @@ pub(crate) enum Command {
         #[command(flatten)]
         security: ClusterSecurity,
     },
-    /// Look at a job that goes on by itself on a Ray cluster (millstream run --detached), or stop it with a checkpoint
+    /// Look at a job on several nodes, stop it with a checkpoint, or have it resume on another number of nodes
+    ///
+    /// It is the one that this machine runs with this --state-dir, or the --job that goes on by itself on a Ray cluster (millstream run --detached).
     Cluster {
         /// What to do
         action: ClusterAction,
-        /// What the job is called
+        /// To rescale: how many nodes take part from now on, the first one included [default: all that are there]
+        #[arg(long, value_name = "N")]
+        nodes: Option<NonZeroUsize>,
+        /// On Ray: what the job is called
         #[arg(long, value_name = "NAME")]
-        job: String,
+        job: Option<String>,
         /// The Ray cluster: ray://HOST:10001 or HOST:6379 [default: that of this machine]
-        #[arg(long)]
+        #[arg(long, requires = "job")]
         address: Option<String>,
     },
     /// Work interactively: statements end with `;`, history and completion included
@@ -106,13 +111,15 @@ pub(crate) enum Command {
     },
 }
 
-/// What is done about a job on Ray.
+/// What is done about a job on several nodes.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum ClusterAction {
     /// Print its state, its nodes, and what it has said last
     Status,
     /// Have it take a checkpoint and end
     Stop,
+    /// Have it take a checkpoint, and resume from it on another number of nodes
+    Rescale,
 }
 
 #[derive(Debug, Subcommand)]
@@ -205,9 +212,6 @@ pub(crate) struct Script {
 /// What Ray is asked for. The Python package reads these (`python/millstream/_ray_command.py`), and no process of the engine ever sees them there.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RayArguments {
-    /// With --cluster ray: how many nodes take part, this process included
-    #[arg(long, value_name = "N")]
-    pub(crate) nodes: Option<usize>,
     /// With --cluster ray: nodes on one machine [default: 1, or all where Ray is started for the run]
     #[arg(long, value_name = "N")]
     pub(crate) nodes_per_host: Option<usize>,
@@ -222,15 +226,10 @@ pub(crate) struct RayArguments {
 impl RayArguments {
     /// An option that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
-        let RayArguments { nodes, nodes_per_host, detached, job } = self;
-        [
-            (nodes.is_some(), "--nodes"),
-            (nodes_per_host.is_some(), "--nodes-per-host"),
-            (*detached, "--detached"),
-            (job.is_some(), "--job"),
-        ]
-        .into_iter()
-        .find_map(|(is_given, name)| is_given.then_some(name))
+        let RayArguments { nodes_per_host, detached, job } = self;
+        [(nodes_per_host.is_some(), "--nodes-per-host"), (*detached, "--detached"), (job.is_some(), "--job")]
+            .into_iter()
+            .find_map(|(is_given, name)| is_given.then_some(name))
     }
 }
 
@@ -242,6 +241,9 @@ pub(crate) struct ClusterArguments {
     /// ray://HOST:10001
     #[arg(long, env = "MILLSTREAM_CLUSTER", value_name = "NODES")]
     pub(crate) cluster: Option<String>,
+    /// How many nodes take part, this process included; on Ray always, otherwise at most [default: all that are there]
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<NonZeroUsize>,
     /// Where the nodes reach this process: HOST:PORT, port 0 for any
     #[arg(long, env = "MILLSTREAM_CLUSTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) cluster_listen: String,
@@ -268,6 +270,9 @@ pub(crate) struct ClusterSecurity {
     /// Its key (PEM)
     #[arg(long, env = "MILLSTREAM_CLUSTER_KEY", value_name = "FILE", requires = "cluster_ca")]
     pub(crate) cluster_key: Option<PathBuf>,
+    /// The name in the certificates of the other processes, where it is not the host by which they are reached
+    #[arg(long, env = "MILLSTREAM_CLUSTER_SERVER_NAME", value_name = "NAME", requires = "cluster_ca")]
+    pub(crate) cluster_server_name: Option<String>,
     /// Speak to other machines without TLS: whoever reads the network has the token and the data
     #[arg(long, env = "MILLSTREAM_INSECURE_CLUSTER", value_parser = BoolishValueParser::new())]
     pub(crate) insecure_cluster: bool,

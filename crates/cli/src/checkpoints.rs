@@ -42,7 +42,7 @@ pub(crate) fn stop(savepoint: Option<&str>, common: &Common) -> Result<(), Failu
 pub(crate) fn run(command: &CheckpointCommand, common: &Common) -> Result<(), Failure> {
     let place = place(common)?;
     match command {
-        CheckpointCommand::Create { name: None } => control::request(&place, "checkpoint"),
+        CheckpointCommand::Create { name: None } => control::request(&place, "checkpoint").map(drop),
         CheckpointCommand::Create { name: Some(name) } => create(&place, name),
         CheckpointCommand::List => list(&place),
         CheckpointCommand::Show { checkpoint, job } => show(&place, checkpoint.as_ref(), job.as_deref()),
@@ -52,7 +52,7 @@ pub(crate) fn run(command: &CheckpointCommand, common: &Common) -> Result<(), Fa
     }
 }
 
-fn place(common: &Common) -> Result<StatePlace, Failure> {
+pub(crate) fn place(common: &Common) -> Result<StatePlace, Failure> {
     let config = Config::load(common)?;
     let setting = config.settings.iter().rev().find(|(key, _)| key == "execution.checkpointing.dir");
     let Some((_, address)) = setting else {

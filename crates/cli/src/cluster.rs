@@ -1,8 +1,10 @@
 //! Runs on several processes: `--cluster`, and `millstream node`.
 
-use crate::arguments::{ClusterArguments, ClusterSecurity, Common, RayArguments};
+use crate::arguments::{ClusterAction, ClusterArguments, ClusterSecurity, Common, RayArguments};
 use crate::failure::Failure;
+use crate::{checkpoints, control, log};
 use millstream::{Diagnostic, Place, code};
+use std::num::NonZeroUsize;
 
 /// Ray is a matter of the Python package, whose command asks the engine for a run on a list of nodes.
 pub(crate) fn refuse_ray(arguments: &ClusterArguments, ray: &RayArguments) -> Result<(), Failure> {
@@ -10,11 +12,35 @@ pub(crate) fn refuse_ray(arguments: &ClusterArguments, ray: &RayArguments) -> Re
     if is_ray {
         return Err(needs_python("millstream run …"));
     }
+    if arguments.nodes.is_some() && arguments.cluster.is_none() {
+        let place = Place::Option("--nodes".into());
+        return Err(Failure::usage(
+            Diagnostic::new(code::USAGE, "this option is for a cluster").at(place).advise("add --cluster"),
+        ));
+    }
     let only_for_ray = |option: &str| {
         let place = Place::Option(option.into());
         Failure::usage(Diagnostic::new(code::USAGE, "this option is for Ray").at(place).advise("add --cluster ray"))
     };
     ray.given().map_or(Ok(()), |option| Err(only_for_ray(option)))
+}
+
+/// `millstream cluster`: of a job whose first node is a process of this machine, which its state directory tells from others.
+pub(crate) fn of_job(action: ClusterAction, nodes: Option<NonZeroUsize>, common: &Common) -> Result<(), Failure> {
+    if nodes.is_some() && !matches!(action, ClusterAction::Rescale) {
+        let place = Place::Option("--nodes".into());
+        return Err(Failure::usage(Diagnostic::new(code::USAGE, "this option is for rescaling").at(place)));
+    }
+    let place = checkpoints::place(common)?;
+    match action {
+        ClusterAction::Stop => return checkpoints::stop(None, common),
+        ClusterAction::Status => println!("{}", control::request(&place, "nodes")?),
+        ClusterAction::Rescale => {
+            let nodes = nodes.map_or_else(String::new, |nodes| format!(" {nodes}"));
+            log::info(&control::request(&place, &format!("rescale{nodes}"))?);
+        }
+    }
+    Ok(())
 }
 
 /// What the command of the Python package does instead of this one.
@@ -79,9 +105,10 @@ mod present {
     }
 
     fn tls(security: &ClusterSecurity) -> Option<TlsPaths> {
-        let ClusterSecurity { cluster_ca, cluster_cert, cluster_key, .. } = security.clone();
+        let ClusterSecurity { cluster_ca, cluster_cert, cluster_key, cluster_server_name: server_name, .. } =
+            security.clone();
         let (ca, certificate, key) = (cluster_ca?, cluster_cert?, cluster_key?);
-        Some(TlsPaths { ca, certificate, key, server_name: None })
+        Some(TlsPaths { ca, certificate, key, server_name })
     }
 
     /// Has the nodes of a cluster take part in what is run, if there is one.
@@ -96,6 +123,7 @@ mod present {
                 insecure: security.insecure_cluster,
                 token: token(security)?,
                 replacement_timeout: Duration::from_secs(arguments.cluster_replacement_timeout),
+                most: arguments.nodes.map(usize::from),
             })
         };
         let refused = |d: Diagnostic| Failure::usage(d.at(Place::Option("--cluster".into())));

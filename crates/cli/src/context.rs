@@ -140,7 +140,7 @@ impl Context {
             if let Some(place) = self.session.open_state_directory()?
                 && self.control.is_none()
             {
-                self.control = Control::listen(place.clone());
+                self.control = Control::listen(place.clone(), self.session.cluster());
             }
             self.session.with_job(source.session.plan_with(&source.statement, &mut |_| Ok(None))?)
         };
@@ -163,6 +163,14 @@ impl Context {
                 inserts.into_iter().map(|Insert { run, source }| (run, source)).unzip();
             let started = Instant::now();
             let Err(failure) = self.run_once(runs, &sources, restarts.count()) else { return Ok(()) };
+            let resumes = self.control.as_ref().is_some_and(Control::resumes);
+            if resumes && failure.code() == code::SUSPENDED {
+                release_standard_input();
+                self.watched.pause();
+                self.session.forget_ended_jobs().map_err(Failure::failed)?;
+                inserts = sources.into_iter().map(|source| self.prepare(source)).collect::<Result<_, Failure>>()?;
+                continue;
+            }
             let Some(delay) = restarts.after(failure.code(), started.elapsed(), Instant::now()) else {
                 return Err(failure);
             };
@@ -196,6 +204,7 @@ impl Context {
         self.watch(&[]);
         match monitor.cancel().state() {
             CancelState::Running => Ok(()),
+            _ if self.control.as_ref().is_some_and(Control::resumes) => Ok(()),
             _ => Err(failure.clone()),
         }
     }

@@ -5,14 +5,17 @@
 //! checkpoint         a checkpoint is begun now
 //! savepoint NAME     a checkpoint is taken and kept under this name
 //! stop               a checkpoint is taken, and the process ends
+//! nodes              where the nodes are that take part
+//! rescale [N]        a checkpoint is taken, and the job resumes from it on so many nodes, or on all that are there
 //! ```
 //!
-//! Each is answered with a line, `ok` or what is wrong.
+//! Each is answered with a line: `ok`, with what is to be told behind it, or what is wrong.
 
 use crate::checkpoints;
 use crate::failure::Failure;
+use millstream::cluster::Cluster;
 use millstream::storage::{DirectoryLock, StatePlace};
-use millstream::{Diagnostic, RunMonitor, code};
+use millstream::{Diagnostic, RunMonitor, code, counted};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -37,40 +40,56 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// The queries that run.
 type Running = Arc<Mutex<Vec<Arc<RunMonitor>>>>;
 
+/// What requests are about.
+#[derive(Clone)]
+struct Subject {
+    place: StatePlace,
+    running: Running,
+    /// Where other processes take part.
+    cluster: Option<Arc<dyn Cluster>>,
+    /// Whether what is stopped is to resume.
+    resumes: Arc<AtomicBool>,
+}
+
 /// Listens for requests as long as it lives.
 pub(crate) struct Control {
     socket: PathBuf,
-    running: Running,
+    subject: Subject,
     closed: Arc<AtomicBool>,
 }
 
 impl Control {
     /// Listens in the local directory of the state directory that this process has locked. Where that is impossible (a path that is too long for a
     /// socket), only signals reach the process.
-    pub(crate) fn listen(place: StatePlace) -> Option<Control> {
+    pub(crate) fn listen(place: StatePlace, cluster: Option<Arc<dyn Cluster>>) -> Option<Control> {
         let socket = place.local().join(SOCKET);
         // Left by a process that has crashed: the lock says that there is no other.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).ok()?;
-        let running = Running::default();
+        let subject = Subject { place, running: Running::default(), cluster, resumes: Arc::default() };
         let closed = Arc::new(AtomicBool::new(false));
-        let (shared, is_closed) = (Arc::clone(&running), Arc::clone(&closed));
+        let (shared, is_closed) = (subject.clone(), Arc::clone(&closed));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if is_closed.load(Relaxed) {
                     return;
                 }
-                let (place, running) = (place.clone(), Arc::clone(&shared));
+                let subject = shared.clone();
                 // A savepoint takes its time, and nobody who wants to stop the process waits for it. Whoever asks and goes away gets no answer.
-                std::thread::spawn(move || answer(stream, &place, &running));
+                std::thread::spawn(move || answer(stream, &subject));
             }
         });
-        Some(Control { socket, running, closed })
+        Some(Control { socket, subject, closed })
+    }
+
+    /// Whether what has been stopped with a checkpoint is to resume; once.
+    pub(crate) fn resumes(&self) -> bool {
+        self.subject.resumes.swap(false, Relaxed)
     }
 
     /// Names the queries that requests are meant for.
     pub(crate) fn watch(&self, monitors: Vec<Arc<RunMonitor>>) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = monitors;
+        *self.subject.running.lock().unwrap_or_else(PoisonError::into_inner) = monitors;
     }
 }
 
@@ -83,11 +102,12 @@ impl Drop for Control {
     }
 }
 
-fn answer(mut stream: UnixStream, place: &StatePlace, running: &Running) -> std::io::Result<()> {
+fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
+    let Subject { place, running, cluster, resumes } = subject;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut request = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES)).read_line(&mut request)?;
-    let monitors = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let monitors = subject.running();
     let answer = match request.trim_end().split_once(' ').unwrap_or((request.trim_end(), "")) {
         _ if monitors.is_empty() => NOTHING_RUNS.to_string(),
         ("checkpoint", "") => {
@@ -98,13 +118,58 @@ fn answer(mut stream: UnixStream, place: &StatePlace, running: &Running) -> std:
             let saved = take_checkpoints(&monitors, running).and_then(|()| checkpoints::save(place, name));
             saved.map_or_else(|what| what, |()| OK.into())
         }
+        ("nodes", "") => {
+            let members = cluster.as_ref().map(|cluster| cluster.members()).unwrap_or_default();
+            match &members[..] {
+                [] => format!("{OK} 1 node: it runs on one process"),
+                members => format!("{OK} {}: {}", counted(members.len(), "node"), members.join(", ")),
+            }
+        }
+        ("rescale", nodes) => rescale(subject, nodes).unwrap_or_else(|what| what),
         ("stop", "") => {
+            resumes.store(false, Relaxed);
             monitors.iter().for_each(|monitor| monitor.cancel().stop());
             OK.into()
         }
         _ => "this request is not known".into(),
     };
     stream.write_all(format!("{}\n", answer.replace('\n', " ")).as_bytes())
+}
+
+impl Subject {
+    fn running(&self) -> Vec<Arc<RunMonitor>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Has the queries stop with a checkpoint and resume on so many nodes; waits until they have.
+fn rescale(subject: &Subject, nodes: &str) -> Result<String, String> {
+    let nodes = match nodes {
+        "" => None,
+        number => Some(number.parse().map_err(|_| format!("'{number}' is no number of nodes"))?),
+    };
+    let Some(cluster) = &subject.cluster else {
+        return Err("it runs on one process: run it with --cluster".into());
+    };
+    let (before, since) = (cluster.members().len(), Instant::now());
+    let count = cluster.resize(nodes).map_err(|what| what.to_string())?;
+    let stopped = subject.running();
+    subject.resumes.store(true, Relaxed);
+    stopped.iter().for_each(|monitor| monitor.cancel().stop());
+    let is_stopped = |monitor: &Arc<RunMonitor>| stopped.iter().any(|stopped| Arc::ptr_eq(stopped, monitor));
+    while since.elapsed() < PATIENCE {
+        let running = subject.running();
+        let has_resumed = |monitor: &Arc<RunMonitor>| !is_stopped(monitor) && monitor.stats().is_some();
+        if !running.is_empty() && running.iter().all(has_resumed) {
+            let nodes = counted(cluster.members().len().min(count), "node");
+            return Ok(format!(
+                "{OK} resumed on {nodes} instead of {before} after {:.1} s",
+                since.elapsed().as_secs_f64()
+            ));
+        }
+        std::thread::sleep(MOMENT);
+    }
+    Err(format!("it has not resumed after {} s", PATIENCE.as_secs()))
 }
 
 /// Has queries take a checkpoint each that begins now, and waits until all are complete, or the queries have ended: then their last ones
@@ -137,8 +202,8 @@ fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> Result<(
     }
 }
 
-/// Sends a request to the process that uses a state directory, which has to carry it out.
-pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> {
+/// Sends a request to the process that uses a state directory, which has to carry it out; what it has to tell.
+pub(crate) fn request(place: &StatePlace, request: &str) -> Result<String, Failure> {
     let failed = |what: String| {
         let message = format!("the job in {place} cannot be reached: {what}");
         let advice = format!(
@@ -155,7 +220,7 @@ pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> 
     stream.write_all(format!("{request}\n").as_bytes()).map_err(|e| failed(e.to_string()))?;
     BufReader::new(stream).read_line(&mut answer).map_err(|e| failed(e.to_string()))?;
     match answer.trim_end() {
-        OK => Ok(()),
+        done if done == OK || done.starts_with("ok ") => Ok(done[OK.len()..].trim_start().into()),
         "" => Err(failed("it has ended".into())),
         NOTHING_RUNS => Err(failed(NOTHING_RUNS.into())),
         other => {

@@ -42,6 +42,8 @@ pub struct StaticNodes {
     pub token: Token,
     /// How long is waited for nodes that are not there, before a run begins without them.
     pub replacement_timeout: Duration,
+    /// How many nodes take part at most, this process included; `None`: all.
+    pub most: Option<usize>,
 }
 
 /// The nodes of a cluster.
@@ -137,6 +139,10 @@ struct State {
     listener: Option<Arc<Listener>>,
     /// Attempts so far.
     attempts: u64,
+    /// How many nodes take part at most, if that is not what the configuration says.
+    most: Option<Option<usize>>,
+    /// Where those of the last run are.
+    members: Vec<String>,
 }
 
 impl fmt::Debug for Coordinator {
@@ -169,40 +175,52 @@ impl Coordinator {
         format!("{host}:{}", listener.address().port())
     }
 
-    /// The nodes that are there; waits a while for those that are not.
+    /// What each of some nodes says. Each is asked by itself: those that are gone must not take the time of the others.
+    fn ask(&self, listener: &Listener, nodes: Vec<String>) -> Vec<(String, Result<Status, Diagnostic>)> {
+        std::thread::scope(|scope| {
+            let ask = |node: String| {
+                scope.spawn(move || {
+                    let status = call(listener, &self.config.token, &node, "status", &(), GREETING);
+                    (node, status)
+                })
+            };
+            let asking: Vec<_> = nodes.into_iter().map(ask).collect();
+            asking.into_iter().filter_map(|asking| asking.join().ok()).collect()
+        })
+    }
+
+    /// How many other nodes take part at most.
+    fn most(&self) -> Option<usize> {
+        self.state.lock().most.unwrap_or(self.config.most).map(|most| most.saturating_sub(1))
+    }
+
+    /// The nodes that are there, as many as take part; waits a while for those that are not.
     fn present(&self, listener: &Listener, monitor: &RunMonitor) -> Result<Vec<String>, Diagnostic> {
-        let until = Instant::now() + self.config.replacement_timeout;
+        let (until, most) = (Instant::now() + self.config.replacement_timeout, self.most().unwrap_or(usize::MAX));
+        if most == 0 {
+            return Ok(Vec::new());
+        }
         let mut has_said = false;
         loop {
             // A file that cannot be read now may be about to be written: that is waited for as well.
             let (nodes, unread) =
                 self.config.nodes.resolve().map_or_else(|why| (Vec::new(), Some(why)), |nodes| (nodes, None));
-            // Each is asked by itself: those that are gone must not take the time of the others.
-            let asked: Vec<(String, Result<Status, Diagnostic>)> = std::thread::scope(|scope| {
-                let ask = |node: String| {
-                    scope.spawn(move || {
-                        let status = call(listener, &self.config.token, &node, "status", &(), GREETING);
-                        (node, status)
-                    })
-                };
-                let asking: Vec<_> = nodes.into_iter().map(ask).collect();
-                asking.into_iter().filter_map(|asking| asking.join().ok()).collect()
-            });
+            let asked = self.ask(listener, nodes);
             let is_gone = |error: &Diagnostic| [code::NODE_UNREACHABLE, code::NODE_LOST].contains(&error.code);
             if let Some(refusal) = asked.iter().filter_map(|(_, status)| status.as_ref().err()).find(|e| !is_gone(e)) {
                 return Err(refusal.clone());
             }
             let (there, gone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, status)| status.is_ok());
             let is_late = Instant::now() >= until;
-            if !there.is_empty() && (gone.is_empty() || is_late) {
-                if let Some((node, _)) = gone.first() {
+            if !there.is_empty() && (gone.is_empty() || there.len() >= most || is_late) {
+                if let Some((node, _)) = gone.first().filter(|_| there.len() < most) {
                     let more = if gone.len() > 1 { format!(" and {} more", gone.len() - 1) } else { String::new() };
                     monitor.notice(format!(
                         "{node}{more} cannot be reached: the run begins with {} nodes",
                         there.len() + 1
                     ));
                 }
-                return Ok(there.into_iter().map(|(node, _)| node).collect());
+                return Ok(there.into_iter().map(|(node, _)| node).take(most).collect());
             }
             if is_late {
                 if let Some(why) = unread {
@@ -245,6 +263,7 @@ impl Cluster for Coordinator {
         let token = Token::random()?;
         let mut peers = vec![self.own_address(&listener)];
         peers.extend(others.iter().cloned());
+        self.state.lock().members.clone_from(&peers);
         let begin = |me: usize| Begin {
             job: job.clone(),
             attempt,
@@ -278,6 +297,24 @@ impl Cluster for Coordinator {
         }
         let joined = join(&listener, begin(0).mesh()?)?;
         Ok(FirstNode { nodes: joined.nodes, held: Box::new(joined.membership) })
+    }
+
+    fn resize(&self, nodes: Option<usize>) -> Result<usize, Diagnostic> {
+        let asked = self.ask(&*self.listener()?, self.config.nodes.resolve()?);
+        let there = asked.iter().filter(|(_, status)| status.is_ok()).count() + 1;
+        let wanted = nodes.unwrap_or(there);
+        if wanted > there {
+            let message = format!("{wanted} nodes are asked for, and with this process there are {there}");
+            return Err(Diagnostic::new(code::NODE_UNREACHABLE, message).advise(
+                "start more of them with `millstream node --listen HOST:PORT`, and add them to the list of nodes",
+            ));
+        }
+        self.state.lock().most = Some(nodes);
+        Ok(wanted)
+    }
+
+    fn members(&self) -> Vec<String> {
+        self.state.lock().members.clone()
     }
 }
 

@@ -92,6 +92,11 @@ impl Environment {
         self.cluster = Some(cluster);
     }
 
+    /// The other processes, if there are any.
+    pub(crate) fn cluster(&self) -> Option<Arc<dyn Cluster>> {
+        self.cluster.clone()
+    }
+
     /// Has the other processes, if there are any, take part in the run of a statement.
     pub(crate) fn distribute(&self, run: &mut PreparedRun, statement: &ParsedStatement) -> Result<(), Diagnostic> {
         let Some(cluster) = &self.cluster else { return Ok(()) };

@@ -69,6 +69,11 @@ impl Session {
         self.environment.join_cluster(cluster);
     }
 
+    /// Those that take part, if there are any.
+    pub fn cluster(&self) -> Option<Arc<dyn Cluster>> {
+        self.environment.cluster()
+    }
+
     /// Takes the state directory that inserts are checkpointed in, if one is set: from now on no other process can.
     pub fn open_state_directory(&mut self) -> Result<Option<StatePlace>, Diagnostic> {
         let Some(address) = &self.environment.settings.values.state else { return Ok(None) };

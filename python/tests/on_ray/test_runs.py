@@ -177,6 +177,23 @@ def test_the_command_prints_rows(job: Job, cluster: Any) -> None:
     assert wrong.returncode == 2 and "--nodes" in wrong.stderr, wrong
 
 
+def test_a_detached_job_is_rescaled(job: Job, cluster: Any) -> None:
+    begun = command(cluster, "run", job.script(SLOW // 4), "--cluster", "ray", "--nodes", "3", "--detached", "--job", "sized", "--state-dir", job.state())
+    assert begun.returncode == 0, begun
+    until(lambda: on_ray.status("sized")["state"] == "running")
+    until(job.has_checkpoint)
+    fewer = command(cluster, "cluster", "rescale", "--job", "sized", "--nodes", "2")
+    assert fewer.returncode == 0 and "resumed on 2 nodes instead of 3" in fewer.stderr, fewer
+    until(lambda: len(node_actors("sized")) == 2)
+    assert "4 nodes" in on_ray.rescale("sized", 4)
+    assert len(node_actors("sized")) == 4
+    with pytest.raises(errors.ConfigurationError, match="0 nodes"):
+        on_ray.rescale("sized", 0)
+    on_ray.stop("sized")
+    on_ray.run(job.script(FAST), nodes=3, state_dir=job.state())
+    assert job.rows() == job.expected
+
+
 def test_a_detached_job_goes_on_by_itself(job: Job, cluster: Any) -> None:
     begun = command(cluster, "run", job.script(SLOW), "--cluster", "ray", "--nodes", "3", "--detached", "--job", "own", "--state-dir", job.state())
     assert begun.returncode == 0 and "--job own" in begun.stderr, begun

@@ -89,6 +89,53 @@ fn a_node_that_wakes_up_late_does_no_harm() {
     assert_same(&job.rows("out"), &expected, "beside a node that has woken up");
 }
 
+#[test]
+fn a_job_resumes_on_another_number_of_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job::new(folder.path(), 3000);
+    assert!(job.run("expected", None, 2).status.success());
+    let nodes: Vec<Node> = processes(3, folder.path());
+    let cluster = |words: &[&str]| {
+        let output =
+            millstream(folder.path()).arg("cluster").args(words).args(["--state-dir", "state"]).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        (output.status.success(), said)
+    };
+    let mut first = command(&job, &nodes, SLOW / 4, "20");
+    let mut first = first.args(["--nodes", "3"]).spawn().unwrap();
+    let mut status = (false, String::new());
+    while !status.1.contains("3 nodes") {
+        assert!(first.try_wait().unwrap().is_none(), "it has ended: {}", status.1);
+        std::thread::sleep(Duration::from_millis(20));
+        status = cluster(&["status"]);
+    }
+    assert!(status.0 && status.1.matches("127.0.0.1:").count() == 3, "{}", status.1);
+    for (words, wanted) in [
+        (&["rescale", "--nodes", "2"][..], "resumed on 2 nodes instead of 3 after"),
+        (&["rescale"], "resumed on 4 nodes instead of 2 after"),
+        (&["rescale", "--nodes", "1"], "resumed on 1 node instead of 4 after"),
+    ] {
+        let (is_done, said) = cluster(words);
+        assert!(is_done && said.contains(wanted), "{words:?}: {said}");
+    }
+    for (words, wanted) in [
+        (&["rescale", "--nodes", "9"][..], "with this process there are 4"),
+        (&["rescale", "--nodes", "0"], "number would be zero"),
+        (&["status", "--nodes", "2"], "MS1006"),
+    ] {
+        let (is_done, said) = cluster(words);
+        assert!(!is_done && said.contains(wanted), "{words:?}: {said}");
+    }
+    let (is_done, said) = cluster(&["stop"]);
+    assert!(is_done, "{said}");
+    assert!(!first.wait().unwrap().success() || said.is_empty());
+    let output = command(&job, &nodes, FAST, "20").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_same(&job.rows("out"), &job.rows("expected"), "after other numbers of nodes");
+    let (is_done, said) = cluster(&["status"]);
+    assert!(!is_done && said.contains("MS3018"), "{said}");
+}
+
 /// What a run on these nodes says that does not work.
 fn refused(folder: &Path, nodes: &str, token: Option<&str>, arguments: &[&str]) -> String {
     let mut command = millstream(folder);
@@ -109,7 +156,7 @@ fn what_is_wrong_with_a_cluster_is_said() {
         (refused(folder.path(), "static+file:///nowhere/nodes", Some(TOKEN), &[]), vec!["MS1001", "/nowhere/nodes"]),
         (refused(folder.path(), "ray", None, &["--nodes", "2"]), vec!["MS1006", "pip install 'millstream[ray]'"]),
         (refused(folder.path(), "ray://127.0.0.1:10001", None, &[]), vec!["MS1006", "pip install 'millstream[ray]'"]),
-        (refused(folder.path(), &nodes, Some(TOKEN), &["--nodes", "2"]), vec!["MS1006", "--nodes", "--cluster ray"]),
+        (refused(folder.path(), &nodes, Some(TOKEN), &["--job", "x"]), vec!["MS1006", "--job", "--cluster ray"]),
         (refused(folder.path(), &nodes, None, &[]), vec!["MS1001", "MILLSTREAM_CLUSTER_TOKEN"]),
         (refused(folder.path(), &nodes, Some("short"), &[]), vec!["MS1001", "16"]),
         (
