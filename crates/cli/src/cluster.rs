@@ -2,6 +2,7 @@
 
 use crate::arguments::{ClusterAction, ClusterArguments, ClusterSecurity, Common, RayArguments};
 use crate::failure::Failure;
+use crate::output::print;
 use crate::{checkpoints, control, log};
 use millstream::{Diagnostic, Place, code};
 use std::num::NonZeroUsize;
@@ -34,7 +35,10 @@ pub(crate) fn of_job(action: ClusterAction, nodes: Option<NonZeroUsize>, common:
     let place = checkpoints::place(common)?;
     match action {
         ClusterAction::Stop => return checkpoints::stop(None, common),
-        ClusterAction::Status => println!("{}", control::request(&place, "nodes")?),
+        ClusterAction::Status => {
+            let nodes = control::request(&place, "nodes")?;
+            return print(&format!("{nodes}\n")).map_err(Failure::usage);
+        }
         ClusterAction::Rescale => {
             let nodes = nodes.map_or_else(String::new, |nodes| format!(" {nodes}"));
             log::info(&control::request(&place, &format!("rescale{nodes}"))?);
