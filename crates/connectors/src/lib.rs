@@ -51,6 +51,7 @@ mod records;
 mod registry;
 mod request;
 mod row;
+mod sink_job;
 mod socket;
 mod survivors;
 mod text_chunk;
@@ -70,6 +71,7 @@ pub use registry::{
 };
 pub use request::{ChangedBy, ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
 pub use row::{RowDecoder, record_layout};
+pub use sink_job::{Committed, Delivery, RestoredSink, SharedBySinks, SharedPlace, SinkFiles, SinkJob, SinkWriter};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -78,11 +80,9 @@ use arrow_schema::SchemaRef;
 use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::any::Any;
-use std::collections::HashMap;
-use std::fmt::{self, Debug, Display};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use filesystem::{file_options, release_standard_input, stdout_error, take_standard_input};
 
@@ -470,143 +470,7 @@ pub trait Commit: Send {
     fn commit(self: Box<Self>) -> Result<(), Diagnostic>;
 }
 
-/// What the sink of the first node has put outside for those of other nodes to find.
-pub struct SharedPlace {
-    /// What it is called.
-    pub name: String,
-    /// Removes it.
-    pub held: Box<dyn Any + Send>,
-}
-
-/// Where the files of a sink are for good, if not in a local directory. Names have no directories; an error of the kind
-/// [`io::ErrorKind::NotFound`] says that there is no file of a name.
-pub trait SinkFiles: Send + Sync + Debug {
-    /// Puts a local file there, as a whole and for good.
-    fn put(&self, name: &str, file: &Path) -> io::Result<()>;
-
-    /// Makes a local file of one that is there.
-    fn get(&self, name: &str, file: &Path) -> io::Result<()>;
-
-    /// The names of all files.
-    fn list(&self) -> io::Result<Vec<String>>;
-
-    /// Removes a file; it is not an error if there is none.
-    fn delete(&self, name: &str) -> io::Result<()>;
-}
-
-/// The job that a sink belongs to.
-#[derive(Debug, Clone)]
-pub struct SinkJob {
-    /// Name of the job, the same in all of its processes and different from those of other jobs: letters, digits and `-`.
-    pub job: String,
-    /// Number of the sink in the job, which it keeps whatever other sinks come.
-    pub sink: usize,
-    /// Who writes. One that does not know yet that it is superseded may still do so, so files that are not to be its have this in their names.
-    pub writer: SinkWriter,
-    /// The checkpoint that the job resumes from. A sink without a span of it is new then.
-    pub resumes: Option<u64>,
-    /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
-    /// yet. Other sinks of the job may use the same, so names carry the number of the sink.
-    pub directory: PathBuf,
-    /// Where the job's state is in an object store: what must be found after a failure, be it on another machine, has to be
-    /// there, and `directory` has copies.
-    pub remote: Option<Arc<dyn SinkFiles>>,
-    /// What sinks of this run of the job have together.
-    pub shared: Arc<SharedBySinks>,
-}
-
-/// Who writes rows of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SinkWriter {
-    /// Number of the process among those of the job: those after it have higher ones.
-    pub run: u64,
-    /// Number of the node.
-    pub node: usize,
-    /// Of other nodes than the first: number of the attempt among those of the run.
-    pub attempt: u64,
-}
-
-impl SinkWriter {
-    /// The first node, or the only one.
-    pub fn first(run: u64) -> SinkWriter {
-        SinkWriter { run, node: 0, attempt: 0 }
-    }
-
-    /// Whether it is the first node, or the only one.
-    pub fn is_first(self) -> bool {
-        self.node == 0
-    }
-}
-
-/// In names of files: `7`, and `7n2a1` for the second attempt of node 2.
-impl Display for SinkWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SinkWriter { run, node, attempt } = self;
-        match node {
-            0 => write!(f, "{run}"),
-            _ => write!(f, "{run}n{node}a{attempt}"),
-        }
-    }
-}
-
-/// What sinks of one run of a job have together, as long as one of them has it.
-#[derive(Debug, Default)]
-pub struct SharedBySinks(Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>);
-
 /// The lock of a mutex, whatever became of who held it before.
 pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl SharedBySinks {
-    /// What sinks that give the same key share: made by the first.
-    ///
-    /// # Errors
-    /// Those of `make`.
-    pub fn get_or_make<T: Any + Send + Sync>(
-        &self,
-        key: &str,
-        make: impl FnOnce() -> Result<T, Diagnostic>,
-    ) -> Result<Arc<T>, Diagnostic> {
-        let mut shared = locked(&self.0);
-        let there = shared.get(key).and_then(Weak::upgrade).and_then(|there| there.downcast::<T>().ok());
-        if let Some(there) = there {
-            return Ok(there);
-        }
-        let made = Arc::new(make()?);
-        let any: Arc<dyn Any + Send + Sync> = made.clone();
-        shared.insert(key.to_string(), Arc::downgrade(&any));
-        Ok(made)
-    }
-}
-
-/// What a sink has to know of the checkpoint that a job is recovered from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RestoredSink {
-    /// The checkpoint.
-    pub checkpoint: u64,
-    /// What [`Commit::prepare`] returned for it, on each node: none if the sink had nothing to commit.
-    pub tokens: Vec<Value>,
-}
-
-/// What a sink promises under checkpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// Each row is seen once, whatever fails.
-    ExactlyOnce,
-    /// No row is lost; rows behind the last checkpoint may be seen again.
-    AtLeastOnce,
-}
-
-/// Which of a job's spans have been committed, as the outside knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Committed {
-    /// Does not matter: any prepared span can be committed later with its token, and spans behind a checkpoint can be taken
-    /// back (files).
-    Resumable,
-    /// Nothing of this job yet: only a start from the beginning fits.
-    Nothing,
-    /// The span of this checkpoint was the last. What was prepared and not committed is lost with its process (transactions of
-    /// Kafka), so the job has to resume from exactly this checkpoint.
-    Checkpoint(u64),
 }

@@ -85,7 +85,10 @@ impl Station for GatherStation {
         let mut consequences = Consequences::default();
         let mut inputs = self.inputs.lock();
         while let Some((step, mark)) = inputs.step() {
-            self.links.send_mark(0, mark);
+            // Sinks and sorts do not ask for watermarks.
+            if step.is_some_and(|step| step.cut.is_some() || step.end.is_some()) {
+                self.links.send_mark(0, mark);
+            }
             let Some(Forward { watermark, cut, end }) = step else { continue };
             if let Some(output) = self.output {
                 let watermark = (watermark == i64::MAX && end.is_some()).then_some(watermark);

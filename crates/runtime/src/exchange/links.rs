@@ -14,6 +14,7 @@ use millstream_sync::epoch_ring::{End, Release};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The links of a station. Each node is an input of the station on each node that owns a part of it.
 pub(crate) struct Links {
@@ -31,6 +32,48 @@ pub(crate) struct Links {
 pub(crate) struct LocalInputs {
     pub(crate) progress: Progress,
     said: Said,
+    pub(crate) linger: Linger,
+}
+
+/// How long a mark may wait that only raises the watermark.
+const LINGER: Duration = Duration::from_millis(5);
+
+/// Marks that wait. Every buffer raises the watermark, and a message to every node for each of them costs more than the rows of the buffer.
+#[derive(Default)]
+pub(crate) struct Linger {
+    /// The last one that was sent, and when.
+    sent: Option<(Mark, Instant)>,
+    /// One that came later.
+    held: Option<Mark>,
+}
+
+impl Linger {
+    /// Takes the next mark; it is given back when it is to be sent now. At once goes one that `matters`: because of what it makes possible,
+    /// of a cut, or the end, or because inputs are idle or speak again.
+    pub(crate) fn pass(&mut self, mark: Mark, matters: bool, now: Instant) -> Option<Mark> {
+        let may_wait = |(last, at): &(Mark, Instant)| {
+            let raised = Mark { release: Release { watermark: mark.release.watermark, ..last.release }, ..*last };
+            raised == mark && now < *at + LINGER
+        };
+        if !matters && self.sent.as_ref().is_some_and(may_wait) {
+            self.held = Some(mark);
+            return None;
+        }
+        (self.sent, self.held) = (Some((mark, now)), None);
+        Some(mark)
+    }
+
+    /// When the mark that waits is to be sent, if one does.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.held.and(self.sent.as_ref()).map(|(_, at)| *at + LINGER)
+    }
+
+    /// The mark that has waited long enough.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Mark> {
+        let mark = self.held.take_if(|_| self.sent.as_ref().is_none_or(|(_, at)| now >= *at + LINGER))?;
+        self.sent = Some((mark, now));
+        Some(mark)
+    }
 }
 
 /// The last mark of the node.
@@ -73,7 +116,7 @@ impl Said {
 impl LocalInputs {
     /// Of so many channels.
     pub(crate) fn new(channels: usize) -> LocalInputs {
-        LocalInputs { progress: Progress::new(channels), said: Said::new() }
+        LocalInputs { progress: Progress::new(channels), said: Said::new(), linger: Linger::default() }
     }
 
     /// The next step that they have made together, if they have, and the next mark.
@@ -161,11 +204,16 @@ impl Links {
         before: impl Fn(Mark) -> Result<(), Diagnostic>,
     ) -> Result<(), Diagnostic> {
         self.follow(&mut inputs.progress);
-        while let Some((_, mark)) = inputs.step() {
+        let now = Instant::now();
+        let send = |mark: Mark| {
             before(mark)?;
             self.say(mark, progress);
+            Ok::<(), Diagnostic>(())
+        };
+        while let Some((_, mark)) = inputs.step() {
+            inputs.linger.pass(mark, false, now).map_or(Ok(()), send)?;
         }
-        Ok(())
+        inputs.linger.take_due(now).map_or(Ok(()), send)
     }
 
     /// A node has said how far it has come.
@@ -188,6 +236,29 @@ mod tests {
         let links = |exchange| Links::new(StationId::new(0), &nodes, exchange, (&flow, &Arc::default()));
         let error = links(Exchange::Stays).send_frame(0, vec![1]).unwrap_err();
         assert_eq!(error.code, code::BUG, "{error}");
+    }
+
+    #[test]
+    fn marks_that_only_raise_the_watermark_wait_for_a_while() {
+        let mark = |watermark, generation, is_idle| {
+            let release = Release { watermark, generation, cut: i64::MIN, ended: false };
+            Mark { release, is_idle }
+        };
+        let (start, mut linger) = (Instant::now(), Linger::default());
+        assert_eq!(linger.pass(mark(1, 0, false), false, start), Some(mark(1, 0, false)));
+        assert_eq!((linger.pass(mark(2, 0, false), false, start), linger.due()), (None, Some(start + LINGER)));
+        assert_eq!(linger.pass(mark(3, 0, false), false, start), None);
+        assert_eq!(linger.take_due(start), None);
+        let later = start + LINGER;
+        assert_eq!((linger.take_due(later), linger.due()), (Some(mark(3, 0, false)), None));
+        assert_eq!(linger.take_due(later + LINGER), None);
+        // What matters goes at once, and nothing behind it comes before it.
+        assert_eq!(linger.pass(mark(4, 0, false), false, later), None);
+        assert_eq!(linger.pass(mark(5, 0, false), true, later), Some(mark(5, 0, false)));
+        assert_eq!(linger.pass(mark(5, 1, false), false, later), Some(mark(5, 1, false)));
+        assert_eq!(linger.pass(mark(5, 1, true), false, later), Some(mark(5, 1, true)));
+        assert_eq!((linger.due(), linger.take_due(later + LINGER)), (None, None));
+        assert_eq!(linger.pass(mark(6, 1, true), false, later + LINGER), Some(mark(6, 1, true)));
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! commits it when the first node has completed the checkpoint. The last spans are committed by the first node, for all.
 //!
 //! Behind what it covers, on the same way from one node to another, goes a *mark*: the watermark, generation and end that all inputs of the
-//! station on that node have come to. To the owner a node is one input, so the minimum over its inputs is the watermark of the operator, as on
+//! station on that node have come to. One that only raises the watermark, and completes no slice, waits for a few milliseconds for the next
+//! (`Linger`). To the owner a node is one input, so the minimum over its inputs is the watermark of the operator, as on
 //! one node. Nothing global is on the way of rows. The ends of beats are announced by the first node ([`NodeMessage::Cut`]); marks carry them.
 //!
 //! Sources of lookup tables are read whole by every node, and what follows from them alone is computed by each for itself.
@@ -34,7 +35,7 @@ use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
 pub use credit::Credit;
 pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
-pub(crate) use links::{Links, LocalInputs, Said};
+pub(crate) use links::{Linger, Links, LocalInputs, Said};
 use millstream_storage::{NodeFiles, SourceState};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;

@@ -83,10 +83,13 @@ impl DistributedKeys {
 
 impl KeyedStation {
     /// Tells the owners of partitions how far the pipelines of this node have come.
-    pub(super) fn pass_on(&self) -> Result<(), Diagnostic> {
-        let Some(distributed) = &self.distributed else { return Ok(()) };
+    pub(super) fn pass_on(&self, consequences: &mut Consequences) {
+        let Some(distributed) = &self.distributed else { return };
         let DistributedKeys { links, inputs, .. } = distributed;
-        links.pass_on(&mut inputs.lock(), &self.progress, |mark| self.send_held_before(distributed, mark))
+        let mut inputs = inputs.lock();
+        let passed = links.pass_on(&mut inputs, &self.progress, |mark| self.send_held_before(distributed, mark));
+        consequences.note(passed);
+        consequences.due_at(inputs.linger.due());
     }
 
     /// Takes rows and marks of another node.

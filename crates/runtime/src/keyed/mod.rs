@@ -346,7 +346,7 @@ impl Station for KeyedStation {
 
     fn settle(&self) -> Consequences {
         let mut consequences = Consequences::default();
-        consequences.note(self.pass_on());
+        self.pass_on(&mut consequences);
         self.settle_into(&mut consequences);
         consequences
     }
@@ -407,6 +407,11 @@ impl Station for KeyedStation {
             self.forget_expired(now, &mut consequences);
         }
         self.begin_round(now, &mut consequences);
+        if self.distributed.is_some() {
+            // A mark may have waited long enough.
+            self.pass_on(&mut consequences);
+            self.settle_into(&mut consequences);
+        }
         Ok(consequences)
     }
 }

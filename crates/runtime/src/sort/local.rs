@@ -39,7 +39,9 @@ impl FirstNode {
         if forward.is_some_and(|forward| forward.end == Some(End::Complete)) {
             return;
         }
-        if let Some(mark) = self.said.lock().next(forward, is_idle) {
+        let mark = self.said.lock().next(forward, is_idle);
+        // Its watermark does not matter.
+        if let Some(mark) = mark.filter(|_| forward.is_some_and(|step| step.cut.is_some() || step.end.is_some())) {
             self.links.send_mark(0, mark);
         }
     }

@@ -15,7 +15,7 @@ use super::tables::{OpenTables, Taken};
 use super::{WindowJob, WindowStation};
 use crate::columns::partition_of;
 use crate::durable::blobs::damaged;
-use crate::exchange::{FRAME_BYTES, Links, Mark, Said, StationMessage};
+use crate::exchange::{FRAME_BYTES, Linger, Links, Mark, Said, StationMessage};
 use crate::ids::{Generation, Port};
 use crate::station::progress::Progress;
 use crate::station::{Consequences, Station, Task};
@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// See the module.
 pub(super) struct DistributedSlices {
@@ -40,6 +41,7 @@ pub(super) struct DistributedSlices {
 /// What is sent next.
 struct Outbox {
     said: Said,
+    linger: Linger,
     next: u64,
     waiting: BTreeMap<u64, Outgoing>,
 }
@@ -62,7 +64,7 @@ pub(super) struct SentSlice {
 
 impl DistributedSlices {
     pub(super) fn new(links: Links, slices: Aggregation) -> DistributedSlices {
-        let outbox = Outbox { said: Said::new(), next: 0, waiting: BTreeMap::new() };
+        let outbox = Outbox { said: Said::new(), linger: Linger::default(), next: 0, waiting: BTreeMap::new() };
         DistributedSlices { links, slices, outbox: Mutex::new(outbox) }
     }
 
@@ -103,6 +105,21 @@ impl WindowStation {
     /// Acts on all steps of the pipelines of this node.
     pub(super) fn settle_here(&self, distributed: &DistributedSlices, consequences: &mut Consequences) {
         while self.step_here(distributed, consequences) {}
+        consequences.due_at(distributed.outbox.lock().linger.due());
+    }
+
+    /// Sends the mark that has waited long enough; what follows on this node, and when to look again.
+    pub(super) fn send_due(&self, distributed: &DistributedSlices, now: Instant) -> Result<Consequences, Diagnostic> {
+        let mut progress = distributed.slices.progress.lock();
+        let mut outbox = distributed.outbox.lock();
+        if let Some(mark) = outbox.linger.take_due(now) {
+            self.send_mark(distributed, (&mut progress, &mut outbox), mark)?;
+        }
+        let mut consequences = Consequences::default();
+        consequences.due_at(outbox.linger.due());
+        drop((outbox, progress));
+        self.settle_windows(&mut consequences);
+        Ok(consequences)
     }
 
     /// Acts on the next step of the pipelines of this node, if there is one: has slices sent that are complete here.
@@ -117,9 +134,10 @@ impl WindowStation {
         let Some(Advance { forward, completes, .. }) = advance else {
             // Perhaps they are idle, or no more.
             let mut outbox = distributed.outbox.lock();
-            let mark = mark(&mut outbox, &progress);
-            let sent = mark.map_or(Ok(()), |mark| self.send_mark(distributed, (&mut progress, &mut outbox), mark));
-            consequences.note(sent);
+            if let Some(mark) = mark(&mut outbox, &progress) {
+                let sent = self.send_soon(distributed, (&mut progress, &mut outbox), mark, false);
+                consequences.note(sent);
+            }
             return false;
         };
         if let Some(generation) = forward.cut.filter(|generation| self.host.tables.begin_with(*generation)) {
@@ -140,10 +158,24 @@ impl WindowStation {
         forward.cut.into_iter().for_each(|generation| self.hand_over_here(generation, slices));
         let mut outbox = distributed.outbox.lock();
         if let Some(mark) = mark(&mut outbox, &progress) {
-            let sent = self.send_mark(distributed, (&mut progress, &mut outbox), mark);
+            let sent = self.send_soon(distributed, (&mut progress, &mut outbox), mark, completes);
             consequences.note(sent);
         }
         true
+    }
+
+    /// Sends a mark, at once if it matters to the owners.
+    fn send_soon(
+        &self,
+        distributed: &DistributedSlices,
+        (progress, outbox): (&mut Progress, &mut Outbox),
+        mark: Mark,
+        matters: bool,
+    ) -> Result<(), Diagnostic> {
+        match outbox.linger.pass(mark, matters, Instant::now()) {
+            Some(mark) => self.send_mark(distributed, (progress, outbox), mark),
+            None => Ok(()),
+        }
     }
 
     /// Sends a mark behind what has been numbered before it.

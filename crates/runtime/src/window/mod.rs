@@ -239,6 +239,12 @@ impl Station for WindowStation {
         self.receive_message(from, message)
     }
 
+    fn due(&self, now: Instant) -> Result<Consequences, Diagnostic> {
+        self.distributed
+            .as_ref()
+            .map_or_else(|| Ok(Consequences::default()), |distributed| self.send_due(distributed, now))
+    }
+
     fn progress(&self) -> Option<MutexGuard<'_, Progress>> {
         Some(self.windows.progress.lock())
     }

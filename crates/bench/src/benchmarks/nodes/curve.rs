@@ -1,6 +1,6 @@
 //! How much faster several processes are than one, each with a part of a core, over the same rows.
 
-use super::processes::{Cluster, ClusterRun};
+use super::processes::{Apart, Cluster, ClusterRun};
 use super::workload::{ADS, NodeQuery, Q8, StreamShape, YSB};
 use crate::benchmarks::state::Emptied;
 use crate::suite::{Benchmark, Failure, Record, Runs, Suite, median};
@@ -15,7 +15,8 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
            Every file spans all event times; eight files of each stream, and the same rows in six for three nodes",
     query: "views by campaign and 10 s; Nexmark's q8; profit of ads in windows of 5 s every second; into nothing",
     measured: "processes from start to end, one thread each, in control groups: once over all windows and once over the first quarter of
-               them. Rates are of the difference, so that start and compilation are not in it",
+               them. Rates are of the difference, so that start and compilation are not in it. limit: four processes that do not know of each
+               other, over a quarter of the files each",
     runs: Runs::Named,
     run: measure,
 };
@@ -49,27 +50,38 @@ fn files(nodes: usize) -> u64 {
 struct InputFiles {
     files: u64,
     scripts: [PathBuf; 2],
+    /// For each of the most nodes one over the files that it reads.
+    parts: [Vec<PathBuf>; 2],
     _data: [Emptied; 2],
 }
 
 impl InputFiles {
     fn write(directory: &Path, workload: &NodeQuery, shape: StreamShape, files: u64) -> Result<InputFiles, Failure> {
-        let one = |shape: StreamShape| -> Result<(PathBuf, Emptied), Failure> {
-            let data = Emptied::new(directory.join(format!("{}-{files}-{}", workload.name, shape.windows)))?;
-            workload.write(data.path(), shape, files)?;
-            let script = data.path().join("script.sql");
+        let script = |data: &Path| -> Result<PathBuf, Failure> {
+            let script = data.join("script.sql");
             let text = format!(
                 "SET 'parallelism.default' = '1';\nSET 'pipeline.tier' = 'compiled';\n{}
                  CREATE TABLE result ({}) WITH ('connector' = 'blackhole');\nINSERT INTO result {};\n",
-                workload.tables(data.path()),
+                workload.tables(data),
                 workload.result,
                 workload.query
             );
             std::fs::write(&script, text)?;
-            Ok((script, data))
+            Ok(script)
         };
-        let ((all, all_data), (few, few_data)) = (one(shape)?, one(shape.first(FIRST_WINDOWS))?);
-        Ok(InputFiles { files, scripts: [all, few], _data: [all_data, few_data] })
+        let one = |shape: StreamShape| -> Result<(PathBuf, Vec<PathBuf>, Emptied), Failure> {
+            let data = Emptied::new(directory.join(format!("{}-{files}-{}", workload.name, shape.windows)))?;
+            workload.write(data.path(), shape, files)?;
+            let part = |node| {
+                let part = data.path().join(format!("part-{node}"));
+                workload.link(data.path(), files, (node, NODES as u64), &part)?;
+                script(&part)
+            };
+            let parts = (0..NODES as u64).map(part).collect::<Result<_, _>>()?;
+            Ok((script(data.path())?, parts, data))
+        };
+        let ((all, all_parts, all_data), (few, few_parts, few_data)) = (one(shape)?, one(shape.first(FIRST_WINDOWS))?);
+        Ok(InputFiles { files, scripts: [all, few], parts: [all_parts, few_parts], _data: [all_data, few_data] })
     }
 }
 
@@ -142,7 +154,7 @@ fn case(
     let (all, few) = (workload.rows(shape), workload.rows(shape.first(FIRST_WINDOWS)));
     suite.say(&format!("  {name}: {all} rows"));
     let mut runs: Vec<Vec<Repetition>> = (0..NODES).map(|_| Vec::new()).collect();
-    let mut expected = None;
+    let (mut expected, mut apart) = (None, Vec::new());
     for repetition in 0..=suite.options.repetitions {
         for nodes in 1..=NODES {
             let input = inputs.iter().find(|input| input.files == files(nodes)).ok_or("no such files")?;
@@ -158,6 +170,13 @@ fn case(
                 return Err(format!("{name}: {rows_out:?} rows on {nodes} nodes, {expected:?} before").into());
             }
             runs[nodes - 1].push(Repetition { all, few });
+        }
+        let input = inputs.iter().find(|input| input.files == files(NODES)).ok_or("no such files")?;
+        let [large, small] = &input.parts;
+        let few = cluster.apart(small)?;
+        if repetition > 0 {
+            let all = cluster.apart(large)?;
+            apart.push(Apart { seconds: all.seconds - few.seconds, processor_s: all.processor_s - few.processor_s });
         }
     }
     let rows = (all - few) as f64;
@@ -184,6 +203,15 @@ fn case(
             suite.record(record(name, nodes, all - few, repetition))?;
         }
     }
+    let ratios = |of: &dyn Fn(&Repetition, &Apart) -> f64| {
+        median(&runs[0].iter().zip(&apart).map(|(one, apart)| of(one, apart)).collect::<Vec<_>>())
+    };
+    let limit = ratios(&|one, apart| one.seconds() / apart.seconds);
+    suite.say(&format!(
+        "    limit: {NODES} processes apart: speed-up {limit:.2} ({:.2} by processor time); {NODES} nodes have {:.2} of it",
+        ratios(&|one, apart| one.processor_s() / apart.processor_s) * NODES as f64,
+        last.speed_up / limit
+    ));
     Ok(last)
 }
 

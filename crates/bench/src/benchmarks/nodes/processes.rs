@@ -37,6 +37,14 @@ pub(super) struct ClusterRun {
     pub(super) stats: Value,
 }
 
+/// What processes that do not know of each other took for their parts.
+pub(super) struct Apart {
+    /// Until the last has ended.
+    pub(super) seconds: f64,
+    /// Of all.
+    pub(super) processor_s: f64,
+}
+
 impl Node {
     fn start(program: &Path, name: &str, cores: f64) -> Result<Node, Failure> {
         let quota = Quota::new(name, cores)?;
@@ -91,6 +99,27 @@ impl Cluster {
             Some(stats) if output.status.success() => Ok(ClusterRun { seconds, processor_s, wire_bytes, stats }),
             _ => Err(format!("on {nodes} nodes: {text}").into()),
         }
+    }
+
+    /// Runs a script on each of the nodes at once, of which none knows of the others: what the machine gives to so many processes.
+    pub(super) fn apart(&self, scripts: &[PathBuf]) -> Result<Apart, Failure> {
+        let quotas = [&self.first].into_iter().chain(self.others.iter().map(|node| &node.quota));
+        let used = self.used_s()?;
+        let (seconds, ended) = timed(|| -> Result<(), Failure> {
+            let start = |(quota, script): (&Quota, &PathBuf)| {
+                quota.command(&self.program).arg("run").arg(script).arg("--quiet").stderr(Stdio::piped()).spawn()
+            };
+            let running: Vec<Child> = quotas.zip(scripts).map(start).collect::<Result<_, _>>()?;
+            for child in running {
+                let output = child.wait_with_output()?;
+                if !output.status.success() {
+                    return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+                }
+            }
+            Ok(())
+        });
+        ended?;
+        Ok(Apart { seconds, processor_s: self.used_s()? - used })
     }
 
     fn used_s(&self) -> Result<f64, Failure> {

@@ -285,6 +285,25 @@ impl NodeQuery {
         Ok(())
     }
 
+    /// Links the files into a folder that one of some nodes reads.
+    pub(super) fn link(
+        &self,
+        directory: &Path,
+        files: u64,
+        (node, nodes): (u64, u64),
+        into: &Path,
+    ) -> Result<(), Failure> {
+        for (number, table) in (0..).zip(self.tables) {
+            let (from, to) = (directory.join(table.name), into.join(table.name));
+            std::fs::create_dir_all(&to)?;
+            for file in (0..files).filter(|file| (number + file) % nodes == node) {
+                let name = format!("{file:02}.arrow");
+                std::fs::hard_link(from.join(&name), to.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Statements that define the tables.
     pub(super) fn tables(&self, directory: &Path) -> String {
         let definition = |table: &Table| {
