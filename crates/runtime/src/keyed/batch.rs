@@ -1,6 +1,7 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
 use super::encoding::{restore_columns, save_columns};
+use super::places;
 use super::shared::Portion;
 use crate::columns::{Parts, bytes_of, chained, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
@@ -140,6 +141,35 @@ impl Batch {
         let (columns, rows) = restore_columns(types, from)?;
         let ordinals = (0..rows).map(|_| Ordinal::restore(from)).collect::<Result<_, _>>()?;
         Ok(Batch::new(columns, ordinals))
+    }
+
+    /// Writes the rows for another node, which has them once more ([`Batch::receive`]).
+    pub(super) fn send(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        let places = self.unordered.is_none().then_some(&self.ordinals[..]);
+        places::save(places, self.rows(), out);
+        save_columns(&self.all_columns()?, self.rows(), out);
+        Ok(())
+    }
+
+    /// Reads rows of another node, of the columns of a schema.
+    pub(super) fn receive(schema: &Schema, from: &mut ByteReader<'_>) -> Result<Batch, Damaged> {
+        let (places, of_places) = places::restore(from)?;
+        let types = schema.fields.iter().map(|field| field.data_type.to_arrow());
+        let (columns, rows) = restore_columns(types, from)?;
+        Damaged::unless(rows == of_places, "rows have more places, or fewer")?;
+        Ok(match places {
+            Some(places) => Batch::new(columns, places),
+            None => Batch::unordered(columns, rows),
+        })
+    }
+
+    /// Rows next to each other, in the same memory.
+    pub(super) fn range(&self, rows: Range<usize>) -> Batch {
+        let columns = sliced(&self.columns, rows.start, rows.len());
+        match self.unordered {
+            Some(_) => Batch::unordered(columns, rows.len()),
+            None => Batch::new(columns, self.ordinals[rows].to_vec()),
+        }
     }
 
     /// Reads what several calls of [`Batch::save`] have written.

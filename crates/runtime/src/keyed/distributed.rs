@@ -1,4 +1,8 @@
 //! A keyed operator on several nodes: each owns some of the partitions, and rows are sent to the owner of theirs.
+//!
+//! ```text
+//! frame:  input u32, generation u32, number of parts u32, parts: partition u32, rows u32; then the rows of all of them, as one batch
+//! ```
 
 use super::KeyedStation;
 use super::batch::Batch;
@@ -52,30 +56,32 @@ impl DistributedKeys {
         partitions: usize,
     ) -> Result<Vec<(usize, Batch)>, Diagnostic> {
         let nodes = self.links.nodes();
-        let begin = || {
+        let frame = |parts: Vec<(usize, Batch)>| {
             let mut frame = ByteWriter::new();
             frame.u32(input as u32);
             frame.u32(generation.0);
-            frame
+            frame.u32(parts.len() as u32);
+            for (partition, batch) in &parts {
+                frame.u32(*partition as u32);
+                frame.u32(batch.rows() as u32);
+            }
+            Batch::gathered_to_pass_on(parts.into_iter().map(|(_, batch)| batch).collect())?.send(&mut frame)?;
+            Ok::<_, Diagnostic>(frame.into_bytes())
         };
-        let mut frames: Vec<Option<ByteWriter>> = (0..nodes.count).map(|_| None).collect();
-        let mut own = Vec::new();
+        let mut of_owners: Vec<(Vec<(usize, Batch)>, usize)> = (0..nodes.count).map(|_| (Vec::new(), 0)).collect();
         for (partition, batch) in parts {
             let owner = nodes.owner(partition, partitions);
-            if owner == nodes.me {
-                own.push((partition, batch));
-                continue;
-            }
-            let frame = frames[owner].get_or_insert_with(begin);
-            frame.u32(partition as u32);
-            batch.save(frame)?;
-            if frame.len() >= FRAME_BYTES {
-                let full = frames[owner].take().map_or_else(Vec::new, ByteWriter::into_bytes);
-                self.links.send_frame(owner, full)?;
+            let (parts, bytes) = &mut of_owners[owner];
+            *bytes += batch.bytes();
+            parts.push((partition, batch));
+            if owner != nodes.me && *bytes >= FRAME_BYTES {
+                *bytes = 0;
+                self.links.send_frame(owner, frame(std::mem::take(parts))?)?;
             }
         }
-        for (owner, frame) in frames.into_iter().enumerate() {
-            frame.map_or(Ok(()), |frame| self.links.send_frame(owner, frame.into_bytes()))?;
+        let own = std::mem::take(&mut of_owners[nodes.me].0);
+        for (owner, (parts, _)) in of_owners.into_iter().enumerate().filter(|(_, (parts, _))| !parts.is_empty()) {
+            self.links.send_frame(owner, frame(parts)?)?;
         }
         Ok(own)
     }
@@ -116,18 +122,26 @@ impl KeyedStation {
         let (input, generation) = (from.u32()? as usize, Generation(from.u32()?));
         let schema = self.plan.inputs.get(input).map(|input| &input.schema);
         let schema = schema.ok_or_else(|| Damaged("rows are for an input that is not there".into()))?;
-        let mut parts = Vec::new();
-        while !from.is_empty() {
-            let partition = from.u32()? as usize;
+        let mut places = Vec::new();
+        for _ in 0..from.u32()? {
+            let (partition, rows) = (from.u32()? as usize, from.u32()? as usize);
             Damaged::unless(partition < self.partitions.len(), "rows are for a partition that is not there")?;
-            let batch = Batch::restore(schema, &mut from)?;
-            let batch = match self.is_unordered() {
-                true => Batch::unordered(batch.columns, batch.ordinals.len()),
-                false => batch,
-            };
-            parts.push((partition, batch));
+            places.push((partition, rows));
         }
-        Ok(((input, generation), parts))
+        let all = Batch::receive(schema, &mut from)?;
+        from.end()?;
+        Damaged::unless(
+            places.iter().map(|(_, rows)| rows).sum::<usize>() == all.rows(),
+            "a frame has other rows than it says",
+        )?;
+        let rows = all.rows();
+        let all = if self.is_unordered() { Batch::unordered(all.columns, rows) } else { all };
+        let mut first = 0;
+        let part = |(partition, rows): (usize, usize)| {
+            first += rows;
+            (partition, all.range(first - rows..first))
+        };
+        Ok(((input, generation), places.into_iter().map(part).collect()))
     }
 
     /// Whether nobody asks for the places of rows.

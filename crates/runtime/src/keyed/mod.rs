@@ -51,6 +51,7 @@ mod output;
 mod over;
 mod over_order;
 mod pairs;
+mod places;
 mod rank;
 mod regular_join;
 mod repartition;
