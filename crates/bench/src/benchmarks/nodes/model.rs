@@ -7,7 +7,8 @@
 //! D = K (1 − (1 − 1/K)^r)                      entries of a node
 //! sent by all = (N − 1) · (D · e + 16 b)       e: bytes of an entry, b: of the head of a block (16 partitions)
 //! frames      = N (N − 1) · ⌈D e / N / 2 MiB⌉
-//! an owner merges D entries, in D · m          m: time to seal, encode, decode and merge an entry, and its part of the output
+//! all owners merge N · D entries, in N · D · m + P · p   m: time to seal, encode, decode and merge an entry, and its part of the output
+//!                                              p: time of a partition besides, of which there are P = 16, or one for each owner
 //! rows instead = N · r · (N − 1)/N · w         w: bytes of a row on its way
 //! ```
 //!
@@ -25,7 +26,7 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
     title: "what a windowed count sends and merges on 1 to 1,000 nodes, by formulas",
     data: "rows of ysb in twelve Arrow files: 10,000 and 1 M campaigns, four windows of 10 s; 1,000 campaigns and 100 windows",
     query: "views by campaign and 10 s on 2 to 4 nodes of one process with a thread each; sessions of views, which send rows",
-    measured: "bytes of an entry and of a row, time of an entry and of a frame (the least of the repetitions), on two nodes; by the formulas
+    measured: "bytes of an entry and of a row, time of an entry and of a partition (the least of the repetitions), on two nodes; by the formulas
                with these what 2 to 4 nodes send and merge, beside what they do (20 % at most apart), and what up to 1,000 would",
     runs: Runs::WithAll,
     run: measure,
@@ -55,8 +56,8 @@ struct Constants {
     block_bytes: f64,
     /// Of a row, with its share of what frames have besides.
     row_bytes: f64,
-    /// Time of a frame beside that of its entries.
-    frame_s: f64,
+    /// Time of a partition of a slice beside that of its entries.
+    partition_s: f64,
 }
 
 /// What an entry costs.
@@ -87,7 +88,7 @@ impl Constants {
             entries: nodes * of_node,
             sent_bytes: (nodes - 1.0) * (of_node * entry.bytes + PARTITIONS * self.block_bytes),
             frames,
-            merge_s: nodes * of_node * entry.seconds + frames * self.frame_s,
+            merge_s: nodes * of_node * entry.seconds + PARTITIONS.max(nodes) * self.partition_s,
         }
     }
 
@@ -174,23 +175,23 @@ fn calibrate(
     let block_bytes = (bytes(windows, &of_windows) - keys(windows) * dense_bytes).max(0.0) / PARTITIONS;
     let scattered_bytes = (bytes(scattered, &of_scattered) - PARTITIONS * block_bytes) / keys(scattered);
     let dense_entry = Entry { bytes: dense_bytes, seconds: dense_s / dense.entries(2) };
-    let frames_s = windows_s - windows.entries(2) * dense_entry.seconds;
+    let partitions_s = windows_s - windows.entries(2) * dense_entry.seconds;
     let constants = Constants {
         dense: dense_entry,
         scattered: Entry { bytes: scattered_bytes, seconds: scattered_s / scattered.entries(2) },
         block_bytes,
         row_bytes: by_rows.rows().bytes as f64 / (dense.shape.rows as f64 / VIEWS as f64 / 2.0),
-        frame_s: frames_s.max(0.0) / of_windows.entries().frames.max(1) as f64,
+        partition_s: partitions_s.max(0.0) / (windows.shape.windows as f64 * PARTITIONS),
     };
-    let Constants { dense, scattered, block_bytes, row_bytes, frame_s } = constants;
+    let Constants { dense, scattered, block_bytes, row_bytes, partition_s } = constants;
     suite.say(&format!(
         "  measured on two nodes: {:.1} bytes and {:.1} ns an entry ({:.1} and {:.1} where keys fill a range), {block_bytes:.0} bytes the head of a \
-         block, {row_bytes:.1} bytes a row, {:.1} µs a frame",
+         block, {row_bytes:.1} bytes a row, {:.2} µs a partition",
         scattered.bytes,
         scattered.seconds * 1e9,
         dense.bytes,
         dense.seconds * 1e9,
-        frame_s * 1e6
+        partition_s * 1e6
     ));
     Ok(constants)
 }
@@ -271,7 +272,7 @@ mod tests {
 
     const ENTRY: Entry = Entry { bytes: 32.0, seconds: 1e-8 };
     const CONSTANTS: Constants =
-        Constants { dense: ENTRY, scattered: ENTRY, block_bytes: 0.0, row_bytes: 24.0, frame_s: 1e-5 };
+        Constants { dense: ENTRY, scattered: ENTRY, block_bytes: 0.0, row_bytes: 24.0, partition_s: 1e-6 };
 
     #[test]
     fn one_node_sends_nothing_and_many_send_what_the_design_says() {
