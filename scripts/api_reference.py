@@ -37,7 +37,7 @@ GROUPS: list[tuple[str, str, list[str]]] = [
     ("Functions of Python", "", ["udf", "Function", "udaf", "Aggregate", "Column"]),
     ("Sinks of Python", "", ["Sink"]),
     ("Jobs", "", ["Job"]),
-    ("On Ray", "These are in `millstream.ray` ([how to](how-to/cluster.md#on-ray)).", ["ray.run", "ray.status", "ray.stop"]),
+    ("On Ray", "These are in `millstream.ray` ([how to](how-to/cluster.md#on-ray)).", ["ray.run", "ray.status", "ray.rescale", "ray.stop"]),
     (
         "Errors",
         "All are in `millstream.errors`; `Error` is also `millstream.Error`.",

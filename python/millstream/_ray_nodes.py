@@ -219,7 +219,7 @@ class Nodes:
         return len(self._slots) + 1
 
     def grow(self, nodes: int) -> None:
-        """Place and start more, until there are so many, the first one included."""
+        """Place and start more, until there are this many, the first one included."""
         placed = self._place(nodes - len(self))
         try:
             for slot in placed:
@@ -235,7 +235,7 @@ class Nodes:
             self._write()
 
     def shrink(self, nodes: int) -> None:
-        """Take the last ones away, until there are so many, the first one included."""
+        """Take the last ones away, until there are this many, the first one included."""
         with self._lock:
             kept, gone = self._slots[: nodes - 1], self._slots[nodes - 1 :]
             self._slots = kept

@@ -131,7 +131,7 @@ class JobActor:
 
     @ray.method(concurrency_group="control")
     def rescale(self, nodes: int) -> str:
-        """Have the job resume on so many nodes, the first one included. What it says of that, or why it cannot."""
+        """Have the job resume on this many nodes, the first one included. What it says of that, or why it cannot."""
         running = self._nodes
         if running is None or self._state != "running":
             raise RuntimeError(f"the job is {self._state}")
@@ -175,7 +175,7 @@ def run(
     tls: tuple[str, str, str] | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Run a script on so many nodes of a Ray cluster, and wait for its end.
+    """Run a script on several nodes of a Ray cluster, and wait for its end.
 
     This machine has the first node; Ray places the others, one on a machine. Ctrl-C stops the job with a checkpoint.
 
@@ -316,7 +316,7 @@ def status(job: str, *, address: str | None = None) -> Mapping[str, Any]:
 
 
 def rescale(job: str, nodes: int, *, address: str | None = None) -> str:
-    """Have a detached job take a checkpoint and resume from it on so many nodes, the first one included. What it says of that.
+    """Have a detached job take a checkpoint and resume from it on another number of nodes, the first one included. What it says of that.
 
     The job needs a state directory. When its own actor is started again, it has the number of nodes that it was begun with.
     """

@@ -6,7 +6,7 @@
 //! savepoint NAME     a checkpoint is taken and kept under this name
 //! stop               a checkpoint is taken, and the process ends
 //! nodes              where the nodes are that take part
-//! rescale [N]        a checkpoint is taken, and the job resumes from it on so many nodes, or on all that are there
+//! rescale [N]        a checkpoint is taken, and the job resumes from it on N nodes, or on all that are there
 //! ```
 //!
 //! Each is answered with a line: `ok`, with what is to be told behind it, or what is wrong.
@@ -142,7 +142,7 @@ impl Subject {
     }
 }
 
-/// Has the queries stop with a checkpoint and resume on so many nodes; waits until they have.
+/// Has the queries stop with a checkpoint and resume on `nodes` nodes; waits until they have.
 fn rescale(subject: &Subject, nodes: &str) -> Result<String, String> {
     let nodes = match nodes {
         "" => None,

@@ -21,11 +21,11 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// When there are no nodes, or one of them cannot take part; its own error, if it has one.
     fn begin(&self, part: &RunPart, monitor: &RunMonitor) -> Result<FirstNode, Diagnostic>;
 
-    /// Has runs that begin from now on take place on so many nodes, this process included; `None`: on all that are there. How many that
+    /// Has runs that begin from now on take place on `nodes` nodes, this process included; `None`: on all that are there. How many that
     /// will be.
     ///
     /// # Errors
-    /// When there are not so many.
+    /// When there are fewer.
     fn resize(&self, nodes: Option<usize>) -> Result<usize, Diagnostic>;
 
     /// Where the nodes of the run are that began last, this process first.

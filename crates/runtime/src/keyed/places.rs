@@ -24,7 +24,7 @@ fn above(first: &Ordinal, place: &Ordinal) -> Option<u32> {
     place.position.checked_sub(first.position).filter(|_| is_alike).and_then(|above| u32::try_from(above).ok())
 }
 
-/// Writes the places of so many rows; none where nobody asks for them.
+/// Writes the places of rows; `None` where nobody asks for them.
 pub(super) fn save(places: Option<&[Ordinal]>, rows: usize, out: &mut ByteWriter) {
     let Some(places) = places else {
         out.u8(NONE);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Runs a plan over one source and one sink on so many nodes; how each has ended, and how many rows were late.
+/// Runs a plan over one source and one sink on `count` nodes; how each has ended, and how many rows were late.
 fn run_on(
     count: usize,
     plan: &QueryPlan,
@@ -50,7 +50,7 @@ fn run_with(
     (results, late, first.snapshot().rows_out)
 }
 
-/// Sinks for so many nodes, and what they write.
+/// Sinks for `count` nodes, and what they write.
 fn sinks_of(count: usize) -> (Vec<MemorySink>, Vec<Arc<Written>>) {
     let sink = |_| MemorySink::default();
     let sinks: Vec<MemorySink> = (0..count).map(sink).collect();

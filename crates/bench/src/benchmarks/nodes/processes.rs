@@ -101,7 +101,7 @@ impl Cluster {
         }
     }
 
-    /// Runs a script on each of the nodes at once, of which none knows of the others: what the machine gives to so many processes.
+    /// Runs a script on each of the nodes at once, of which none knows of the others: what the machine gives to that number of processes.
     pub(super) fn apart(&self, scripts: &[PathBuf]) -> Result<Apart, Failure> {
         let quotas = [&self.first].into_iter().chain(self.others.iter().map(|node| &node.quota));
         let used = self.used_s()?;
