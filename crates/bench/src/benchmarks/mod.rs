@@ -63,6 +63,7 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &sustainable::BENCHMARK,
     &nodes::MODEL,
     &nodes::CURVE,
+    &nodes::SUSTAINED,
     &state::BENCHMARK,
     &kafka::BENCHMARK,
     &soak::BENCHMARK,

@@ -42,8 +42,8 @@ const GROWTH: f64 = 0.02;
 /// Rows of each stream that the highest rate is measured with.
 const UNPACED_ROWS: u64 = 20_000_000;
 
-const STREAMS: [(Workload, &str); 2] = [(Workload::Ads, "ads"), (Workload::Purchases, "purchases")];
-const QUERY: &str = "
+pub(super) const STREAMS: [(Workload, &str); 2] = [(Workload::Ads, "ads"), (Workload::Purchases, "purchases")];
+pub(super) const QUERY: &str = "
     SELECT a.ad_id, p.revenue - a.costs AS profit, a.window_end
     FROM (SELECT ad_id, SUM(price) AS revenue, window_start, window_end
           FROM TABLE(HOP(TABLE purchases, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND))
@@ -101,28 +101,28 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
 }
 
 /// What a run is to do.
-struct Shape {
-    keys: u64,
+pub(super) struct Shape {
+    pub(super) keys: u64,
     /// Rows per second of both streams; 0 for as many as are read.
-    rate: f64,
-    seconds: f64,
+    pub(super) rate: f64,
+    pub(super) seconds: f64,
     /// Rows of each stream.
-    rows: Option<u64>,
+    pub(super) rows: Option<u64>,
 }
 
 /// What came of a run.
-struct Trial {
+pub(super) struct Trial {
     /// From the start of the query to its end.
-    seconds: f64,
-    rows: u64,
-    bytes: u64,
-    behind_s: f64,
+    pub(super) seconds: f64,
+    pub(super) rows: u64,
+    pub(super) bytes: u64,
+    pub(super) behind_s: f64,
     /// Latency in milliseconds of each full window after the warm-up, by its end.
-    windows: Vec<(i64, f64)>,
+    pub(super) windows: Vec<(i64, f64)>,
 }
 
 impl Trial {
-    fn latencies(&self) -> Vec<f64> {
+    pub(super) fn latencies(&self) -> Vec<f64> {
         self.windows.iter().map(|(_, latency)| *latency).collect()
     }
 
@@ -136,11 +136,11 @@ impl Trial {
     }
 
     /// Whether latency did not grow, and no window came so late that it would only show in a longer run.
-    fn is_sustainable(&self) -> bool {
+    pub(super) fn is_sustainable(&self) -> bool {
         self.growth() < GROWTH && self.windows.iter().all(|(_, latency)| *latency < 2_000.0)
     }
 
-    fn text(&self, rate: f64) -> String {
+    pub(super) fn text(&self, rate: f64) -> String {
         format!(
             "    {:>7.2} M rows/s: latency {:.1} ms, growth {:+.3} s/s, generators behind by {:.2} s: {}",
             rate / 1e6,
@@ -153,12 +153,12 @@ impl Trial {
 }
 
 /// Milliseconds since 1970.
-fn now_ms() -> i64 {
+pub(super) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
 /// Starts the generator of each stream; each waits for a reader at its port.
-fn generators(shape: &Shape, start_ms: i64, ports: [u16; 2]) -> Result<Vec<Process>, Failure> {
+pub(super) fn generators(shape: &Shape, start_ms: i64, ports: [u16; 2]) -> Result<Vec<Process>, Failure> {
     let start = |((workload, _), port): ((Workload, &str), u16)| {
         let mut arguments: Vec<String> = vec!["generate".into()];
         let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
@@ -179,7 +179,7 @@ fn generators(shape: &Shape, start_ms: i64, ports: [u16; 2]) -> Result<Vec<Proce
     Ok(generators)
 }
 
-fn finished(generators: Vec<Process>) -> Result<Sent, Failure> {
+pub(super) fn finished(generators: Vec<Process>) -> Result<Sent, Failure> {
     let mut all = Sent::default();
     for mut generator in generators {
         let sent = generator.finish()?;

@@ -1,11 +1,12 @@
-//! Queries on several nodes: what these send each other (`exchange`), what that comes to on many (`scale-model`), and how much faster
-//! several processes are than one (`scale-curve`).
+//! Queries on several nodes: what these send each other (`exchange`), what that comes to on many (`scale-model`), how much faster
+//! several processes are than one (`scale-curve`), and how many rows a second they sustain (`scale-sustainable`).
 
 mod curve;
 mod exchange;
 mod model;
 mod processes;
 mod quota;
+mod sustained;
 mod workload;
 
 use crate::suite::{Adder, Checksum, Failure, session, timed};
@@ -14,6 +15,7 @@ pub(super) use exchange::BENCHMARK as EXCHANGE;
 use millstream::{RunMonitor, SentSnapshot, StatsSnapshot, TriggerSnapshot};
 pub(super) use model::BENCHMARK as MODEL;
 use std::path::Path;
+pub(super) use sustained::BENCHMARK as SUSTAINED;
 use workload::NodeQuery;
 
 /// How many of `keys` keys there are among `rows` rows with random ones.

@@ -5,7 +5,7 @@ use crate::suite::{Failure, timed};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// For processes of this machine, which listen at its loopback only.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -81,15 +81,21 @@ impl Cluster {
         Ok(Cluster { others, first: Quota::new(&name(0), cores)?, program })
     }
 
+    /// What runs a script on the first `nodes` nodes.
+    pub(super) fn command(&self, script: &Path, nodes: usize) -> Command {
+        let mut command = self.first.command(&self.program);
+        command.arg("run").arg(script).arg("--quiet").env(TOKEN_VARIABLE, TOKEN);
+        let others: Vec<&str> = self.others[..nodes - 1].iter().map(|node| node.address.as_str()).collect();
+        if !others.is_empty() {
+            command.args(["--cluster", &format!("static://{}", others.join(","))]);
+        }
+        command
+    }
+
     /// Runs a script on the first `nodes` nodes.
     pub(super) fn run(&self, script: &Path, nodes: usize) -> Result<ClusterRun, Failure> {
-        let others = &self.others[..nodes - 1];
-        let mut command = self.first.command(&self.program);
-        command.arg("run").arg(script).args(["--quiet", "--stats", "json"]).env(TOKEN_VARIABLE, TOKEN);
-        if !others.is_empty() {
-            let addresses: Vec<&str> = others.iter().map(|node| node.address.as_str()).collect();
-            command.args(["--cluster", &format!("static://{}", addresses.join(","))]);
-        }
+        let mut command = self.command(script, nodes);
+        command.args(["--stats", "json"]);
         let (used, wire) = (self.used_s()?, wire_bytes()?);
         let (seconds, output) = timed(|| command.output());
         let (output, processor_s, wire_bytes) = (output?, self.used_s()? - used, wire_bytes()? - wire);
