@@ -120,7 +120,7 @@ impl SharedBySinks {
 pub struct RestoredSink {
     /// The checkpoint.
     pub checkpoint: u64,
-    /// What [`Commit::prepare`] returned for it, on each node: none if the sink had nothing to commit.
+    /// What [`Commit::prepare`](crate::Commit::prepare) returned for it, on each node: none if the sink had nothing to commit.
     pub tokens: Vec<Value>,
 }
 

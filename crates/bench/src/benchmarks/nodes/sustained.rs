@@ -38,7 +38,7 @@ const WARM_UP: f64 = 5.0;
 /// Runs of each number of nodes.
 const STEPS: usize = 6;
 /// Rows a second of a node that are tried first.
-const GUESS: f64 = 3e6;
+const GUESS: f64 = 20e6;
 
 fn measure(suite: &mut Suite) -> Result<(), Failure> {
     let most = NODES.into_iter().max().unwrap_or(1);
