@@ -103,7 +103,7 @@ impl Drop for Control {
 }
 
 fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
-    let Subject { place, running, cluster, resumes } = subject;
+    let Subject { place, cluster, resumes, .. } = subject;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut request = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES)).read_line(&mut request)?;
@@ -115,7 +115,7 @@ fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
             OK.into()
         }
         ("savepoint", name) => {
-            let saved = take_checkpoints(&monitors, running).and_then(|()| checkpoints::save(place, name));
+            let saved = take_checkpoints(&monitors, subject).and_then(|()| checkpoints::save(place, name));
             saved.map_or_else(|what| what, |()| OK.into())
         }
         ("nodes", "") => {
@@ -152,7 +152,7 @@ fn rescale(subject: &Subject, nodes: &str) -> Result<String, String> {
         return Err("it runs on one process: run it with --cluster".into());
     };
     let (before, since) = (cluster.members().len(), Instant::now());
-    let count = cluster.resize(nodes).map_err(|what| what.to_string())?;
+    cluster.resize(nodes).map_err(|what| what.to_string())?;
     let stopped = subject.running();
     subject.resumes.store(true, Relaxed);
     stopped.iter().for_each(|monitor| monitor.cancel().stop());
@@ -161,7 +161,7 @@ fn rescale(subject: &Subject, nodes: &str) -> Result<String, String> {
         let running = subject.running();
         let has_resumed = |monitor: &Arc<RunMonitor>| !is_stopped(monitor) && monitor.stats().is_some();
         if !running.is_empty() && running.iter().all(has_resumed) {
-            let nodes = counted(cluster.members().len().min(count), "node");
+            let nodes = counted(cluster.members().len(), "node");
             return Ok(format!(
                 "{OK} resumed on {nodes} instead of {before} after {:.1} s",
                 since.elapsed().as_secs_f64()
@@ -174,7 +174,7 @@ fn rescale(subject: &Subject, nodes: &str) -> Result<String, String> {
 
 /// Has queries take a checkpoint each that begins now, and waits until all are complete, or the queries have ended: then their last ones
 /// are.
-fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> Result<(), String> {
+fn take_checkpoints(monitors: &[Arc<RunMonitor>], subject: &Subject) -> Result<(), String> {
     let counts = |monitor: &RunMonitor| {
         let checkpoints = monitor.stats().map(|stats| stats.snapshot().checkpoints).unwrap_or_default();
         (checkpoints.begun, checkpoints.complete)
@@ -184,7 +184,7 @@ fn take_checkpoints(monitors: &[Arc<RunMonitor>], running: &Running) -> Result<(
     monitors.iter().for_each(|monitor| monitor.cancel().checkpoint());
     let since = Instant::now();
     loop {
-        let runs = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let runs = subject.running();
         asked.retain(|(monitor, begun)| {
             counts(monitor).1 <= *begun && runs.iter().any(|running| Arc::ptr_eq(running, monitor))
         });

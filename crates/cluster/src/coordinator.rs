@@ -299,18 +299,17 @@ impl Cluster for Coordinator {
         Ok(FirstNode { nodes: joined.nodes, held: Box::new(joined.membership) })
     }
 
-    fn resize(&self, nodes: Option<usize>) -> Result<usize, Diagnostic> {
+    fn resize(&self, nodes: Option<usize>) -> Result<(), Diagnostic> {
         let asked = self.ask(&*self.listener()?, self.config.nodes.resolve()?);
         let there = asked.iter().filter(|(_, status)| status.is_ok()).count() + 1;
-        let wanted = nodes.unwrap_or(there);
-        if wanted > there {
+        if let Some(wanted) = nodes.filter(|&wanted| wanted > there) {
             let message = format!("{wanted} nodes are asked for, and with this process there are {there}");
             return Err(Diagnostic::new(code::NODE_UNREACHABLE, message).advise(
                 "start more of them with `millstream node --listen HOST:PORT`, and add them to the list of nodes",
             ));
         }
         self.state.lock().most = Some(nodes);
-        Ok(wanted)
+        Ok(())
     }
 
     fn members(&self) -> Vec<String> {

@@ -62,7 +62,7 @@ pub struct SinkWriter {
     pub run: u64,
     /// Number of the node.
     pub node: usize,
-    /// Of other nodes than the first: number of the attempt among those of the run.
+    /// Of other nodes than the first: number of the attempt among all of the job.
     pub attempt: u64,
 }
 
@@ -78,7 +78,7 @@ impl SinkWriter {
     }
 }
 
-/// In names of files: `7`, and `7n2a1` for the second attempt of node 2.
+/// In names of files: `7` for the first node in run 7, and `7n2a117440513` for node 2 in that attempt.
 impl Display for SinkWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SinkWriter { run, node, attempt } = self;

@@ -21,12 +21,11 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// When there are no nodes, or one of them cannot take part; its own error, if it has one.
     fn begin(&self, part: &RunPart, monitor: &RunMonitor) -> Result<FirstNode, Diagnostic>;
 
-    /// Has runs that begin from now on take place on `nodes` nodes, this process included; `None`: on all that are there. How many that
-    /// will be.
+    /// Has runs that begin from now on take place on `nodes` nodes, this process included; `None`: on all that are there.
     ///
     /// # Errors
     /// When there are fewer.
-    fn resize(&self, nodes: Option<usize>) -> Result<usize, Diagnostic>;
+    fn resize(&self, nodes: Option<usize>) -> Result<(), Diagnostic>;
 
     /// Where the nodes of the run are that began last, this process first.
     fn members(&self) -> Vec<String>;

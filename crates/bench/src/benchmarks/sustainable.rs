@@ -10,6 +10,7 @@ use crate::generator::{Process, Sent, Workload, free_ports};
 use crate::suite::{Benchmark, Failure, Record, Runs, Suite, Written, median, session, timed};
 use millstream::{Diagnostic, RunMonitor};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -55,7 +56,7 @@ pub(super) const QUERY: &str = "
 
 fn run(suite: &mut Suite) -> Result<(), Failure> {
     let threads = suite.threads();
-    let seconds = (SECONDS * suite.options.rows_scale).clamp(WARM_UP + 4.0, SECONDS);
+    let seconds = seconds(suite);
     let rows = suite.rows(UNPACED_ROWS);
     for keys in KEYS {
         let case = format!("keys={keys}");
@@ -64,21 +65,8 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
         // Part of the time went by before the generators had made their rows; the bisection corrects the guess.
         let guess = unpaced.rows as f64 / unpaced.seconds;
         suite.say(&format!("  {case}: {:.2} M rows/s without a schedule", guess / 1e6));
-        let (mut low, mut high) = (0.0, f64::INFINITY);
-        let mut best = None;
-        let mut rate = guess * 0.8;
-        for _ in 0..STEPS {
-            let trial = trial(&Shape { keys, rate, seconds, rows: None }, threads)?;
-            suite.say(&trial.text(rate));
-            if trial.is_sustainable() {
-                low = rate;
-                best = Some(trial);
-            } else {
-                high = rate;
-            }
-            rate = if high.is_finite() { (low + high) / 2.0 } else { low * 1.5 };
-        }
-        let Some(best) = best else { return Err(format!("{case}: no rate was sustainable").into()) };
+        let at = |rate| trial(&Shape { keys, rate, seconds, rows: None }, threads);
+        let (low, best) = highest(suite, &case, guess * 0.8, at)?;
         suite.say(&format!("  {case}: {:.2} M rows/s are sustainable; limit {:.2} M rows/s", low / 1e6, limit.0 / 1e6));
         let record = |system: &str, threads: usize, rate: f64, bytes_per_row: f64| Record {
             benchmark: BENCHMARK.name.into(),
@@ -100,6 +88,33 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The highest rate that was sustainable, by bisection from a first guess, and the run with it.
+pub(super) fn highest(
+    suite: &Suite,
+    case: &str,
+    guess: f64,
+    run: impl Fn(f64) -> Result<Trial, Failure>,
+) -> Result<(f64, Trial), Failure> {
+    let (mut rate, mut high, mut best) = (guess, f64::INFINITY, None);
+    for _ in 0..STEPS {
+        let trial = run(rate)?;
+        suite.say(&format!("  {case}:{}", trial.text(rate)));
+        if trial.is_sustainable() {
+            best = Some((rate, trial));
+        } else {
+            high = rate;
+        }
+        let low = best.as_ref().map_or(0.0, |(low, _)| *low);
+        rate = if high.is_finite() { (low + high) / 2.0 } else { low * 1.5 };
+    }
+    best.ok_or_else(|| format!("{case}: no rate was sustainable").into())
+}
+
+/// How long a run lasts.
+pub(super) fn seconds(suite: &Suite) -> f64 {
+    (SECONDS * suite.options.rows_scale).clamp(WARM_UP + 4.0, SECONDS)
+}
+
 /// What a run is to do.
 pub(super) struct Shape {
     pub(super) keys: u64,
@@ -113,15 +128,32 @@ pub(super) struct Shape {
 /// What came of a run.
 pub(super) struct Trial {
     /// From the start of the query to its end.
-    pub(super) seconds: f64,
+    seconds: f64,
     pub(super) rows: u64,
     pub(super) bytes: u64,
-    pub(super) behind_s: f64,
+    behind_s: f64,
     /// Latency in milliseconds of each full window after the warm-up, by its end.
-    pub(super) windows: Vec<(i64, f64)>,
+    windows: Vec<(i64, f64)>,
 }
 
 impl Trial {
+    /// Of a run that was to begin at a moment: when the last row of each window came, in milliseconds, and what was sent.
+    pub(super) fn new(
+        shape: &Shape,
+        start_ms: i64,
+        seconds: f64,
+        times: BTreeMap<i64, i64>,
+        sent: &Sent,
+    ) -> Result<Trial, Failure> {
+        let full = start_ms + (WARM_UP * 1000.0) as i64..start_ms + (shape.seconds * 1000.0) as i64;
+        let windows = times.into_iter().filter(|(end, _)| full.contains(end));
+        let windows: Vec<(i64, f64)> = windows.map(|(end, at)| (end, (at - end) as f64)).collect();
+        if windows.len() < 3 && shape.rate > 0.0 {
+            return Err("a run had too few windows".into());
+        }
+        Ok(Trial { seconds, rows: sent.rows, bytes: sent.bytes, behind_s: sent.behind_s, windows })
+    }
+
     pub(super) fn latencies(&self) -> Vec<f64> {
         self.windows.iter().map(|(_, latency)| *latency).collect()
     }
@@ -136,11 +168,11 @@ impl Trial {
     }
 
     /// Whether latency did not grow, and no window came so late that it would only show in a longer run.
-    pub(super) fn is_sustainable(&self) -> bool {
+    fn is_sustainable(&self) -> bool {
         self.growth() < GROWTH && self.windows.iter().all(|(_, latency)| *latency < 2_000.0)
     }
 
-    pub(super) fn text(&self, rate: f64) -> String {
+    fn text(&self, rate: f64) -> String {
         format!(
             "    {:>7.2} M rows/s: latency {:.1} ms, growth {:+.3} s/s, generators behind by {:.2} s: {}",
             rate / 1e6,
@@ -214,13 +246,7 @@ fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
     });
     ran?;
     let sent = finished(generators)?;
-    let full = start_ms + (WARM_UP * 1000.0) as i64..start_ms + (shape.seconds * 1000.0) as i64;
-    let windows = written.times().into_iter().filter(|(end, _)| full.contains(end));
-    let windows: Vec<(i64, f64)> = windows.map(|(end, at)| (end, (at - end) as f64)).collect();
-    if windows.len() < 3 && shape.rate > 0.0 {
-        return Err("a run had too few windows".into());
-    }
-    Ok(Trial { seconds, rows: sent.rows, bytes: sent.bytes, behind_s: sent.behind_s, windows })
+    Trial::new(shape, start_ms, seconds, written.times(), &sent)
 }
 
 /// Rows and bytes per second that the generators send to readers that discard them.

@@ -161,6 +161,13 @@ impl Suite {
         }
     }
 
+    /// Says which targets were missed, if any were.
+    pub(crate) fn say_missed(&self, missed: &[String]) {
+        if !missed.is_empty() {
+            self.say(&format!("  targets that were missed:\n    {}", missed.join("\n    ")));
+        }
+    }
+
     /// Keeps a record, and prints it when records are asked for.
     pub(crate) fn record(&mut self, record: Record) -> Result<(), Failure> {
         if self.options.json {

@@ -125,7 +125,7 @@ impl PartDirectory {
         if job.writer.is_first() {
             let mut unverified = VERIFIED_BYTES;
             for token in restored.iter().flat_map(|restored| &restored.tokens) {
-                for file in self.files_of(token)? {
+                for file in files_of(&self.path, token)? {
                     let is_verified = file.contents.bytes <= unverified;
                     self.recover(&file, checkpoint, is_verified)?;
                     unverified = unverified.saturating_sub(file.contents.bytes);
@@ -140,14 +140,10 @@ impl PartDirectory {
         Ok(())
     }
 
-    fn files_of(&self, token: &Value) -> Result<Vec<DurableFile>, Diagnostic> {
-        files_of(token).ok_or_else(|| damaged_token(&self.path, token))
-    }
-
     /// Gives the files of spans of other nodes their names.
     pub(super) fn commit(&self, tokens: &[Value]) -> Result<(), Diagnostic> {
         for token in tokens {
-            commit(&self.path, &self.files_of(token)?)?;
+            commit(&self.path, &files_of(&self.path, token)?)?;
         }
         Ok(())
     }
@@ -289,10 +285,11 @@ fn commit(directory: &Path, files: &[DurableFile]) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// The files that a token lists; `None` if it is not a token of a directory.
-fn files_of(token: &Value) -> Option<Vec<DurableFile>> {
-    let files = Vec::<DurableFile>::deserialize(token.get("files")?).ok()?;
-    files.iter().all(|file| file.name.starts_with("part-") && !file.name.contains('/')).then_some(files)
+/// The files that a token of a directory lists.
+fn files_of(directory: &Path, token: &Value) -> Result<Vec<DurableFile>, Diagnostic> {
+    let files = token.get("files").and_then(|files| Vec::<DurableFile>::deserialize(files).ok());
+    let is_file = |file: &DurableFile| file.name.starts_with("part-") && !file.name.contains('/');
+    files.filter(|files| files.iter().all(is_file)).ok_or_else(|| damaged_token(directory, token))
 }
 
 /// The checkpoint behind which a file was written, if it is a file of this sink: numbers follow the job's name, so that

@@ -5,8 +5,7 @@
 //! commit → BEGIN; SELECT … FROM millstream_progress FOR UPDATE; rows; progress = checkpoint; COMMIT; the file is removed
 //! ```
 //! The row of `millstream_progress` for job and sink says up to which checkpoint the database has the rows; each of several nodes has its
-//! own row, under the name of the job with the node's number. Because it changes
-//! with them, a span can be committed again at any time, whatever has become of an earlier attempt: what an earlier process still
+//! own row, under the name of the job with the node's number. Because it changes with them, a span can be committed again at any time, whatever has become of an earlier attempt: what an earlier process still
 //! has under way holds the row's lock, so one waits for the end of it. What cannot be done is to take rows back.
 //!
 //! The files are in the job's state directory. If that is in an object store, they are put there when they are prepared, under names
@@ -52,9 +51,9 @@ impl Spans {
         fs::create_dir_all(&job.directory).map_err(|e| write_error(&job.directory, &e))?;
         let prefix = format!("{}{}-", prefix(job), job.writer);
         let shared = Arc::new(Shared { job: job.clone(), prefix, database, ended: EndedSpans::default() });
-        let committed = shared.claim()?;
+        shared.enter()?;
         if job.writer.is_first() {
-            let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
+            let (committed, checkpoint) = (shared.committed()?, restored.map_or(0, |restored| restored.checkpoint));
             if committed > checkpoint {
                 return Err(cannot_take_back(job, committed, restored));
             }
@@ -169,13 +168,19 @@ impl Shared {
         if node == 0 { self.job.job.clone() } else { format!("{}/{node}", self.job.job) }
     }
 
-    /// Enters the job into the table of progress, which is made if it is not there. Returns up to which checkpoint the database
-    /// has rows of it, of whichever node; 0: none.
-    fn claim(&self) -> Result<u64, Diagnostic> {
+    /// Enters the node into the table of progress, which is made if it is not there: so there is a row that commits can lock.
+    fn enter(&self) -> Result<(), Diagnostic> {
         locked(&self.database).connection.run(|client| {
             create_progress(client)?;
+            client.execute(ENTER, &[&self.progress_of(self.job.writer.node), &self.sink()])?;
+            Ok(())
+        })
+    }
+
+    /// Up to which checkpoint the database has rows of the job, of whichever node; 0: none. Waits for commits under way.
+    fn committed(&self) -> Result<u64, Diagnostic> {
+        locked(&self.database).connection.run(|client| {
             let mut transaction = client.transaction()?;
-            transaction.execute(ENTER, &[&self.progress_of(self.job.writer.node), &self.sink()])?;
             let rows = transaction.query(READ_ALL, &[&self.job.job, &self.sink()])?;
             let committed = rows.iter().map(|row| row.try_get::<_, i64>(0)).collect::<Result<Vec<_>, _>>()?;
             transaction.commit()?;

@@ -86,7 +86,7 @@ impl Station for GatherStation {
         let mut inputs = self.inputs.lock();
         while let Some((step, mark)) = inputs.step() {
             // Sinks and sorts do not ask for watermarks.
-            if step.is_some_and(|step| step.cut.is_some() || step.end.is_some()) {
+            if step.is_some_and(|step| step.cuts_or_ends()) {
                 self.links.send_mark(0, mark);
             }
             let Some(Forward { watermark, cut, end }) = step else { continue };

@@ -231,11 +231,7 @@ impl Batch {
             return Ok((Some(self), None));
         }
         if self.parts.is_empty() && self.ordinals[..before].iter().all(is_before) {
-            let part = |first: usize, rows: usize| {
-                let ordinals = self.ordinals[first..first + rows].to_vec();
-                Some(Batch::new(sliced(&self.columns, first, rows), ordinals))
-            };
-            return Ok((part(0, before), part(before, self.rows() - before)));
+            return Ok((Some(self.range(0..before)), Some(self.range(before..self.rows()))));
         }
         let part = |wanted: bool| {
             let rows: Vec<u32> =

@@ -130,11 +130,9 @@ impl KeyedStation {
         }
         let all = Batch::receive(schema, &mut from)?;
         from.end()?;
-        Damaged::unless(
-            places.iter().map(|(_, rows)| rows).sum::<usize>() == all.rows(),
-            "a frame has other rows than it says",
-        )?;
         let rows = all.rows();
+        let said: usize = places.iter().map(|(_, rows)| rows).sum();
+        Damaged::unless(said == rows, "a frame has other rows than it says")?;
         let all = if self.is_unordered() { Batch::unordered(all.columns, rows) } else { all };
         let mut first = 0;
         let part = |(partition, rows): (usize, usize)| {

@@ -41,7 +41,7 @@ impl FirstNode {
         }
         let mark = self.said.lock().next(forward, is_idle);
         // Its watermark does not matter.
-        if let Some(mark) = mark.filter(|_| forward.is_some_and(|step| step.cut.is_some() || step.end.is_some())) {
+        if let Some(mark) = mark.filter(|_| forward.is_some_and(|forward| forward.cuts_or_ends())) {
             self.links.send_mark(0, mark);
         }
     }

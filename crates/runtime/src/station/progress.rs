@@ -51,6 +51,13 @@ pub(crate) struct Forward {
     pub(crate) end: Option<End>,
 }
 
+impl Forward {
+    /// Whether it is more than a watermark: for who does not ask for those.
+    pub(crate) fn cuts_or_ends(&self) -> bool {
+        self.cut.is_some() || self.end.is_some()
+    }
+}
+
 impl Progress {
     /// Of `inputs` channels, at their start.
     pub(crate) fn new(inputs: usize) -> Progress {

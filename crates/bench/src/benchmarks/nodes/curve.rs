@@ -138,9 +138,7 @@ fn measure(suite: &mut Suite) -> Result<(), Failure> {
             missed.push(format!("{name}: {speed_up:.2} on {NODES} nodes, {target} wanted{void}"));
         }
     }
-    if !missed.is_empty() {
-        suite.say(&format!("  targets that were missed:\n    {}", missed.join("\n    ")));
-    }
+    suite.say_missed(&missed);
     Ok(())
 }
 

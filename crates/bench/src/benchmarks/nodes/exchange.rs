@@ -61,9 +61,7 @@ fn measure(suite: &mut Suite) -> Result<(), Failure> {
             }
         }
     }
-    if !missed.is_empty() {
-        suite.say(&format!("  targets that were missed:\n    {}", missed.join("\n    ")));
-    }
+    suite.say_missed(&missed);
     Ok(())
 }
 

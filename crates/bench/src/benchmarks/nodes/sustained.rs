@@ -5,7 +5,7 @@
 
 use super::processes::Cluster;
 use crate::benchmarks::state::Emptied;
-use crate::benchmarks::sustainable::{QUERY, STREAMS, Shape, Trial, finished, generators, now_ms};
+use crate::benchmarks::sustainable::{QUERY, STREAMS, Shape, Trial, finished, generators, highest, now_ms, seconds};
 use crate::generator::free_ports;
 use crate::suite::{Benchmark, Failure, Record, Runs, Suite, median, timed};
 use serde_json::json;
@@ -29,36 +29,19 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
 const CORES: f64 = 0.4;
 const NODES: [usize; 3] = [1, 2, 4];
 const KEYS: u64 = 1000;
-/// How long a run lasts.
-const SECONDS: f64 = 14.0;
 /// How long processes with a part of a core get to plan, to compile, and to connect.
 const PREPARATION: Duration = Duration::from_secs(5);
-/// Windows of the first seconds are not full, and caches are cold.
-const WARM_UP: f64 = 5.0;
-/// Runs of each number of nodes.
-const STEPS: usize = 6;
 /// Rows a second of a node that are tried first.
 const GUESS: f64 = 20e6;
 
 fn measure(suite: &mut Suite) -> Result<(), Failure> {
     let most = NODES.into_iter().max().unwrap_or(1);
     let cluster = Cluster::start(most, CORES)?;
-    let seconds = (SECONDS * suite.options.rows_scale).clamp(WARM_UP + 4.0, SECONDS);
+    let seconds = seconds(suite);
     let (mut per_node, mut alone) = (GUESS, None);
     for nodes in NODES {
-        let (mut low, mut high, mut best) = (0.0, f64::INFINITY, None);
-        let mut rate = per_node * nodes as f64;
-        for _ in 0..STEPS {
-            let trial = trial(&cluster, nodes, &Shape { keys: KEYS, rate, seconds, rows: None })?;
-            suite.say(&format!("  {nodes} nodes:{}", trial.text(rate)));
-            if trial.is_sustainable() {
-                (low, best) = (rate, Some(trial));
-            } else {
-                high = rate;
-            }
-            rate = if high.is_finite() { (low + high) / 2.0 } else { low * 1.5 };
-        }
-        let Some(best) = best else { return Err(format!("{nodes} nodes: no rate was sustainable").into()) };
+        let at = |rate| trial(&cluster, nodes, &Shape { keys: KEYS, rate, seconds, rows: None });
+        let (low, best) = highest(suite, &format!("{nodes} nodes"), per_node * nodes as f64, at)?;
         per_node = low / nodes as f64;
         let times = low / *alone.get_or_insert(low);
         suite.say(&format!("  {nodes} nodes: {:.2} M rows/s are sustainable, {times:.2} times one node", low / 1e6));
@@ -103,13 +86,7 @@ fn trial(cluster: &Cluster, nodes: usize, shape: &Shape) -> Result<Trial, Failur
         if child.wait()?.success() { Ok(times) } else { Err(format!("on {nodes} nodes: {said}").into()) }
     });
     let sent = finished(started.into_iter().flatten().collect())?;
-    let full = start_ms + (WARM_UP * 1000.0) as i64..start_ms + (shape.seconds * 1000.0) as i64;
-    let windows = times?.into_iter().filter(|(end, _)| full.contains(end));
-    let windows: Vec<(i64, f64)> = windows.map(|(end, at)| (end, (at - end) as f64)).collect();
-    match windows.len() {
-        0..3 => Err(format!("a run on {nodes} nodes had too few windows").into()),
-        _ => Ok(Trial { seconds, rows: sent.rows, bytes: sent.bytes, behind_s: sent.behind_s, windows }),
-    }
+    Trial::new(shape, start_ms, seconds, times?, &sent)
 }
 
 /// The script over all streams.

@@ -80,9 +80,8 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     }
     if missed.0.is_empty() {
         suite.say("  all targets were met");
-    } else {
-        suite.say(&format!("  targets that were missed:\n    {}", missed.0.join("\n    ")));
     }
+    suite.say_missed(&missed.0);
     Ok(())
 }
 
