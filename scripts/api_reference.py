@@ -37,7 +37,12 @@ GROUPS: list[tuple[str, str, list[str]]] = [
     ("Functions of Python", "", ["udf", "Function", "udaf", "Aggregate", "Column"]),
     ("Sinks of Python", "", ["Sink"]),
     ("Jobs", "", ["Job"]),
-    ("On Ray", "These are in `millstream.ray` ([how to](how-to/cluster.md#on-ray)).", ["ray.run", "ray.status", "ray.rescale", "ray.stop"]),
+    ("Clusters", "Nodes without Ray ([how to](how-to/cluster.md#from-a-python-program)).", ["Cluster"]),
+    (
+        "On Ray",
+        "These are in `millstream.ray` ([how to](how-to/cluster.md#on-ray)).",
+        ["_ray_cluster.RayCluster", "ray.run", "ray.status", "ray.rescale", "ray.stop"],
+    ),
     (
         "Errors",
         "All are in `millstream.errors`; `Error` is also `millstream.Error`.",

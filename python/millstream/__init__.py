@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from millstream import errors
 from millstream._aggregates import Aggregate, udaf
 from millstream._charts import Chart
+from millstream._clusters import Cluster
 from millstream._core import Batch, Column, __version__
 from millstream._expressions import (
     CountWindow,
@@ -56,6 +57,7 @@ __all__ = [
     "Batch",
     "BatchReader",
     "Chart",
+    "Cluster",
     "Column",
     "CountWindow",
     "Cumulate",

@@ -41,6 +41,11 @@ class Aggregate:
         else:
             self._callable = function if arrow is None else functools.partial(_over_columns, function, arrow)
         functools.update_wrapper(self, function if state is None else type(function), updated=())
+        #: The function or class that :func:`udaf` was given, and the rest.
+        self._given: tuple[Callable[..., Any], dict[str, Any]] = (function, {})
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _again, self._given
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.state is not None:
@@ -151,19 +156,25 @@ def udaf(
         aggregate = function() if has_state else function
         known_result = returns if returns is not None else _result(aggregate, has_state)
         known_takes = takes if takes is not None else _parameters(aggregate, has_state)
-        return Aggregate(
-            aggregate,
-            name=name if name is not None else getattr(function, "__name__", ""),
-            returns=known_result,
-            takes=known_takes,
-            state=state,
-            by="column" if arrow is not None else by,
-            arrow=arrow,
-            version=version,
-            deterministic=deterministic,
-        )
+        options: dict[str, Any] = {
+            "name": name if name is not None else getattr(function, "__name__", ""),
+            "returns": known_result,
+            "takes": known_takes,
+            "state": state,
+            "by": "column" if arrow is not None else by,
+            "arrow": arrow,
+            "version": version,
+            "deterministic": deterministic,
+        }
+        called = Aggregate(aggregate, **options)
+        called._given = (function, options)
+        return called
 
     return made if function is None else made(function)
+
+
+def _again(function: Callable[..., Any], options: dict[str, Any]) -> Aggregate:
+    return udaf(**options)(function)
 
 
 def _result(function: Any, has_state: bool) -> str:

@@ -6,6 +6,7 @@ from millstream.errors import Error
 __all__ = [
     "Batch",
     "Batches",
+    "Cluster",
     "Column",
     "Feed",
     "Job",
@@ -26,10 +27,14 @@ def end_all(seconds: float) -> None: ...
 def interrupt_thread(thread: int) -> None: ...
 def run_command(words: Sequence[str]) -> int: ...
 
+#: What registers something on another node: a method of `millstream.Session`, its arguments, and those by name.
+_Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
 @final
 class Session:
     def __new__(cls, settings: Mapping[str, str], keeps_code: bool) -> Session: ...
     def set(self, key: str, value: str) -> None: ...
+    def join(self, cluster: Cluster) -> None: ...
     def tables(self) -> list[str]: ...
     def sql(
         self,
@@ -49,8 +54,9 @@ class Session:
         script: str,
         parameters: Sequence[Any] | Mapping[str, Any] | None,
         find: Callable[[str], Any],
+        cluster: Cluster | None,
     ) -> Job: ...
-    def insert_into(self, relation: Relation, table: str, overwrites: bool) -> Job: ...
+    def insert_into(self, relation: Relation, table: str, overwrites: bool, cluster: Cluster | None) -> Job: ...
     def register_function(
         self,
         name: str,
@@ -60,6 +66,7 @@ class Session:
         returns: str,
         version: str | None,
         is_deterministic: bool,
+        call: _Call,
     ) -> None: ...
     def register_aggregate(
         self,
@@ -71,6 +78,7 @@ class Session:
         state: str | None,
         version: str | None,
         is_deterministic: bool,
+        call: _Call,
     ) -> None: ...
     def register(self, name: str, object: Any, time: str | None, delay_ms: int) -> None: ...
     def register_source(
@@ -82,10 +90,34 @@ class Session:
         is_bounded: bool,
         is_replayable: bool,
         idle_timeout_ms: int | None,
+        call: _Call,
     ) -> None: ...
     def register_sink(self, name: str, columns: str, open: Callable[[], Any], is_transactional: bool) -> None: ...
-    def write_to(self, relation: Relation, name: str, columns: str, open: Callable[[], Any], is_transactional: bool) -> Job: ...
+    def write_to(
+        self,
+        relation: Relation,
+        name: str,
+        columns: str,
+        open: Callable[[], Any],
+        is_transactional: bool,
+        cluster: Cluster | None,
+    ) -> Job: ...
     def close(self) -> None: ...
+
+@final
+class Cluster:
+    def __new__(
+        cls,
+        nodes: str,
+        listen: str,
+        token: str,
+        tls: tuple[str, str, str] | None,
+        server_name: str | None,
+        insecure: bool,
+        replacement_timeout: float,
+        most: int | None,
+    ) -> Cluster: ...
+    def members(self) -> list[str]: ...
 
 @final
 class Relation:

@@ -74,6 +74,12 @@ class Function(Generic[P, R]):
         elif by == "column":
             self._callable = functools.partial(call_by_column, function, arrow)
         functools.update_wrapper(self, function)
+        #: What :func:`udf` was given. Not of the function: that may be one that has been made such before.
+        self._options: dict[str, Any] = {}
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        # On another node it has processes and loops of its own.
+        return _again, (self._function, self._options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
@@ -179,7 +185,7 @@ def udf(
             from millstream._async import Asynchronous
 
             asynchronous = Asynchronous(function, name=known_as, returns=result, shares=deterministic, **waiting)
-        return Function(
+        called = Function(
             function,
             name=known_as,
             returns=result,
@@ -191,8 +197,15 @@ def udf(
             processes=processes,
             asynchronous=asynchronous,
         )
+        options = {"returns": result, "takes": parameters, "by": by, "arrow": arrow, "name": known_as, "version": version}
+        called._options = {**options, "deterministic": deterministic, "processes": processes, **waiting}
+        return called
 
     return made if function is None else made(function)
+
+
+def _again(function: Callable[..., Any], options: dict[str, Any]) -> Function[..., Any]:
+    return udf(**options)(function)
 
 
 def is_coroutine_function(function: object) -> bool:

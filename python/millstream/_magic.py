@@ -66,7 +66,7 @@ def _run(line: str, cell: str, variables: dict[str, Any]) -> Relation | Job | No
     values = {name: variables[name] for name in re.findall(r"\$(\w+)", cell) if name in variables}
     result: Relation | Job
     if core.ends_with_insert(cell, values):
-        result = Job(core.submit(cell, values, find))
+        result = Job(core.submit(cell, values, find, None))
     else:
         result = Relation(core.sql(cell, values, find), core)
     if target is None:

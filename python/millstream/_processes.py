@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import threading
 import traceback
@@ -10,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any
 
 from millstream._core import Column, column_from_bytes, column_to_bytes
@@ -61,24 +62,33 @@ class InProcesses:
 
 
 def _begin() -> None:
-    """In another process: Ctrl-C is for the one that has started it."""
+    """In another process: Ctrl-C is for the one that has started it, and without that one there is nothing to do."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 #: Those that may run something.
 _pools: weakref.WeakSet[ProcessPoolExecutor] = weakref.WeakSet()
 
 
-def _kill(pool: ProcessPoolExecutor) -> None:
+def _kill(pool: ProcessPoolExecutor, wait: bool = False) -> None:
     """Ends the processes of a pool, whatever they do."""
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.kill()
-    pool.shutdown(wait=False, cancel_futures=True)
+    pool.shutdown(wait=wait, cancel_futures=True)
 
 
 def _kill_all() -> None:
     for pool in list(_pools):
-        _kill(pool)
+        # `concurrent.futures` would wake the thread of the pool, and find that gone.
+        _kill(pool, wait=True)
 
 
 def _end() -> None:

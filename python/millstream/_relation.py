@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream import _charts, _core, _display
 from millstream._chain import Chain, Source, Step, render
+from millstream._clusters import ClusterLike, begun
 from millstream._columns import columns_text
 from millstream._core import Batch
 from millstream._jobs import Job
@@ -140,18 +141,20 @@ class Relation(Chain):
         """
         return _charts.draw(self, x, y, by, kind, points, limit, timeout)
 
-    def insert_into(self, table: str, *, overwrite: bool = False) -> Job:
+    def insert_into(self, table: str, *, overwrite: bool = False, cluster: ClusterLike | str | None = None) -> Job:
         """Starts to write the rows into a table of the session, and returns at once; ``overwrite`` as INSERT OVERWRITE does. The columns go by their
-        place, as for INSERT INTO."""
-        return Job(self._session.insert_into(self._relation, table, overwrite))
+        place, as for INSERT INTO. ``cluster`` is as for :meth:`Session.submit`."""
+        return begun(cluster, lambda core: self._session.insert_into(self._relation, table, overwrite, core))
 
-    def write_to(self, sink: SinkLike, *, give: As | None = None, name: str = "sink") -> Job:
+    def write_to(self, sink: SinkLike, *, give: As | None = None, name: str = "sink", cluster: ClusterLike | str | None = None) -> Job:
         """Starts to write the rows into a sink of Python, and returns at once: as :meth:`insert_into` with one of
         :meth:`Session.register_sink`.
 
         ``relation.write_to(print)`` prints each batch. ``name`` is that of its table: by it a job with a state directory knows it again.
+        On a ``cluster`` (:meth:`Session.submit`) the sink is in this process.
         """
-        return Job(self._session.write_to(self._relation, name, columns_text(self.schema), *opening(sink, give)))
+        columns, (opened, is_transactional) = columns_text(self.schema), opening(sink, give)
+        return begun(cluster, lambda core: self._session.write_to(self._relation, name, columns, opened, is_transactional, core))
 
     def _collect(self, limit: int | None, timeout: float | None) -> _core.Batches:
         return self._relation.collect(limit, timeout)

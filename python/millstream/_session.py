@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream import _core, _display, errors
 from millstream._aggregates import Aggregate
+from millstream._clusters import ClusterLike, Joined, begun, joined
 from millstream._columns import Columns, columns_text
 from millstream._connectors import Connector, create_table_sql
 from millstream._durations import Duration, milliseconds
@@ -32,8 +33,9 @@ class Session:
     ``with connect() as con:`` closes it at the end. A closed session runs nothing new (MS1006).
     """
 
-    def __init__(self, session: _core.Session) -> None:
+    def __init__(self, session: _core.Session, cluster: Joined | None = None) -> None:
         self._session = session
+        self._cluster = cluster
 
     def sql(self, script: str, parameters: Parameters | None = None) -> Relation:
         """Executes the definitions of a script, and returns the query that it ends with. A listing or EXPLAIN at the end is a table as
@@ -65,12 +67,16 @@ class Session:
         """
         self._session.execute(script, parameters, _Variables(sys._getframe(1)))
 
-    def submit(self, script: str, parameters: Parameters | None = None) -> Job:
+    def submit(self, script: str, parameters: Parameters | None = None, *, cluster: ClusterLike | str | None = None) -> Job:
         """Executes the definitions of a script, starts the INSERT or statement set that it ends with, and returns at once.
 
         With a state directory the job resumes from the last checkpoint that is there. Names and parameters are those of :meth:`sql`.
+
+        With a ``cluster`` other nodes take part (docs/how-to/cluster.md): ``millstream.ray.RayCluster(nodes=4)``, a :class:`Cluster`, or a text such
+        as ``"static://127.0.0.1:7421"``. Functions, sources and data frames of the program are sent to them.
         """
-        return Job(self._session.submit(script, parameters, _Variables(sys._getframe(1))))
+        variables = _Variables(sys._getframe(1))
+        return begun(cluster, lambda core: self._session.submit(script, parameters, variables, core))
 
     def register_function(self, function: Function[..., Any] | Aggregate | Callable[..., Any]) -> None:
         """Makes a function one of SQL, in place of one of the same name: one of :func:`millstream.udf`, or one by row with annotations.
@@ -80,12 +86,27 @@ class Session:
         if isinstance(function, Aggregate):
             known: Any = function
             self._session.register_aggregate(
-                known.name, known._callable, known.by == "row", known.takes, known.returns, known.state, known.version, known.deterministic
+                known.name,
+                known._callable,
+                known.by == "row",
+                known.takes,
+                known.returns,
+                known.state,
+                known.version,
+                known.deterministic,
+                ("register_function", (known,), {}),
             )
             return
         known = function if isinstance(function, Function) else udf(function)
         self._session.register_function(
-            known.name, known._callable, known._by_rows, known.takes, known.returns, known.version, known.deterministic
+            known.name,
+            known._callable,
+            known._by_rows,
+            known.takes,
+            known.returns,
+            known.version,
+            known.deterministic,
+            ("register_function", (known,), {}),
         )
 
     def register(self, name: str, data: Any, *, time: str | None = None, delay: Duration = "0s") -> None:
@@ -139,7 +160,9 @@ class Session:
         if idle == 0:
             raise ValueError("idle_timeout is longer than 0")
         text = columns_text(columns, time, delay)
-        self._session.register_source(name, text, begin, names, bounded, positions, idle)
+        options = {"splits": splits, "positions": positions, "bounded": bounded, "idle_timeout": idle_timeout}
+        call = ("register_source", (name, read, text), options)
+        self._session.register_source(name, text, begin, names, bounded, positions, idle, call)
 
     def register_sink(self, name: str, sink: SinkLike, columns: Columns, *, give: As | None = None) -> None:
         """Makes a sink of Python a table of the session, for INSERT INTO and :meth:`Relation.insert_into`.
@@ -193,8 +216,11 @@ class Session:
         return self._session.tables()
 
     def close(self) -> None:
-        """Ends the session. Its state directory is free when its jobs have ended; relations of it can still be run."""
+        """Ends the session. Its state directory is free when its jobs have ended; relations of it can still be run, unless it was on a cluster,
+        whose nodes it lets go."""
         self._session.close()
+        if self._cluster is not None:
+            self._cluster.close()
 
     def __enter__(self) -> Session:
         return self
@@ -257,19 +283,27 @@ def connect(
     state_dir: str | os.PathLike[str] | None = None,
     settings: Mapping[str, str | int | float | bool | os.PathLike[str]] | None = None,
     code_cache: str | os.PathLike[str] | None = None,
+    cluster: ClusterLike | str | None = None,
 ) -> Session:
     """A new session.
 
     ``state_dir`` is where INSERTs are checkpointed and resume from: a directory or ``s3://bucket/prefix``. Without it nothing is kept
     when the process ends. ``settings`` are those of docs/settings.md. ``code_cache`` is a directory for compiled code, or ``"auto"``
-    for the user's cache; without it code is kept in memory, since a library writes nothing that nobody asked for.
+    for the user's cache; without it code is kept in memory, since a library writes nothing that nobody asked for. With a ``cluster``
+    (:meth:`Session.submit`) all queries and jobs of the session run on its nodes, until it is closed.
     """
     texts = {key: _text(value) for key, value in (settings or {}).items()}
     if state_dir is not None:
         texts["execution.checkpointing.dir"] = _text(state_dir)
     if code_cache is not None:
         texts["pipeline.code-cache"] = _text(code_cache)
-    return Session(_core.Session(texts, code_cache is not None))
+    session = _core.Session(texts, code_cache is not None)
+    if cluster is None:
+        return Session(session)
+    there = joined(cluster)
+    session.join(there.core)
+    there.follow(lambda: False)
+    return Session(session, there)
 
 
 _default: Session | None = None
@@ -300,9 +334,10 @@ def execute(script: str, parameters: Parameters | None = None) -> None:
     default_session()._session.execute(script, parameters, _Variables(sys._getframe(1)))
 
 
-def submit(script: str, parameters: Parameters | None = None) -> Job:
+def submit(script: str, parameters: Parameters | None = None, *, cluster: ClusterLike | str | None = None) -> Job:
     """:meth:`Session.submit` of the default session."""
-    return Job(default_session()._session.submit(script, parameters, _Variables(sys._getframe(1))))
+    variables, session = _Variables(sys._getframe(1)), default_session()._session
+    return begun(cluster, lambda core: session.submit(script, parameters, variables, core))
 
 
 def register_function(function: Function[..., Any] | Aggregate | Callable[..., Any]) -> None:

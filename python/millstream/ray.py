@@ -1,4 +1,4 @@
-"""Runs a script on the machines of a Ray cluster.
+"""Runs a script, or a job of this program, on the machines of a Ray cluster.
 
 Ray places the processes and says which of them have died; what they do together is the engine's (docs/how-to/cluster.md). Each actor has one
 ``millstream node``. The first node, which writes the output and completes the checkpoints, is a process beside the program that calls
@@ -9,7 +9,6 @@ has been replaced.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import pathlib
 import secrets
@@ -27,60 +26,11 @@ except ImportError as _absent:
     raise ImportError("millstream.ray needs Ray: pip install 'millstream[ray]'") from _absent
 from ray.util.placement_group import remove_placement_group
 
+from millstream._ray_cluster import RayCluster
+from millstream._ray_connection import SECURITY, connected, join
 from millstream._ray_nodes import LOOK, NAMESPACE, START, TOKEN, FirstNode, Lines, NodeActor, Nodes, Order, error_as, error_of, untyped
 
-__all__ = ["JobActor", "NodeActor", "rescale", "run", "status", "stop"]
-
-#: What the environment says of how nodes trust each other, besides the token.
-SECURITY = (
-    "MILLSTREAM_CLUSTER_CA",
-    "MILLSTREAM_CLUSTER_CERT",
-    "MILLSTREAM_CLUSTER_KEY",
-    "MILLSTREAM_CLUSTER_SERVER_NAME",
-    "MILLSTREAM_INSECURE_CLUSTER",
-)
-
-
-def _refuse_open(hosts: Sequence[str], mode: str | None, insecure: bool) -> None:
-    """Whoever reaches a Ray without authentication runs code on all of its machines."""
-    is_loopback = all(host == "::1" or host.startswith("127.") for host in hosts)
-    if not is_loopback and not insecure and (mode or "").lower() != "token":
-        raise error_as(
-            "MS5017",
-            f"the Ray cluster at {hosts[0]} can be used without authentication: whoever reaches it can run code on all of its machines",
-            "start Ray with RAY_AUTH_MODE=token, after `ray get-auth-token --generate`, and set it here, too; Ray's tokens are not encrypted "
-            "unless Ray has TLS. Or say that the network is trusted: insecure=True, --insecure-cluster",
-        )
-
-
-def _join(address: str | None, **options: Any) -> None:
-    """Join this Ray cluster, or start one. One at ``ray://`` takes no options of logging."""
-    if not (address or "").startswith("ray://"):
-        options |= {"log_to_driver": False, "logging_level": logging.ERROR}
-    ray.init(address, namespace=NAMESPACE, **options)
-
-
-@contextlib.contextmanager
-def _connected(address: str | None, cpus: int, insecure: bool) -> Iterator[tuple[bool, bool]]:
-    """Joins Ray, or starts it on this machine. Whether it was started, and whether there is one machine only."""
-    is_started, is_joined = False, not ray.is_initialized()
-    if is_joined:
-        try:
-            _join(address or "auto")
-        except ConnectionError as error:
-            # What has a cause is a cluster that does not answer; else none was found.
-            if address is not None or error.__cause__ is not None:
-                raise error_as("MS5013", f"Ray cannot be reached: {error}", "check its address, that it runs, and that RAY_AUTH_MODE and the token are its own") from error
-            _join("local", num_cpus=max(cpus, os.cpu_count() or 1), include_dashboard=False)
-            is_started = True
-    try:
-        hosts = sorted({node["NodeManagerAddress"] for node in untyped.nodes() if node["Alive"]})
-        _refuse_open(hosts, os.environ.get("RAY_AUTH_MODE"), insecure)
-        yield is_started, len(hosts) == 1
-    finally:
-        if is_joined:
-            ray.shutdown()
-
+__all__ = ["JobActor", "NodeActor", "RayCluster", "rescale", "run", "status", "stop"]
 
 class JobActor:
     """A job that goes on by itself: its first node is beside this actor. When this one dies, Ray starts it again, and the job resumes from its
@@ -244,7 +194,7 @@ def _run(
         words = ["{script}", *words]
     elif path is not None:
         words = [str(path), *words]
-    with _connected(address, workers * (nodes - 1), insecure) as (is_started, is_local):
+    with connected(address, workers * (nodes - 1), insecure) as (is_started, is_local):
         if detached and is_started:
             raise error_as("MS1001", "there is no Ray cluster that a detached job could stay on", "start one with `ray start --head`, or give its address")
         name = job or (path.stem if path is not None and str(path) != "-" else "sql")
@@ -293,7 +243,7 @@ def _hand_over(order: Order) -> None:
 def _found(job: str, address: str | None) -> Iterator[Any]:
     is_joined = not ray.is_initialized()
     if is_joined:
-        _join(address or "auto")
+        join(address or "auto")
     try:
         try:
             yield ray.get_actor(f"millstream:{job}", namespace=NAMESPACE)

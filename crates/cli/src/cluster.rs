@@ -57,6 +57,8 @@ pub(crate) fn needs_python(command: &str) -> Failure {
 mod absent {
     use super::{ClusterArguments, ClusterSecurity, Common, Diagnostic, Failure, code};
     use crate::context::Context;
+    use millstream::cluster::Loader;
+    use std::sync::Arc;
 
     fn absent() -> Failure {
         let message = "this build runs on one process only";
@@ -70,7 +72,7 @@ mod absent {
         arguments.cluster.as_ref().map_or(Ok(()), |_| Err(absent()))
     }
 
-    pub(crate) fn node(_: &str, _: &ClusterSecurity, _: &Common) -> Result<(), Failure> {
+    pub(crate) fn node(_: &str, _: &ClusterSecurity, _: &Common, _: Option<Arc<dyn Loader>>) -> Result<(), Failure> {
         Err(absent())
     }
 }
@@ -81,6 +83,7 @@ mod present {
     use crate::config::Config;
     use crate::context::Context;
     use crate::log;
+    use millstream::cluster::Loader;
     use millstream::{SessionConfig, user_code_directory};
     use millstream_cluster::coordinator::{Addresses, Coordinator, StaticNodes};
     use millstream_cluster::flight::{ListenConfig, TlsPaths, Token};
@@ -136,7 +139,12 @@ mod present {
     }
 
     /// `millstream node`
-    pub(crate) fn node(listen: &str, security: &ClusterSecurity, common: &Common) -> Result<(), Failure> {
+    pub(crate) fn node(
+        listen: &str,
+        security: &ClusterSecurity,
+        common: &Common,
+        loader: Option<Arc<dyn Loader>>,
+    ) -> Result<(), Failure> {
         let config = Config::load(common)?;
         log::set_form(config.log_format);
         let is_quiet = config.quiet;
@@ -159,7 +167,7 @@ mod present {
             token: token(security).map_err(Failure::usage)?,
             control: None,
         };
-        let node = Node::listen(listening, session, Arc::new(notices)).map_err(Failure::usage)?;
+        let node = Node::listen(listening, session, loader, Arc::new(notices)).map_err(Failure::usage)?;
         if !is_quiet {
             log::info(&format!("waiting for runs at {}", node.address()));
         }

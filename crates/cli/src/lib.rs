@@ -30,12 +30,14 @@ mod watch;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use millstream::cluster::Loader;
 pub use millstream::end_compiling;
 use std::ffi::OsString;
+use std::sync::Arc;
 
 /// Runs a command line, whose first word is the name of the command; the exit code. A
-/// command line that cannot be parsed, and `--help`, end the process.
-pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
+/// command line that cannot be parsed, and `--help`, end the process. `loader` makes what is code of a program on a node.
+pub fn run(words: impl IntoIterator<Item = OsString>, loader: Option<Arc<dyn Loader>>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
     let arguments = match Arguments::try_parse_from(&words) {
         Ok(arguments) => arguments,
@@ -43,7 +45,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     };
     let result = match &arguments.command {
         Command::Run(run) => commands::run(run, &arguments.common),
-        Command::Node { listen, security } => cluster::node(listen, security, &arguments.common),
+        Command::Node { listen, security } => cluster::node(listen, security, &arguments.common, loader),
         Command::Cluster { job: Some(_), .. } => Err(cluster::needs_python("millstream cluster …")),
         Command::Cluster { action, nodes, .. } => cluster::of_job(*action, *nodes, &arguments.common),
         Command::Sql(sql) => commands::sql(sql, &arguments.common),

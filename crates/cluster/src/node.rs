@@ -3,10 +3,10 @@
 //! It keeps nothing: what it has of a run is in the checkpoints of that, and what it does next is what the first node of the next attempt says.
 
 use crate::flight::{Control, ListenConfig, Listener};
-use crate::orders::{Begin, Leave, Status, from_json, to_json};
+use crate::orders::{Begin, Leave, Pieces, Status, from_json, to_json};
 use crate::peers::{Joined, join};
 use bytes::Bytes;
-use millstream::cluster::PartOfRun;
+use millstream::cluster::{Loader, PartOfRun};
 use millstream::{CancelToken, Diagnostic, SessionConfig, code};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -34,7 +34,9 @@ pub struct Node {
 /// The runs that a node takes part in, one at a time.
 struct Runs {
     config: SessionConfig,
+    loader: Option<Arc<dyn Loader>>,
     notices: Notices,
+    pieces: Pieces,
     listener: OnceLock<Weak<Listener>>,
     running: Mutex<Option<Running>>,
 }
@@ -48,13 +50,18 @@ struct Running {
 }
 
 impl Node {
-    /// Listens, and takes part in runs from now on, until it is dropped.
+    /// Listens, and takes part in runs from now on, until it is dropped. `loader` makes what is code of a program.
     ///
     /// # Errors
     /// Those of [`Listener::bind`].
-    pub fn listen(config: ListenConfig, session: SessionConfig, notices: Notices) -> Result<Node, Diagnostic> {
+    pub fn listen(
+        config: ListenConfig,
+        session: SessionConfig,
+        loader: Option<Arc<dyn Loader>>,
+        notices: Notices,
+    ) -> Result<Node, Diagnostic> {
         let (listener, running) = (OnceLock::new(), Mutex::default());
-        let runs = Arc::new(Runs { config: session, notices, listener, running });
+        let runs = Arc::new(Runs { config: session, loader, notices, pieces: Pieces::default(), listener, running });
         let control = Some(Arc::clone(&runs) as Arc<dyn Control>);
         let listener = Arc::new(Listener::bind(ListenConfig { control, ..config })?);
         let _ = runs.listener.set(Arc::downgrade(&listener));
@@ -75,7 +82,8 @@ impl Drop for Node {
 
 impl Control for Runs {
     fn handle(&self, action: &str, body: Bytes) -> Result<Bytes, Diagnostic> {
-        match action {
+        let Some((action, body)) = self.pieces.question(action, body)? else { return to_json(&()) };
+        match action.as_str() {
             "status" => to_json(&self.status()),
             "begin" => self.begin(from_json(&body)?).and_then(|()| to_json(&())),
             "leave" => {
@@ -130,7 +138,7 @@ impl Runs {
             }
         }
         self.leave(&mut running);
-        let part = PartOfRun::new(&begin.part, (begin.me, begin.attempt), self.config.clone())?;
+        let part = PartOfRun::new(&begin.part, (begin.me, begin.attempt), &self.config, self.loader.as_deref())?;
         let Joined { nodes, membership } = join(&listener, begin.mesh()?)?;
         let (cancel, notices) = (CancelToken::new(), Arc::clone(&self.notices));
         let Begin { job, attempt, me, peers, .. } = begin;

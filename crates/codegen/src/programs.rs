@@ -6,7 +6,7 @@
 use millstream_plan::pipeline::{PipelineInput, QueryPlan};
 
 /// Every program that a run may need.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Programs<T> {
     /// Of each source, where event time or watermark have to be computed (`event_time_columns`).
     pub event_times: Vec<Option<T>>,
@@ -19,7 +19,7 @@ pub struct Programs<T> {
 }
 
 /// The programs of a pipeline: one stage more than it has flat maps.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Staged<T> {
     /// In the order in which rows flow (`lower_pipeline`).
     pub stages: Vec<T>,
@@ -33,7 +33,7 @@ pub struct Staged<T> {
 }
 
 /// The programs of a flat map: those of lookups, none for the others.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FlatMapped<T> {
     /// Finds the group of a row's keys in the lookup table (`lower_keys`), over the flat map's arguments.
     pub probe: Option<T>,
@@ -52,7 +52,7 @@ pub struct Partitioned<T> {
 }
 
 /// The programs of a keyed operator.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Keyed<T> {
     /// For each input: the groups of its rows by key (`lower_keys`), over its columns. All have one entry layout.
     pub keys: Vec<T>,

@@ -1,5 +1,6 @@
 //! Aggregate functions that the program gives to SQL.
 
+use crate::cluster::Portable;
 use crate::function::{Evaluate, Registered, check_name};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray};
@@ -62,6 +63,7 @@ pub struct AggregateFunction {
     returns: DataType,
     is_deterministic: bool,
     is_cancelled: fn(u64) -> bool,
+    portable: Option<Arc<dyn Portable>>,
     kind: Kind,
 }
 
@@ -94,8 +96,34 @@ impl AggregateFunction {
 
     fn new(name: impl Into<String>, parameters: Vec<DataType>, returns: DataType, kind: Kind) -> AggregateFunction {
         let (name, is_cancelled): (String, fn(u64) -> bool) = (name.into(), |_| false);
-        let (version, state_type) = (None, None);
-        AggregateFunction { name, version, state_type, parameters, returns, is_deterministic: true, is_cancelled, kind }
+        AggregateFunction {
+            name,
+            version: None,
+            state_type: None,
+            parameters,
+            returns,
+            is_deterministic: true,
+            is_cancelled,
+            portable: None,
+            kind,
+        }
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What makes it on another node, if anything does.
+    pub(crate) fn portable(&self) -> Option<Arc<dyn Portable>> {
+        self.portable.clone()
+    }
+
+    /// As [`crate::ScalarFunction::with_portable`].
+    #[must_use]
+    pub fn with_portable(mut self, portable: Arc<dyn Portable>) -> AggregateFunction {
+        self.portable = Some(portable);
+        self
     }
 
     /// As [`crate::ScalarFunction::with_version`].
@@ -128,8 +156,17 @@ impl AggregateFunction {
 
     /// Registers it: it is another function than all that were registered before.
     pub(crate) fn registered(self) -> Result<NativeAggregate, Diagnostic> {
-        let AggregateFunction { name, version, state_type, parameters, returns, is_deterministic, is_cancelled, kind } =
-            self;
+        let AggregateFunction {
+            name,
+            version,
+            state_type,
+            parameters,
+            returns,
+            is_deterministic,
+            is_cancelled,
+            kind,
+            ..
+        } = self;
         check_name(&name)?;
         if parameters.is_empty() {
             let message = format!("the aggregate function '{name}' has no parameters");

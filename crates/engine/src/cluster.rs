@@ -1,12 +1,14 @@
 //! Runs on several processes: what the first node has the others know, and how one of them takes part.
 //!
 //! The process that runs a statement is the first node: it has the sinks that are not on every node, makes the cuts and completes the checkpoints. Every other node gets the
-//! definitions and settings of the session, and the statement, as text, and plans it for itself. Two plans that differ are an error, never two
-//! halves of one job.
+//! definitions and settings of the session, and the statement, as text, and plans it for itself; what is code or data of the program comes
+//! with them (`history`). Two plans that differ are an error, never two halves of one job.
 
 use crate::monitor::RunMonitor;
 pub use crate::part_of_run::PartOfRun;
+use crate::session::Session;
 use millstream_runtime::Nodes;
+pub use millstream_sql::StatementText;
 use millstream_types::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
@@ -42,10 +44,10 @@ pub struct FirstNode {
 /// What a node has to know of a run to take part in it. It has the secrets of the session.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct RunPart {
-    /// The statements that have made the session what it is.
-    pub session: Vec<String>,
-    /// The statement that is run.
-    pub statement: String,
+    /// What has made the session what it is.
+    pub session: Arc<[SessionStep]>,
+    /// What is run in it.
+    pub task: Arc<RunTask>,
     /// What every node has to have planned.
     pub plan: u64,
     /// Partitions of tables and of keyed operators.
@@ -54,6 +56,85 @@ pub struct RunPart {
     pub state: Option<StateOfJob>,
     /// By sink of the plan: what a node has to know of one that is on every node.
     pub sinks: Vec<Option<SinkOfNodes>>,
+}
+
+/// What has made a session what it is, as another node is told of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum SessionStep {
+    /// A definition or a setting.
+    Statement(StatementText),
+    /// A function or source that is code of the program.
+    Object {
+        /// What it is called.
+        name: String,
+        /// What a [`Loader`] makes it from.
+        #[serde(with = "base64_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// Rows that the program has in memory.
+    Frame {
+        /// What the table is called.
+        name: String,
+        /// What stands between the parentheses of CREATE TABLE.
+        columns: String,
+        /// An Arrow stream for each batch.
+        #[serde(with = "base64_list")]
+        batches: Vec<Vec<u8>>,
+    },
+    /// A table of the program that the run does not read, or that only the first node writes.
+    Declared {
+        /// What the table is called.
+        name: String,
+        /// What stands between the parentheses of CREATE TABLE.
+        columns: String,
+        /// Whether it ends by itself.
+        is_bounded: bool,
+    },
+    /// A query of the program, of which the name is a view.
+    View {
+        /// What the view is called.
+        name: String,
+        /// What has made the session that it was bound in.
+        session: Vec<SessionStep>,
+        /// The query.
+        query: StatementText,
+    },
+}
+
+/// What is run in a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum RunTask {
+    /// A query, an insert or a statement set.
+    Statement(StatementText),
+    /// Writes the rows of a query that was bound in another session.
+    Insert {
+        /// The table that is written.
+        target: String,
+        /// Whether it is INSERT OVERWRITE.
+        overwrites: bool,
+        /// What has made the session of the query.
+        session: Vec<SessionStep>,
+        /// The query.
+        query: StatementText,
+    },
+}
+
+/// Code of the program that can be on another node.
+pub trait Portable: Send + Sync + fmt::Debug {
+    /// What the [`Loader`] there makes it from.
+    ///
+    /// # Errors
+    /// When it cannot leave this process.
+    fn to_bytes(&self) -> Result<Vec<u8>, Diagnostic>;
+}
+
+/// Makes what is code of a program on another node. It runs what it is given: give it nothing that did not come with the token of the cluster.
+pub trait Loader: Send + Sync {
+    /// Registers in the session what [`Portable::to_bytes`] has given.
+    ///
+    /// # Errors
+    /// When it cannot be made here.
+    fn load(&self, bytes: &[u8], session: &mut Session) -> Result<(), Diagnostic>;
 }
 
 /// A sink that is on every node.
@@ -88,32 +169,47 @@ impl fmt::Debug for RunPart {
     }
 }
 
-/// The statements that have made a session what it is. They have its secrets, so Debug does not show them.
-#[derive(Clone, Default)]
-pub(crate) struct Statements(Arc<Vec<String>>);
-
-impl Statements {
-    /// Adds the next one.
-    pub(crate) fn note(&mut self, statement: String) {
-        Arc::make_mut(&mut self.0).push(statement);
-    }
-
-    /// Their texts, for another node.
-    pub(crate) fn texts(&self) -> Vec<String> {
-        self.0.to_vec()
-    }
-}
-
-impl fmt::Debug for Statements {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} statements", self.0.len())
-    }
-}
-
 /// What a prepared run needs to be run on several processes.
 #[derive(Debug, Clone)]
 pub(crate) struct Distributed {
     pub(crate) cluster: Arc<dyn Cluster>,
-    pub(crate) session: Statements,
-    pub(crate) statement: String,
+    /// What other nodes are told of the session.
+    pub(crate) session: Arc<[SessionStep]>,
+    /// And what is run in it.
+    pub(crate) task: Arc<RunTask>,
+}
+
+mod base64_bytes {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        STANDARD.encode(bytes).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+mod base64_list {
+    use super::base64_bytes;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct Bytes(#[serde(with = "base64_bytes")] Vec<u8>);
+
+    pub(super) fn serialize<S: Serializer>(list: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(transparent)]
+        struct Borrowed<'a>(#[serde(serialize_with = "base64_bytes::serialize")] &'a [u8]);
+        serializer.collect_seq(list.iter().map(|bytes| Borrowed(bytes)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
+        Ok(Vec::<Bytes>::deserialize(deserializer)?.into_iter().map(|bytes| bytes.0).collect())
+    }
 }

@@ -1,11 +1,12 @@
 //! What a statement is bound and planned in: a catalog, settings, the program's tables, a compiler.
 
 use crate::analysis;
-use crate::cluster::{Cluster, Distributed, Statements};
+use crate::cluster::{Cluster, Distributed, RunTask};
 use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
+use crate::history::{History, Step};
 use crate::local::LocalTable;
-use crate::memory::{self, MemoryTable, MemoryTables, ReaderTable, SinkProvider, TableProvider};
+use crate::memory::{self, Declared, MemoryTable, MemoryTables, ReaderTable, SinkProvider, TableProvider};
 use crate::monitor::RunMonitor;
 use crate::packed::PackedTable;
 use crate::planned::PreparedRun;
@@ -34,6 +35,13 @@ static NEXT_RUN: AtomicU64 = AtomicU64::new(1);
 /// Finds a table of the program by a name that the catalog does not have; `None`: it has none either.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>;
 
+/// What is run.
+pub(crate) enum Task<'a> {
+    Statement(&'a ParsedStatement),
+    /// The table that is written, whether its rows are replaced, and the query.
+    Insert(&'a str, bool, &'a Relation),
+}
+
 /// What is known of a query before it is planned.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
@@ -54,8 +62,8 @@ pub(crate) struct Environment {
     compiler: Arc<Compiler>,
     /// What runs have learned.
     hints: Arc<Hints>,
-    /// The statements that have made it what it is.
-    history: Statements,
+    /// What has made it what it is.
+    history: History,
     /// The other processes that take part in runs.
     cluster: Option<Arc<dyn Cluster>>,
 }
@@ -77,14 +85,14 @@ impl Environment {
             memory: MemoryTables::default(),
             compiler,
             hints: Arc::default(),
-            history: Statements::default(),
+            history: History::default(),
             cluster: None,
         }
     }
 
-    /// Notes a statement that has changed it.
-    pub(crate) fn note(&mut self, statement: String) {
-        self.history.note(statement);
+    /// Notes what has changed it.
+    pub(crate) fn note(&mut self, step: Step) {
+        self.history.note(step);
     }
 
     /// Has other processes take part in runs.
@@ -97,16 +105,21 @@ impl Environment {
         self.cluster.clone()
     }
 
-    /// Has the other processes, if there are any, take part in the run of a statement.
-    pub(crate) fn distribute(&self, run: &mut PreparedRun, statement: &ParsedStatement) -> Result<(), Diagnostic> {
+    /// Has the other processes, if there are any, take part in a run that was planned here: of a statement, or of a relation that goes into a
+    /// table.
+    pub(crate) fn distribute(&self, run: &mut PreparedRun, task: &Task<'_>) -> Result<(), Diagnostic> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        if run.reads_program() {
-            let message = "a table of the program cannot be read on a cluster: the other nodes do not have it";
-            return Err(Diagnostic::new(code::UNSUPPORTED, message)
-                .advise("write it to a file or topic that all nodes see, or run the query without a cluster"));
-        }
-        let (cluster, session) = (Arc::clone(cluster), self.history.clone());
-        run.distributed = Some(Distributed { cluster, session, statement: statement.text.clone() });
+        let (cluster, read) = (Arc::clone(cluster), run.reads_program());
+        let task = match *task {
+            Task::Statement(statement) => RunTask::Statement(statement.to_text()),
+            Task::Insert(target, overwrites, relation) => {
+                let Environment { history, memory, .. } = &relation.environment;
+                let (target, query) = (target.to_string(), relation.statement.to_text());
+                RunTask::Insert { target, overwrites, session: history.told(memory, &read)?, query }
+            }
+        };
+        let session = self.history.told(&self.memory, &read)?.into();
+        run.distributed = Some(Distributed { cluster, session, task: Arc::new(task) });
         Ok(())
     }
 
@@ -148,10 +161,16 @@ impl Environment {
             LocalTable::Reader { columns, reader } => {
                 self.define(name, &columns, vec![], |_| Ok(MemoryTable::Local(Arc::new(ReaderTable::new(reader)))))
             }
+            LocalTable::Declared { columns, is_bounded } => {
+                let options = vec![(memory::ENDLESS.to_string(), (!is_bounded).to_string())];
+                self.define(name, &columns, options, |_| Ok(MemoryTable::Local(Arc::new(Declared { is_bounded }))))
+            }
             LocalTable::Query(relation) => {
                 let (query, scope) = (&relation.statement, Arc::new(relation.environment.catalog.clone()));
                 self.catalog.add_query(name, query, scope, &self.settings.values.bind).map_err(of_registering)?;
                 self.memory.extend(&relation.environment.memory);
+                let (history, query) = (relation.environment.history.clone(), query.to_text());
+                self.history.note(Step::View { name: name.into(), history, query });
                 Ok(())
             }
         }
@@ -198,7 +217,10 @@ impl Environment {
         let quoted = name.replace('`', "``");
         let sql = format!("CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}')", memory::CONNECTOR);
         let defined = sql::parse_statement(&sql).and_then(|statement| self.add(name, statement, options, table));
-        defined.map_err(of_registering)
+        let number = defined.map_err(of_registering)?;
+        let is_bounded = self.memory.read(number).is_none_or(|table| table.is_bounded());
+        self.history.note(Step::Table { name: name.into(), columns: columns.into(), is_bounded, number });
+        Ok(())
     }
 
     fn add(
@@ -207,7 +229,7 @@ impl Environment {
         statement: Statement,
         options: Vec<(String, String)>,
         table: impl FnOnce(&Schema) -> Result<MemoryTable, Diagnostic>,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<u64, Diagnostic> {
         let Statement::CreateTable(mut definition) = statement else {
             return Err(Diagnostic::bug("CREATE TABLE was parsed as another statement"));
         };
@@ -221,7 +243,7 @@ impl Environment {
         let number = self.memory.add(table(&schema)?);
         definition.options.push((memory::NUMBER.into(), number.to_string()));
         self.catalog.create_table(&definition)?;
-        Ok(())
+        Ok(number)
     }
 
     /// Drops a table, view or function; whether it was there. Rows of the program that nothing names any more are forgotten, but by queries
@@ -260,35 +282,42 @@ impl Environment {
         Catalog::with_query_columns(definition, &scope.catalog, &self.settings.values.bind)
     }
 
-    /// Plans a query, an insert or a statement set.
-    pub(crate) fn prepared(&self, statement: &Statement, find: Find<'_>) -> Result<PreparedRun, Diagnostic> {
-        match self.bind(statement) {
+    /// Plans a query, an insert or a statement set, of a session in which others may take part.
+    pub(crate) fn prepared(&self, statement: &ParsedStatement, find: Find<'_>) -> Result<PreparedRun, Diagnostic> {
+        let plan = |scope: &Environment, inserts: Vec<Insert>| {
+            let mut run = scope.plan(inserts)?;
+            scope.distribute(&mut run, &Task::Statement(statement))?;
+            Ok(run)
+        };
+        match self.bind(&statement.statement) {
             Err(error) if error.code == code::UNKNOWN_TABLE => {
-                let local = self.with_local(statement, find)?;
-                local.plan(local.bind(statement)?)
+                let local = self.with_local(&statement.statement, find)?;
+                plan(&local, local.bind(&statement.statement)?)
             }
-            bound => self.plan(bound?),
+            bound => plan(self, bound?),
         }
     }
 
     /// Plans to write the rows of a query into a table of this catalog.
     pub(crate) fn prepared_insert(
         &self,
-        target: &str,
+        name: &str,
         overwrites: bool,
         relation: &Relation,
     ) -> Result<PreparedRun, Diagnostic> {
         let Statement::Query(query) = &relation.statement.statement else {
             return Err(Diagnostic::bug("a relation is no query"));
         };
-        let target = vec![sql::Ident::new(target)];
+        let target = vec![sql::Ident::new(name)];
         let (columns, on_conflict) = (vec![], None);
         let statement = InsertStatement { target, overwrites, columns, query: query.clone(), on_conflict };
         let (scope, settings) = (&relation.environment.catalog, &self.settings.values.bind);
         let insert = sql::bind_insert_of(&self.catalog, scope, settings, &statement)?;
         let mut both = self.clone();
         both.memory.extend(&relation.environment.memory);
-        both.plan(vec![insert])
+        let mut run = both.plan(vec![insert])?;
+        self.distribute(&mut run, &Task::Insert(name, overwrites, relation))?;
+        Ok(run)
     }
 
     /// What is known of a query before it is planned.

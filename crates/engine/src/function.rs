@@ -1,5 +1,6 @@
 //! Functions that the program gives to SQL.
 
+use crate::cluster::Portable;
 use arrow_array::ArrayRef;
 use millstream_plan::expr::VectorFunction;
 use millstream_sql::NativeFunction;
@@ -35,6 +36,7 @@ pub struct ScalarFunction {
     returns: DataType,
     is_deterministic: bool,
     is_cancelled: fn(u64) -> bool,
+    portable: Option<Arc<dyn Portable>>,
     evaluate: Box<Evaluate>,
 }
 
@@ -55,8 +57,26 @@ impl ScalarFunction {
             returns,
             is_deterministic: true,
             is_cancelled: |_| false,
+            portable: None,
             evaluate: Box::new(evaluate),
         }
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What makes it on another node, if anything does.
+    pub(crate) fn portable(&self) -> Option<Arc<dyn Portable>> {
+        self.portable.clone()
+    }
+
+    /// Says what makes it on another node of a cluster: without, it is in this process only.
+    #[must_use]
+    pub fn with_portable(mut self, portable: Arc<dyn Portable>) -> ScalarFunction {
+        self.portable = Some(portable);
+        self
     }
 
     /// Types of the parameters: arguments are cast to them, as SQL casts implicitly.
@@ -89,7 +109,7 @@ impl ScalarFunction {
 
     /// Registers it: it is another function than all that were registered before.
     pub(crate) fn registered(self) -> Result<NativeFunction, Diagnostic> {
-        let ScalarFunction { name, version, parameters, returns, is_deterministic, is_cancelled, evaluate } = self;
+        let ScalarFunction { name, version, parameters, returns, is_deterministic, is_cancelled, evaluate, .. } = self;
         check_name(&name)?;
         let (shown, registration) = (Registered::shown_name(&name, version), Registered::next());
         let function = Registered { name: shown, registration, is_deterministic, is_cancelled, evaluate };

@@ -2,6 +2,7 @@
 
 use crate::monitor::{Outcome, RunMonitor};
 use crate::planned::PreparedRun;
+use crate::restart::{RestartStrategy, Restarts};
 use crate::results::{ResultTarget, batch_sink};
 use arrow_array::RecordBatch;
 use millstream_connectors::Sink;
@@ -10,7 +11,7 @@ use millstream_types::{Diagnostic, Schema, code};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Batches of the result that wait to be taken, at most. A query that has made more waits, and its readers with it.
 const BATCHES: usize = 8;
@@ -45,6 +46,9 @@ pub struct Job {
     taken: Mutex<VecDeque<RecordBatch>>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// Plans a run once more.
+pub(crate) type Again = dyn FnMut() -> Result<PreparedRun, Diagnostic> + Send;
 
 /// What [`Job::next_batch_within`] gives.
 #[derive(Debug)]
@@ -109,14 +113,48 @@ impl JobHandle {
     }
 }
 
+impl PreparedRun {
+    /// Runs it in the background.
+    pub fn submit(self) -> Result<Job, Diagnostic> {
+        let never = || Err(Diagnostic::bug("a run that is not restarted was planned again"));
+        Job::start(self, Restarts::none(), Box::new(never))
+    }
+
+    /// Runs an insert in the background, and again after outages, as `strategy` says. `job` gives the same run its job once more
+    /// ([`Session::with_job_again`](crate::Session::with_job_again)).
+    pub fn submit_resuming(
+        self,
+        strategy: RestartStrategy,
+        mut job: impl FnMut(PreparedRun) -> Result<PreparedRun, Diagnostic> + Send + 'static,
+    ) -> Result<Job, Diagnostic> {
+        let restarts = strategy.restarts(self.keeps_checkpoints());
+        let mut kept = self.clone();
+        // The job is that of the run until it ends.
+        kept.state = None;
+        Job::start(self, restarts, Box::new(move || job(kept.clone())))
+    }
+}
+
 impl Job {
-    /// Starts a run.
-    pub(crate) fn start(run: PreparedRun) -> Result<Job, Diagnostic> {
+    /// Starts a run, which `again` plans once more after an outage, as often as `restarts` says.
+    pub(crate) fn start(run: PreparedRun, mut restarts: Restarts, mut again: Box<Again>) -> Result<Job, Diagnostic> {
         let (monitor, results) = (run.monitor(), Arc::<Channel>::default());
         let (watched, mut target) = (Arc::clone(&monitor), ChannelTarget(Arc::clone(&results), Arc::clone(&monitor)));
         let body = move || {
             let ends = Ends(Arc::clone(&target.0));
-            let end = run.run(&mut target, &watched);
+            let mut next = Ok(run);
+            let end = loop {
+                let began = Instant::now();
+                let end = next.and_then(|run| run.run(&mut target, &watched));
+                let Err(failure) = &end else { break end };
+                let Some(delay) = restarts.after(failure.code, began.elapsed(), Instant::now()) else { break end };
+                let (count, seconds) = (restarts.count(), delay.as_secs_f64());
+                watched.notice(format!("{} {}; restart {count} in {seconds:.1} s", failure.code, failure.message));
+                if watched.cancel().pause(delay) != CancelState::Running {
+                    break end;
+                }
+                next = again();
+            };
             ends.0.lock().end = Some(end);
         };
         let thread = thread::Builder::new().name("job".into()).spawn(body);

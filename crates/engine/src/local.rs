@@ -26,6 +26,13 @@ pub enum LocalTable {
     },
     /// A query, of which the name is a view.
     Query(Box<Relation>),
+    /// A table that another process has; queries are bound to it, and none reads it here.
+    Declared {
+        /// As for [`crate::Session::register`].
+        columns: String,
+        /// Whether it ends by itself.
+        is_bounded: bool,
+    },
 }
 
 impl fmt::Debug for LocalTable {
@@ -34,6 +41,7 @@ impl fmt::Debug for LocalTable {
             LocalTable::Frame { .. } => "Frame",
             LocalTable::Reader { .. } => "Reader",
             LocalTable::Query(_) => "Query",
+            LocalTable::Declared { .. } => "Declared",
         })
     }
 }

@@ -3,6 +3,8 @@
 //! Each has a number, unique in the process, that stands in the options of its catalog entry: tables of one name in the
 //! catalogs of several queries are not mistaken for each other.
 
+use crate::cluster::Portable;
+use arrow_array::RecordBatch;
 use millstream_connectors::{self as connectors, Frame, FrameReader, Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::{Diagnostic, Options, Place, RecordLayout, TakesChanges, code};
 use std::collections::BTreeMap;
@@ -42,11 +44,27 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
         true
     }
 
+    /// What other nodes have of it.
+    fn on_other_nodes(&self) -> OtherNodes<'_> {
+        OtherNodes::Nothing
+    }
+
     /// The layout of its rows, all physical columns of the table, if they are packed records whose columns can be read in
     /// place. Then requests may be of [`millstream_connectors::RequestOrigin::Record`].
     fn record_layout(&self) -> Option<&RecordLayout> {
         None
     }
+}
+
+/// What other nodes of a cluster have of a table of the program.
+#[derive(Debug)]
+pub enum OtherNodes<'a> {
+    /// It is in this process only.
+    Nothing,
+    /// The same rows.
+    Batches(&'a [RecordBatch]),
+    /// What its code makes there.
+    Object(&'a dyn Portable),
 }
 
 /// Where the rows go that are written into a program's own table ([`crate::Session::register_sink`]).
@@ -89,7 +107,12 @@ impl MemoryTables {
 
     /// The table with these options, if it is the program's own and can be read.
     pub(crate) fn source(&self, options: &Options) -> Option<&Arc<dyn TableProvider>> {
-        match self.0.get(&number(options)?)? {
+        self.read(number(options)?)
+    }
+
+    /// The table of this number, if it can be read.
+    pub(crate) fn read(&self, number: u64) -> Option<&Arc<dyn TableProvider>> {
+        match self.0.get(&number)? {
             MemoryTable::Source(table) | MemoryTable::Local(table) => Some(table),
             MemoryTable::Sink(_) => None,
         }
@@ -187,6 +210,26 @@ impl TableProvider for Frame {
 
     fn may_be_null(&self, column: usize) -> bool {
         Frame::may_be_null(self, column)
+    }
+
+    fn on_other_nodes(&self) -> OtherNodes<'_> {
+        OtherNodes::Batches(self.batches())
+    }
+}
+
+/// A table that another process has: queries are bound to it, and none reads or writes it here.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub(crate) is_bounded: bool,
+}
+
+impl TableProvider for Declared {
+    fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+        Err(Diagnostic::bug(format!("`{}` is read on a node that does not have it", request.table)))
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.is_bounded
     }
 }
 

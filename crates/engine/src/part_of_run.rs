@@ -1,9 +1,10 @@
 //! Another node than the first one of a run: plans it from what it is told, and takes part.
 
-use crate::cluster::{RunPart, StateOfJob};
+use crate::cluster::{Loader, RunPart, RunTask, StateOfJob};
+use crate::history::session_of;
 use crate::planned::PreparedRun;
 use crate::recovery::{JOB_FILE, sink_files};
-use crate::session::{Session, SessionConfig};
+use crate::session::SessionConfig;
 use crate::sinks;
 use millstream_connectors::{Sink, SinkJob, SinkWriter};
 use millstream_runtime::{CancelToken, CheckpointConfig, Nodes, Recovered};
@@ -19,17 +20,26 @@ pub struct PartOfRun {
 }
 
 impl PartOfRun {
-    /// Plans a run, and finds the checkpoint that it resumes from. `of`: the number of the node, and the attempt.
+    /// Plans a run, and finds the checkpoint that it resumes from. `of`: the number of the node, and the attempt. `loader` makes what is code
+    /// of the program.
     ///
     /// # Errors
     /// When it cannot be planned here, or not as the first node has; when its checkpoint cannot be read; when a sink cannot be opened, or
     /// writes somewhere else than that of the first node.
-    pub fn new(part: &RunPart, of: (usize, u64), config: SessionConfig) -> Result<PartOfRun, Diagnostic> {
-        let mut session = Session::new(config);
-        part.session.iter().try_for_each(|statement| session.run(statement))?;
-        let statements = session.parse(&part.statement)?;
-        let [statement] = statements.as_slice() else { return Err(Diagnostic::bug("a node runs one statement")) };
-        let mut run = session.plan_with(statement, &mut |_| Ok(None))?;
+    pub fn new(
+        part: &RunPart,
+        of: (usize, u64),
+        config: &SessionConfig,
+        loader: Option<&dyn Loader>,
+    ) -> Result<PartOfRun, Diagnostic> {
+        let session = session_of(&part.session, config, loader)?;
+        let mut run = match &*part.task {
+            RunTask::Statement(text) => session.plan_with(&text.parse()?, &mut |_| Ok(None))?,
+            RunTask::Insert { target, overwrites, session: steps, query } => {
+                let relation = session_of(steps, config, loader)?.relation(&query.parse()?, &mut |_| Ok(None))?;
+                session.plan_insert(target, *overwrites, &relation)?
+            }
+        };
         let (tables, keys) = part.partitions;
         run.cut_into(JobPartitions { tables, keys });
         let mut checkpoints = None;

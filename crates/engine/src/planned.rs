@@ -4,7 +4,6 @@ use crate::cluster::{Distributed, RunPart};
 use crate::compiler::QueryCompiler;
 use crate::constant;
 use crate::fitting;
-use crate::job::Job;
 use crate::memory::{self, MemoryTables};
 use crate::monitor::{Outcome, RunMonitor};
 use crate::placement::{self, TableLayout};
@@ -37,6 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A run that has been planned.
+#[derive(Clone)]
 pub struct PreparedRun {
     /// What it does.
     inserts: Vec<Insert>,
@@ -156,12 +156,13 @@ impl PreparedRun {
         })
     }
 
-    /// Whether it reads a table that the program has registered.
-    pub(crate) fn reads_program(&self) -> bool {
-        self.plan.sources.iter().any(|source| match &source.scan {
-            ScanKind::Table(table) => memory::number(&table.options).is_some(),
-            ScanKind::Values(_) => false,
-        })
+    /// The numbers of the program's own tables that it reads.
+    pub(crate) fn reads_program(&self) -> Vec<u64> {
+        let number = |source: &SourcePlan| match &source.scan {
+            ScanKind::Table(table) => memory::number(&table.options),
+            ScanKind::Values(_) => None,
+        };
+        self.plan.sources.iter().filter_map(number).collect()
     }
 
     /// Has runs take place concurrently: each gets its part of the memory budget, they share one set of workers, and no
@@ -189,11 +190,6 @@ impl PreparedRun {
     /// What [`PreparedRun::submit`] tells of it: who wants to stop it can have that before it begins.
     pub fn monitor(&self) -> Arc<RunMonitor> {
         Arc::clone(&self.monitor)
-    }
-
-    /// Runs it in the background.
-    pub fn submit(self) -> Result<Job, Diagnostic> {
-        Job::start(self)
     }
 
     /// Runs it; blocks until it has ended. `results` receives the rows of a bare SELECT.
@@ -286,14 +282,14 @@ impl PreparedRun {
         }
         let number_of = |sink: usize| restored.map_or(sink, |restored| restored.manifest().sinks[sink].number);
         let mut held = None;
-        if let Some(Distributed { cluster, session, statement }) = distributed {
+        if let Some(Distributed { cluster, session, task }) = distributed {
             let partitions = config.partitions(restored.map(|restored| restored.manifest().partitions));
             config.set_partitions(partitions);
             let JobPartitions { tables, keys } = partitions;
             let state = state.as_ref().zip(checkpoints.as_ref()).map(|(state, config)| state.of_nodes(config));
             let (sinks, _held) = sinks::shared(&plan, &sinks, number_of)?;
             let plan = fingerprint(&plan);
-            let part = RunPart { session: session.texts(), statement, plan, partitions: (tables, keys), state, sinks };
+            let part = RunPart { session, task, plan, partitions: (tables, keys), state, sinks };
             let node = cluster.begin(&part, monitor)?;
             (first.nodes, held) = (Some(node.nodes), Some(node.held));
         } else if !others.is_empty() {

@@ -61,6 +61,7 @@ pub(crate) struct Checkpointed {
 }
 
 /// A job with the place of its checkpoints.
+#[derive(Clone)]
 pub(crate) struct JobState {
     checkpoints: Checkpoints,
     /// What its user calls it.

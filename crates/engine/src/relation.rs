@@ -52,7 +52,7 @@ impl Relation {
 
     /// Runs it in the background.
     pub fn submit(&self) -> Result<Job, Diagnostic> {
-        self.environment.prepared(&self.statement.statement, &mut |_| Ok(None))?.submit()
+        self.environment.prepared(&self.statement, &mut |_| Ok(None))?.submit()
     }
 
     /// What EXPLAIN prints for it; with `codegen` what EXPLAIN CODEGEN does.

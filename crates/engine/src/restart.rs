@@ -67,6 +67,11 @@ pub struct Restarts {
 }
 
 impl Restarts {
+    /// Of a job that ends with its first failure.
+    pub(crate) fn none() -> Restarts {
+        RestartStrategy { kind: RestartKind::None, ..RestartStrategy::default() }.restarts(false)
+    }
+
     /// How often the job was started again.
     pub fn count(&self) -> u64 {
         self.count

@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use crate::compiler::Compiler;
 use crate::environment::Environment;
 use crate::function::ScalarFunction;
+use crate::history::Step;
 use crate::job::Job;
 use crate::local::LocalTable;
 use crate::memory::{self, SinkProvider, TableProvider};
@@ -17,7 +18,7 @@ use crate::results::{Collected, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
-use millstream_sql::{self as sql, CatalogEntry, ExplainKind, ParsedStatement, Statement, describe};
+use millstream_sql::{self as sql, CatalogEntry, ExplainKind, ParsedStatement, Statement, StatementText, describe};
 use millstream_storage::StatePlace;
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 use std::collections::VecDeque;
@@ -60,7 +61,8 @@ impl Session {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Diagnostic> {
         self.environment.settings.set(key, value)?;
         let quoted = |text: &str| text.replace('\'', "''");
-        self.environment.note(format!("SET '{}' = '{}'", quoted(key), quoted(value)));
+        let text = format!("SET '{}' = '{}'", quoted(key), quoted(value));
+        self.environment.note(Step::Statement(StatementText::new(text)));
         Ok(())
     }
 
@@ -135,12 +137,23 @@ impl Session {
     ///
     /// Fails for the name of a built-in function.
     pub fn register_function(&mut self, function: ScalarFunction) -> Result<(), Diagnostic> {
-        self.environment.catalog.register_function(function.registered()?)
+        let step = Step::Function { name: function.name().into(), portable: function.portable() };
+        self.environment.catalog.register_function(function.registered()?)?;
+        self.environment.note(step);
+        Ok(())
     }
 
     /// The same for an aggregate function.
     pub fn register_aggregate(&mut self, function: AggregateFunction) -> Result<(), Diagnostic> {
-        self.environment.catalog.register_aggregate(function.registered()?)
+        let step = Step::Function { name: function.name().into(), portable: function.portable() };
+        self.environment.catalog.register_aggregate(function.registered()?)?;
+        self.environment.note(step);
+        Ok(())
+    }
+
+    /// Makes a table known that another process has.
+    pub(crate) fn declare(&mut self, name: &str, columns: &str, is_bounded: bool) -> Result<(), Diagnostic> {
+        self.environment.register_local(name, LocalTable::Declared { columns: columns.into(), is_bounded })
     }
 
     /// Binds a query, to be run any number of times. `find` is asked for the tables and views that the catalog does not have; the query
@@ -251,16 +264,22 @@ impl Session {
         statement: &ParsedStatement,
         find: &mut dyn FnMut(&str) -> Result<Option<LocalTable>, Diagnostic>,
     ) -> Result<PreparedRun, Diagnostic> {
-        let environment = self.environment.for_statement();
-        let mut run = environment.prepared(&statement.statement, find)?;
-        environment.distribute(&mut run, statement)?;
-        Ok(run)
+        self.environment.for_statement().prepared(statement, find)
     }
 
     /// The run of an insert with its job, if there is a state directory.
     pub fn with_job(&mut self, mut run: PreparedRun) -> Result<PreparedRun, Diagnostic> {
         run.state = self.next_job(&mut run)?;
         Ok(run)
+    }
+
+    /// The same for a run whose job has ended with an outage: it resumes.
+    pub fn with_job_again(&mut self, run: PreparedRun) -> Result<PreparedRun, Diagnostic> {
+        self.forget_ended_jobs()?;
+        let to_come = std::mem::take(&mut self.to_come);
+        let run = self.with_job(run);
+        self.to_come = to_come;
+        run
     }
 
     /// A copy of the session as it is, without its state directory. What is defined in one is not in the other.
@@ -304,7 +323,7 @@ impl Session {
     ) -> Result<Outcome, Diagnostic> {
         let outcome = self.act_on(statement, find, results, monitor)?;
         if statement.changes_session() {
-            self.environment.note(statement.text.clone());
+            self.environment.note(Step::Statement(statement.to_text()));
         }
         Ok(outcome)
     }

@@ -7,6 +7,7 @@
 //! | `reader`, `job`, `waiting` | rows on their way; INSERTs in the background; how one waits |
 //! | `frame`, `source`, `sink` | Python's tables as tables of SQL; tables whose rows code of Python makes or takes |
 //! | `batch`, `rows` | rows as Arrow and as Python values; parameters |
+//! | `cluster` | nodes of a cluster; code of the program on them |
 //! | `capsule` | the Arrow PyCapsule interface |
 //! | `error` | errors as exceptions |
 //! | `function`, `aggregate`, `calls` | functions of Python in SQL; how those that run are ended |
@@ -20,6 +21,7 @@ mod aggregate;
 mod batch;
 mod calls;
 mod capsule;
+mod cluster;
 mod error;
 mod frame;
 mod function;
@@ -36,6 +38,7 @@ mod waiting;
 
 use pyo3::prelude::*;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "static-libraries")]
@@ -51,6 +54,8 @@ mod _core {
     use super::batch::{Batch, Batches};
     #[pymodule_export]
     use super::calls::interrupt_thread;
+    #[pymodule_export]
+    use super::cluster::Cluster;
     #[pymodule_export]
     use super::function::{Column, column_from_bytes, column_to_bytes};
     #[pymodule_export]
@@ -78,6 +83,6 @@ mod _core {
     /// Runs the command `millstream` with these words, of which the first is its name; the exit code.
     #[pyfunction]
     fn run_command(py: Python<'_>, words: Vec<OsString>) -> u8 {
-        py.detach(|| millstream_cli::run(words))
+        py.detach(|| millstream_cli::run(words, Some(Arc::new(cluster::PythonLoader))))
     }
 }

@@ -1,6 +1,7 @@
 //! Sessions: a catalog and settings.
 
 use crate::aggregate;
+use crate::cluster::{Cluster, Registration};
 use crate::error::OrRaise;
 use crate::function::{self, Style};
 use crate::job::Job;
@@ -137,6 +138,19 @@ impl Purpose {
 }
 
 impl Session {
+    /// One of the engine as Python sees it.
+    pub(crate) fn of(session: millstream::Session) -> Session {
+        let (session, is_closed, jobs) = (Mutex::new(session), AtomicBool::new(false), AtomicUsize::new(0));
+        Session { shared: Arc::new(Shared { session, is_closed, jobs }) }
+    }
+
+    /// That of the engine, of which nothing is left here.
+    pub(crate) fn take(&self, py: Python<'_>) -> millstream::Session {
+        let mut session = self.shared.session.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        self.shared.is_closed.store(true, Ordering::SeqCst);
+        std::mem::replace(&mut session, millstream::Session::new(SessionConfig::default()))
+    }
+
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, millstream::Session>> {
         process::check().or_raise(py, None)?;
         if self.shared.is_closed.load(Ordering::SeqCst) {
@@ -149,6 +163,15 @@ impl Session {
     /// A copy to bind and plan in: code of Python that is called meanwhile may use the session.
     fn snapshot(&self, py: Python<'_>) -> PyResult<millstream::Session> {
         Ok(self.lock(py)?.snapshot())
+    }
+
+    /// The same, on a cluster.
+    fn snapshot_on(&self, py: Python<'_>, cluster: Option<&Cluster>) -> PyResult<millstream::Session> {
+        let mut snapshot = self.snapshot(py)?;
+        if let Some(cluster) = cluster {
+            snapshot.join_cluster(cluster.coordinator());
+        }
+        Ok(snapshot)
     }
 
     /// The statements of a script.
@@ -171,12 +194,41 @@ impl Session {
     }
 
     /// Plans an insert.
-    fn prepare(&self, py: Python<'_>, script: &mut Script<'_>, statement: &ParsedStatement) -> PyResult<PreparedRun> {
-        let snapshot = self.snapshot(py)?;
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        script: &mut Script<'_>,
+        statement: &ParsedStatement,
+        cluster: Option<&Cluster>,
+    ) -> PyResult<PreparedRun> {
+        let snapshot = self.snapshot_on(py, cluster)?;
         let mut find = |name: &str| script.find(name);
         let planned = py.detach(move || snapshot.plan_with(statement, &mut find));
         let run = script.raise(py, planned)?;
         self.with_job(py, run, script.text)
+    }
+
+    /// Says that an insert comes that is not of a script.
+    fn begin_insert(&self, py: Python<'_>) -> PyResult<()> {
+        let mut session = self.lock(py)?;
+        session.announce(&[]);
+        session.forget_ended_jobs().or_raise(py, None)
+    }
+
+    /// Starts writing the rows of a query into a table of a copy of the session.
+    fn insert_in(
+        &self,
+        py: Python<'_>,
+        session: millstream::Session,
+        relation: &Relation,
+        table: &str,
+        overwrites: bool,
+    ) -> PyResult<Job> {
+        let text = relation.query().text();
+        let planned = py.detach(move || session.plan_insert(table, overwrites, relation.query()));
+        let run = planned.or_raise(py, Some(text))?;
+        let run = self.with_job(py, run, text)?;
+        self.start(py, run, text)
     }
 
     /// The run of an insert with its job.
@@ -189,7 +241,9 @@ impl Session {
     /// Starts a run in the background.
     fn start(&self, py: Python<'_>, run: PreparedRun, script: &str) -> PyResult<Job> {
         let keeps_checkpoints = run.keeps_checkpoints();
-        let job = py.detach(|| run.submit()).or_raise(py, Some(script))?;
+        let (strategy, shared) = (self.lock(py)?.restart_strategy(), Arc::clone(&self.shared));
+        let again = move |run| shared.session.lock().unwrap_or_else(PoisonError::into_inner).with_job_again(run);
+        let job = py.detach(|| run.submit_resuming(strategy, again)).or_raise(py, Some(script))?;
         self.shared.jobs.fetch_add(1, Ordering::SeqCst);
         Ok(Job::new(job, script, keeps_checkpoints, Share(Arc::clone(&self.shared))))
     }
@@ -224,13 +278,18 @@ impl Session {
         for (key, value) in settings {
             session.set(&key, &value).or_raise(py, None)?;
         }
-        let (session, is_closed, jobs) = (Mutex::new(session), AtomicBool::new(false), AtomicUsize::new(0));
-        Ok(Session { shared: Arc::new(Shared { session, is_closed, jobs }) })
+        Ok(Session::of(session))
     }
 
     /// Sets an option.
     fn set(&self, py: Python<'_>, key: &str, value: &str) -> PyResult<()> {
         self.lock(py)?.set(key, value).or_raise(py, None)
+    }
+
+    /// Has the nodes of a cluster take part in what is run from now on.
+    fn join(&self, py: Python<'_>, cluster: &Bound<'_, Cluster>) -> PyResult<()> {
+        self.lock(py)?.join_cluster(cluster.get().coordinator());
+        Ok(())
     }
 
     /// Names of tables and views.
@@ -284,7 +343,7 @@ impl Session {
         let mut context = Script { text: script, find: &find, raised: None };
         for statement in &statements {
             if statement.is_insert() {
-                let run = self.prepare(py, &mut context, statement)?;
+                let run = self.prepare(py, &mut context, statement, None)?;
                 self.start(py, run, script)?.wait(py, None)?;
             } else {
                 self.define(py, &mut context, statement)?;
@@ -300,6 +359,7 @@ impl Session {
         script: &str,
         parameters: Option<Bound<'_, PyAny>>,
         find: Py<PyAny>,
+        cluster: Option<Bound<'_, Cluster>>,
     ) -> PyResult<Job> {
         let mut statements = self.parse(py, script, parameters.as_ref(), &Purpose::Job)?;
         let mut context = Script { text: script, find: &find, raised: None };
@@ -310,24 +370,26 @@ impl Session {
         let Some(last) = last else {
             return Err(Diagnostic::bug("a script without statements was accepted")).or_raise(py, None);
         };
-        let run = self.prepare(py, &mut context, &last)?;
+        let run = self.prepare(py, &mut context, &last, cluster.as_ref().map(Bound::get))?;
         self.start(py, run, script)
     }
 
     /// Starts writing the rows of a query into a table of the session.
-    fn insert_into(&self, py: Python<'_>, relation: &Relation, table: &str, overwrites: bool) -> PyResult<Job> {
-        let text = relation.query().text();
-        let run = {
-            let mut session = self.lock(py)?;
-            session.announce(&[]);
-            session.forget_ended_jobs().or_raise(py, Some(text))?;
-            session.plan_insert(table, overwrites, relation.query()).or_raise(py, Some(text))?
-        };
-        let run = self.with_job(py, run, text)?;
-        self.start(py, run, text)
+    fn insert_into(
+        &self,
+        py: Python<'_>,
+        relation: &Relation,
+        table: &str,
+        overwrites: bool,
+        cluster: Option<Bound<'_, Cluster>>,
+    ) -> PyResult<Job> {
+        self.begin_insert(py)?;
+        let session = self.snapshot_on(py, cluster.as_ref().map(Bound::get))?;
+        self.insert_in(py, session, relation, table, overwrites)
     }
 
-    /// Makes a callable a function of SQL. `takes` are the types of its parameters, if they are declared.
+    /// Makes a callable a function of SQL. `takes` are the types of its parameters, if they are declared; `call` registers it on another node,
+    /// here and below: see [`Registration`].
     #[allow(clippy::too_many_arguments, reason = "they are named on the other side")]
     fn register_function(
         &self,
@@ -339,10 +401,12 @@ impl Session {
         returns: &str,
         version: Option<String>,
         is_deterministic: bool,
+        call: Py<PyAny>,
     ) -> PyResult<()> {
         let data_type = |text: &str| sql::data_type::from_text(text).or_raise(py, None);
         let style = if by_rows { Style::Rows } else { Style::Columns };
-        let mut function = function::scalar(name, callable, style, data_type(returns)?);
+        let portable = Arc::new(Registration { name: name.into(), call });
+        let mut function = function::scalar(name, callable, style, data_type(returns)?).with_portable(portable);
         if let Some(takes) = takes {
             function = function.with_parameters(takes.iter().map(|text| data_type(text)).collect::<PyResult<_>>()?);
         }
@@ -369,6 +433,7 @@ impl Session {
         state: Option<&str>,
         version: Option<String>,
         is_deterministic: bool,
+        call: Py<PyAny>,
     ) -> PyResult<()> {
         let data_type = |text: &str| sql::data_type::from_text(text).or_raise(py, None);
         let takes = takes.iter().map(|text| data_type(text)).collect::<PyResult<_>>()?;
@@ -380,6 +445,7 @@ impl Session {
                 aggregate::with_state(name, callable, style, takes, state, returns).or_raise(py, None)?
             }
         };
+        function = function.with_portable(Arc::new(Registration { name: name.into(), call }));
         if let Some(version) = version {
             function = function.with_version(version);
         }
@@ -417,10 +483,12 @@ impl Session {
         is_bounded: bool,
         is_replayable: bool,
         idle_timeout_ms: Option<u64>,
+        call: Py<PyAny>,
     ) -> PyResult<()> {
         let kind = SplitKind { is_bounded, is_replayable, waits: true };
         let idle_timeout = idle_timeout_ms.map(Duration::from_millis);
-        let table = PythonTable { name: name.into(), begin: Arc::new(begin), splits, kind, idle_timeout };
+        let portable = Registration { name: name.into(), call };
+        let table = PythonTable { name: name.into(), begin: Arc::new(begin), splits, kind, idle_timeout, portable };
         let mut lock = self.lock(py)?;
         lock.register_source(name, columns, Arc::new(table)).or_raise(py, None)
     }
@@ -440,6 +508,7 @@ impl Session {
     }
 
     /// Starts writing the rows of a query into such a table, which the session does not keep.
+    #[allow(clippy::too_many_arguments, reason = "they are named on the other side")]
     fn write_to(
         &self,
         py: Python<'_>,
@@ -448,19 +517,13 @@ impl Session {
         columns: &str,
         open: Py<PyAny>,
         is_transactional: bool,
+        cluster: Option<Bound<'_, Cluster>>,
     ) -> PyResult<Job> {
-        let text = relation.query().text();
         let sink = PythonSink { name: name.into(), open, is_transactional };
-        let run = {
-            let mut session = self.lock(py)?;
-            session.announce(&[]);
-            session.forget_ended_jobs().or_raise(py, Some(text))?;
-            let mut with_sink = session.snapshot();
-            with_sink.register_sink(name, columns, Arc::new(sink)).or_raise(py, None)?;
-            with_sink.plan_insert(name, false, relation.query()).or_raise(py, Some(text))?
-        };
-        let run = self.with_job(py, run, text)?;
-        self.start(py, run, text)
+        self.begin_insert(py)?;
+        let mut session = self.snapshot_on(py, cluster.as_ref().map(Bound::get))?;
+        session.register_sink(name, columns, Arc::new(sink)).or_raise(py, None)?;
+        self.insert_in(py, session, relation, name, false)
     }
 
     /// Ends the session: its state directory is free when no job of it runs. Queries of it that run, and relations, stay.

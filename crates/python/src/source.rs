@@ -3,11 +3,12 @@
 //! The thread puts what an iterator yields into a [`Feed`]; the reader of the split takes all that is there and makes columns of it. So a row
 //! does not wait for the next one, a busy iterator costs few changes of the interpreter's owner, and a query ends while an iterator waits.
 
+use crate::cluster::Registration;
 use crate::thread_state::attached;
 use crate::{calls, capsule, rows};
 use arrow_array::{ArrayRef, RecordBatch, new_empty_array};
 use millstream::connectors::{self, FrameSplit, PlacedBatch, Source, SourceRequest, SplitKind};
-use millstream::{Diagnostic, Place, Schema, TableProvider, code};
+use millstream::{Diagnostic, OtherNodes, Place, Schema, TableProvider, code};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -32,6 +33,7 @@ pub(crate) struct PythonTable {
     pub(crate) splits: Vec<String>,
     pub(crate) kind: SplitKind,
     pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) portable: Registration,
 }
 
 impl fmt::Debug for PythonTable {
@@ -62,6 +64,10 @@ impl TableProvider for PythonTable {
 
     fn idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout
+    }
+
+    fn on_other_nodes(&self) -> OtherNodes<'_> {
+        OtherNodes::Object(&self.portable)
     }
 
     /// Only a query that was asked for runs code of the program.

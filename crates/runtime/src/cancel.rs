@@ -4,7 +4,7 @@ use millstream_types::{Diagnostic, code};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a query was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -61,6 +61,17 @@ impl CancelToken {
     /// What was asked for so far.
     pub fn state(&self) -> CancelState {
         *self.0.state.lock()
+    }
+
+    /// Waits so long, or until the query is to end; whether it is.
+    pub fn pause(&self, time: Duration) -> CancelState {
+        let until = Instant::now() + time;
+        loop {
+            let state = self.wait(Some(until), |state| state != CancelState::Running);
+            if state != CancelState::Running || Instant::now() >= until {
+                return state;
+            }
+        }
     }
 
     fn raise(&self, state: CancelState) {

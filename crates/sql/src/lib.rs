@@ -46,8 +46,8 @@ pub use parameter::{ParameterValue, Parameters};
 pub use script::{is_complete, substitute_variables};
 pub use settings::{BindSettings, ResultMode, RuntimeMode};
 pub use statement::{
-    ExplainKind, InsertStatement, NamePattern, ObjectKind, ParsedStatement, Statement, parse_script, parse_script_with,
-    parse_statement,
+    ExplainKind, InsertStatement, NamePattern, ObjectKind, ParsedStatement, Statement, StatementText, parse_script,
+    parse_script_with, parse_statement,
 };
 
 pub use sqlparser::ast::Ident;

@@ -6,13 +6,14 @@
 use crate::diagnostics::error_at;
 use crate::dialect::FlinkDialect;
 use millstream_types::{Diagnostic, code, counted, secret};
+use serde::{Deserialize, Serialize};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A value of the program.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ParameterValue {
     /// `NULL`
     Null,
@@ -41,7 +42,7 @@ pub enum ParameterValue {
 }
 
 /// The parameters of a script.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Parameters {
     /// There are none.
     #[default]

@@ -16,9 +16,11 @@ use crate::parameter::Parameters;
 use crate::script;
 use millstream_functions::is_like;
 use millstream_types::{Diagnostic, code};
+use serde::{Deserialize, Serialize};
 use sqlparser::ast::{Expr, Ident, Query};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::fmt;
 use std::sync::Arc;
 
 /// Expressions and queries may be nested this deep.
@@ -181,9 +183,49 @@ pub struct ParsedStatement {
     pub text: String,
     /// The line of the script on which it starts, from 1.
     pub line: u64,
+    /// What it is parsed from, where that is more than its text: a script with parameters, whose placeholders are counted from its start.
+    script: Option<Arc<(String, Parameters)>>,
+    /// Its place among the statements of that, or of its text.
+    at: usize,
+}
+
+/// What another process parses a statement from. It has the parameters, and so the secrets among them.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct StatementText {
+    script: String,
+    parameters: Parameters,
+    at: usize,
+}
+
+impl StatementText {
+    /// The first statement of a text without parameters.
+    pub fn new(text: impl Into<String>) -> StatementText {
+        StatementText { script: text.into(), parameters: Parameters::None, at: 0 }
+    }
+
+    /// The statement.
+    pub fn parse(&self) -> Result<ParsedStatement, Diagnostic> {
+        let parsed = parse_script_with(&self.script, &self.parameters)?.into_iter().nth(self.at);
+        parsed.ok_or_else(|| Diagnostic::bug("a text has fewer statements than it had before"))
+    }
+}
+
+impl fmt::Debug for StatementText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementText").finish_non_exhaustive()
+    }
 }
 
 impl ParsedStatement {
+    /// What another process parses it from.
+    pub fn to_text(&self) -> StatementText {
+        let (script, parameters) = match &self.script {
+            Some(origin) => (origin.0.clone(), origin.1.clone()),
+            None => (self.text.clone(), Parameters::None),
+        };
+        StatementText { script, parameters, at: self.at }
+    }
+
     /// Whether it gives rows by running: a bare query.
     pub fn is_query(&self) -> bool {
         matches!(self.statement, Statement::Query(_))
@@ -231,12 +273,14 @@ pub fn parse_script(sql: &str) -> Result<Vec<ParsedStatement>, Diagnostic> {
 
 /// Parses all statements of a script whose placeholders stand for `parameters`.
 pub fn parse_script_with(sql: &str, parameters: &Parameters) -> Result<Vec<ParsedStatement>, Diagnostic> {
+    let script = (!matches!(parameters, Parameters::None)).then(|| Arc::new((sql.to_string(), parameters.clone())));
     let mut parsed = Vec::new();
     for piece in script::split(sql, parameters)? {
         let statement = parse_piece(&piece)?;
         let insert = insert_of(&statement).map(Statement::Insert);
-        for statement in [Some(statement), insert].into_iter().flatten() {
-            parsed.push(ParsedStatement { statement, text: piece.text.to_owned(), line: piece.line });
+        for (half, statement) in [Some(statement), insert].into_iter().flatten().enumerate() {
+            let (text, at) = (piece.text.to_owned(), if script.is_some() { parsed.len() } else { half });
+            parsed.push(ParsedStatement { statement, text, line: piece.line, script: script.clone(), at });
         }
     }
     Ok(parsed)

@@ -14,6 +14,7 @@ import ray
 from .conftest import Job, until
 from millstream import _ray_nodes, errors
 from millstream import ray as on_ray
+from millstream._ray_connection import refuse_open
 from ray._private.state import actors
 from ray.util import placement_group_table
 
@@ -154,9 +155,9 @@ def test_a_ray_without_authentication_is_refused(cluster: Any, tmp_path: Any, mo
     with pytest.raises(errors.NetworkError, match="RAY_AUTH_MODE=token"):
         on_ray.run(script, nodes=2)
     for hosts, mode, insecure in (["127.0.0.1", "::1"], None, False), (["10.0.0.7"], "token", False), (["10.0.0.7"], None, True):
-        on_ray._refuse_open(hosts, mode, insecure)
+        refuse_open(hosts, mode, insecure)
     with pytest.raises(errors.NetworkError):
-        on_ray._refuse_open(["127.0.0.1", "10.0.0.7"], "", False)
+        refuse_open(["127.0.0.1", "10.0.0.7"], "", False)
 
 
 def command(cluster: Any, *words: str) -> subprocess.CompletedProcess[str]:

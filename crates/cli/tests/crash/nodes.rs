@@ -181,15 +181,15 @@ fn every_node_writes_into_a_directory_that_all_see() {
     let [here, elsewhere] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     std::fs::create_dir(here.path().join("in")).unwrap();
     (0..4).for_each(|file| std::fs::write(here.path().join(format!("in/{file}.csv")), format!("{file}\n")).unwrap());
-    let run = |nodes: &[Node], out: &str, options: &str| {
-        let sql = format!(
-            "CREATE TABLE t (v BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}/in', 'format' = 'csv');
-             CREATE TABLE o (v BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv'{options});
-             INSERT INTO o SELECT v FROM t",
-            here.path().display()
-        );
+    let run_as = |nodes: &[Node], insert: &str| {
+        let table = "CREATE TABLE t (v BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '";
+        let sql = format!("{table}{}/in'); {insert}", here.path().display());
         let mut command = millstream(here.path());
         on(command.args(["run", "-e", &sql]), nodes, "1").output().unwrap()
+    };
+    let run = |nodes: &[Node], out: &str, options: &str| {
+        let with = format!("WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv'{options})");
+        run_as(nodes, &format!("CREATE TABLE o (v BIGINT) {with}; INSERT INTO o SELECT v FROM t"))
     };
     let rows = |out: &str| {
         let files = std::fs::read_dir(here.path().join(out)).unwrap().map(|entry| entry.unwrap().path());
@@ -203,6 +203,11 @@ fn every_node_writes_into_a_directory_that_all_see() {
     let output = run(&nodes, "out", "");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(rows("out"), (all.clone(), 2));
+    // The INSERT of such a statement is run by all of them, once.
+    let with = "WITH ('connector' = 'filesystem', 'path' = 'as', 'format' = 'csv')";
+    let output = run_as(&nodes, &format!("CREATE TABLE o {with} AS SELECT v FROM t"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(rows("as"), (all.clone(), 2));
     // A node that sees another directory under the name.
     let nodes: Vec<Node> = processes(1, elsewhere.path());
     let output = run(&nodes, "other", "");
