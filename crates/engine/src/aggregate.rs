@@ -1,7 +1,7 @@
 //! Aggregate functions that the program gives to SQL.
 
-use crate::cluster::Portable;
 use crate::function::{Evaluate, Registered, check_name};
+use crate::portable::Portable;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, ListArray};
 use arrow_buffer::OffsetBuffer;

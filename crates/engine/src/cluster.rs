@@ -6,7 +6,8 @@
 
 use crate::monitor::RunMonitor;
 pub use crate::part_of_run::PartOfRun;
-use crate::session::Session;
+pub use crate::portable::Portable;
+pub use crate::replay::Loader;
 use millstream_runtime::Nodes;
 pub use millstream_sql::StatementText;
 use millstream_types::Diagnostic;
@@ -117,24 +118,6 @@ pub enum RunTask {
         /// The query.
         query: StatementText,
     },
-}
-
-/// Code of the program that can be on another node.
-pub trait Portable: Send + Sync + fmt::Debug {
-    /// What the [`Loader`] there makes it from.
-    ///
-    /// # Errors
-    /// When it cannot leave this process.
-    fn to_bytes(&self) -> Result<Vec<u8>, Diagnostic>;
-}
-
-/// Makes what is code of a program on another node. It runs what it is given: give it nothing that did not come with the token of the cluster.
-pub trait Loader: Send + Sync {
-    /// Registers in the session what [`Portable::to_bytes`] has given.
-    ///
-    /// # Errors
-    /// When it cannot be made here.
-    fn load(&self, bytes: &[u8], session: &mut Session) -> Result<(), Diagnostic>;
 }
 
 /// A sink that is on every node.

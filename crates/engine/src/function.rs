@@ -1,6 +1,6 @@
 //! Functions that the program gives to SQL.
 
-use crate::cluster::Portable;
+use crate::portable::Portable;
 use arrow_array::ArrayRef;
 use millstream_plan::expr::VectorFunction;
 use millstream_sql::NativeFunction;

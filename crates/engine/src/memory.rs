@@ -3,8 +3,7 @@
 //! Each has a number, unique in the process, that stands in the options of its catalog entry: tables of one name in the
 //! catalogs of several queries are not mistaken for each other.
 
-use crate::cluster::Portable;
-use arrow_array::RecordBatch;
+use crate::portable::OtherNodes;
 use millstream_connectors::{self as connectors, Frame, FrameReader, Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::{Diagnostic, Options, Place, RecordLayout, TakesChanges, code};
 use std::collections::BTreeMap;
@@ -54,17 +53,6 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
     fn record_layout(&self) -> Option<&RecordLayout> {
         None
     }
-}
-
-/// What other nodes of a cluster have of a table of the program.
-#[derive(Debug)]
-pub enum OtherNodes<'a> {
-    /// It is in this process only.
-    Nothing,
-    /// The same rows.
-    Batches(&'a [RecordBatch]),
-    /// What its code makes there.
-    Object(&'a dyn Portable),
 }
 
 /// Where the rows go that are written into a program's own table ([`crate::Session::register_sink`]).

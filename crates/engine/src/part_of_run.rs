@@ -1,9 +1,9 @@
 //! Another node than the first one of a run: plans it from what it is told, and takes part.
 
 use crate::cluster::{Loader, RunPart, RunTask, StateOfJob};
-use crate::history::session_of;
 use crate::planned::PreparedRun;
 use crate::recovery::{JOB_FILE, sink_files};
+use crate::replay::session_of;
 use crate::session::SessionConfig;
 use crate::sinks;
 use millstream_connectors::{Sink, SinkJob, SinkWriter};
