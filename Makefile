@@ -37,6 +37,7 @@ test-prepared:
 test-services:
 	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet --test kafka
 	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python $(CARGO) test --workspace --quiet --test python
+	scripts/ray.sh -k "not corpus"
 	$(CARGO) clippy --package millstream-cli --no-default-features --features dynamic-libraries --quiet -- -D warnings
 
 # What runs beside the longest test of `make loom`, which takes one core (part of `make test`).
@@ -56,12 +57,11 @@ test-kafka: setup
 	scripts/kafka.sh jars
 	MILLSTREAM_KAFKA=start $(CARGO) test --test kafka
 
-# Runs on a Ray cluster of three raylets (80 MB from PyPI, once), in a network namespace of its own; a minute and a half once built.
+# Runs on a Ray cluster of three raylets, in a network namespace of its own; five minutes once built, of which the corpus takes three.
 test-ray: setup
-	scripts/setup.sh --python
-	scripts/ray.sh install
+	scripts/python.sh
 	$(CARGO) build --workspace --quiet
-	scripts/ray.sh test
+	scripts/ray.sh
 
 setup:
 	@scripts/setup.sh

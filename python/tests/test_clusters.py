@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -110,6 +111,30 @@ def test_a_job_resumes_when_a_node_dies(tmp_path: pathlib.Path, nodes: list[Node
     assert "restart 1 in" in caplog.text and "MS5014" in caplog.text
     lines = [line for path in out.glob("[!.]*") for line in path.read_text().splitlines()]
     assert len(lines) == len(set(lines)) == 600
+
+
+def test_a_function_that_hangs_does_not_keep_a_node(con: ms.Session, cluster: ms.Cluster, tmp_path: pathlib.Path) -> None:
+    begun = tmp_path / "begun"
+
+    @ms.udf
+    def hangs(n: int) -> int:
+        (begun / str(os.getpid())).touch()
+        while True:
+            time.sleep(0.01)
+
+    begun.mkdir()
+    con.register_function(hangs)
+    con.register_source("events", program.rows, {"n": "BIGINT NOT NULL", "name": "STRING"}, splits=6, positions=True, bounded=True)
+    job = con.sql("SELECT hangs(n) FROM events").write_to(print, cluster=cluster)
+    # All of them hang: this process and the two nodes.
+    end = time.monotonic() + 30
+    while len(list(begun.iterdir())) < 3:
+        assert time.monotonic() < end, f"{list(begun.iterdir())}"
+        time.sleep(0.02)
+    job.cancel()
+    began, rows = time.monotonic(), []
+    con.table("events").write_to(lambda batch: rows.extend(batch.rows()), cluster=cluster).wait(60)
+    assert len(rows) == 600 and time.monotonic() - began < 10
 
 
 def test_what_cannot_be_on_other_nodes_is_refused(con: ms.Session, cluster: ms.Cluster) -> None:

@@ -12,6 +12,12 @@ use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a run that is left has before its code of a program is interrupted.
+const PROMPT: Duration = Duration::from_millis(300);
+/// From one interruption to the next.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// What a node tells of what it does.
 pub type Notices = Arc<dyn Fn(Notice) + Send + Sync>;
@@ -45,6 +51,8 @@ struct Running {
     job: String,
     attempt: u64,
     me: usize,
+    /// In this process.
+    number: u64,
     cancel: CancelToken,
     thread: JoinHandle<()>,
 }
@@ -109,8 +117,18 @@ impl Runs {
 
     /// Ends the run, if there is one.
     fn leave(&self, running: &mut Option<Running>) {
-        if let Some(Running { cancel, thread, .. }) = running.take() {
+        if let Some(Running { number, cancel, thread, .. }) = running.take() {
             cancel.abort();
+            if let Some(loader) = &self.loader {
+                let began = Instant::now();
+                while !thread.is_finished() {
+                    std::thread::sleep(AGAIN);
+                    if began.elapsed() > PROMPT {
+                        loader.interrupt(number);
+                    }
+                }
+                loader.forget(number);
+            }
             // That it panicked has been said.
             let _ = thread.join();
         }
@@ -140,7 +158,7 @@ impl Runs {
         self.leave(&mut running);
         let part = PartOfRun::new(&begin.part, (begin.me, begin.attempt), &self.config, self.loader.as_deref())?;
         let Joined { nodes, membership } = join(&listener, begin.mesh()?)?;
-        let (cancel, notices) = (CancelToken::new(), Arc::clone(&self.notices));
+        let (number, cancel, notices) = (part.number(), CancelToken::new(), Arc::clone(&self.notices));
         let Begin { job, attempt, me, peers, .. } = begin;
         notices(Notice::Begun(job.clone(), attempt, me, peers.len()));
         let (of_run, name) = (cancel.clone(), job.clone());
@@ -151,7 +169,7 @@ impl Runs {
         };
         let thread = std::thread::Builder::new().name("run".into()).spawn(body);
         let failed = |e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}"));
-        *running = Some(Running { job, attempt, me, cancel, thread: thread.map_err(failed)? });
+        *running = Some(Running { job, attempt, me, number, cancel, thread: thread.map_err(failed)? });
         Ok(())
     }
 }

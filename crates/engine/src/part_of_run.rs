@@ -62,6 +62,11 @@ impl PartOfRun {
         Ok(PartOfRun { run, checkpoints, sinks })
     }
 
+    /// The number of the run, which code of the program is told.
+    pub fn number(&self) -> u64 {
+        self.run.config.settings.run
+    }
+
     /// Takes part until the run ends.
     ///
     /// # Errors

@@ -16,6 +16,13 @@ pub trait Loader: Send + Sync {
     /// # Errors
     /// When it cannot be made here.
     fn load(&self, bytes: &[u8], session: &mut Session) -> Result<(), Diagnostic>;
+
+    /// Ends what such code does for a run that was cancelled ([`PartOfRun::number`](crate::cluster::PartOfRun::number)), if it can: is called
+    /// until the run has ended.
+    fn interrupt(&self, run: u64);
+
+    /// The run has ended.
+    fn forget(&self, run: u64);
 }
 
 /// A session like the one that these are of.

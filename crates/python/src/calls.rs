@@ -80,6 +80,17 @@ pub(crate) fn evaluated<T>(run: u64, evaluate: impl FnOnce(Python<'_>) -> Result
     called.unwrap_or_else(|| Err("the interpreter is going away".to_string()))
 }
 
+/// Has a run call no function any more, and interrupts those that it is in.
+pub(crate) fn cancel(py: Python<'_>, run: u64) {
+    calls().cancelled.insert(run);
+    interrupt(py, run);
+}
+
+/// A run that was cancelled has ended.
+pub(crate) fn forget(run: u64) {
+    calls().cancelled.remove(&run);
+}
+
 /// Whether a run calls no function any more.
 pub(crate) fn is_cancelled(run: u64) -> bool {
     calls().cancelled.contains(&run)
@@ -148,7 +159,7 @@ pub(crate) fn end(job: &JobHandle) -> bool {
         if_of_python(|py| interrupt(py, job.run()));
     };
     if has_ended {
-        calls().cancelled.remove(&job.run());
+        forget(job.run());
     }
     has_ended
 }

@@ -1,5 +1,6 @@
 //! Clusters, and how code of the program comes to their nodes: pickled by `millstream._portable`, which also makes it again there.
 
+use crate::calls;
 use crate::error::OrRaise;
 use crate::session::Session;
 use crate::thread_state::attached;
@@ -107,5 +108,13 @@ impl Loader for PythonLoader {
             )
             .advise("install the same Python, packages and modules on all nodes")
         })
+    }
+
+    fn interrupt(&self, run: u64) {
+        attached(|py| calls::cancel(py, run));
+    }
+
+    fn forget(&self, run: u64) {
+        calls::forget(run);
     }
 }
