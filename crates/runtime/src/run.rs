@@ -47,8 +47,11 @@ pub fn run(
         // Who is asked to stop is not the reason why others do; but where the rows are not to be seen, theirs are not either.
         let is_aborted = nodes.is_first() && cancel.state() == CancelState::Abort;
         let error = ended.as_ref().err().filter(|error| error.code != code::CANCELLED || is_aborted);
-        if nodes.is_first() || error.is_some() {
+        // The others hear of an error from the first node: if each told all, that would be a message for each pair of nodes.
+        if nodes.is_first() {
             nodes.tell_others(|| NodeMessage::Ended(error.cloned()));
+        } else if error.is_some() {
+            nodes.send(0, NodeMessage::Ended(error.cloned()));
         }
     }
     ended
