@@ -17,7 +17,7 @@ pub use crate::durable::generations::TableGenerations;
 pub use crate::durable::schedule::{CheckpointSchedule, Due};
 pub use crate::exchange::ending::Ending;
 pub use crate::exchange::in_turn::{InTurn, Kind};
-pub use crate::exchange::marks::{Heard, Linger, LocalInputs, Mark, Said};
+pub use crate::exchange::marks::{Heard, Linger, LocalInputs, Mark};
 pub use crate::ids::{Generation, Port};
 pub use crate::schedule::cut_timing::{BeginningCut, Cuts, Purpose};
 pub use crate::station::progress::{Forward, Progress};

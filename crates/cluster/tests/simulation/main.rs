@@ -31,14 +31,14 @@ use std::time::{Duration, Instant};
 use world::World;
 
 /// Numbers that follow from a seed (splitmix64).
-pub struct Random(u64);
+struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Random {
+    fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    pub fn below(&mut self, bound: u64) -> u64 {
+    fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -48,7 +48,7 @@ impl Random {
 }
 
 /// A job and what happens to it.
-pub struct Config {
+struct Config {
     /// Processes, with the first.
     nodes: usize,
     /// Nodes that own a part of each stage's state.
@@ -88,7 +88,7 @@ fn few(seed: u64) -> Config {
     let nodes = 2 + random.below(6) as usize;
     let splits = 1 + random.below(2 * nodes as u64);
     // As little as one message, or as much as nodes have.
-    let (window, largest) = [(1, 200), (150, 150), (1000, 400), (16 << 20, 400)][random.below(4) as usize];
+    let (window, largest) = [(1, 200), (150, 150), (400, 400), (1000, 400), (16 << 20, 400)][random.below(5) as usize];
     Config {
         nodes,
         owners: if random.below(4) == 0 { 1 } else { nodes },
@@ -121,11 +121,11 @@ fn many(seed: u64, owners: usize) -> Config {
         pace: 8000,
         idles: 2,
         slow: random.below(900) as usize,
-        window: if seed % 2 == 0 { 200 } else { 16 << 20 },
+        window: if seed.is_multiple_of(2) { 200 } else { 16 << 20 },
         largest: 200,
         delays: delays(seed),
         interval: Duration::from_millis(10),
-        cuts_tables: seed % 2 == 0,
+        cuts_tables: seed.is_multiple_of(2),
         disturbances: 5,
         gap: Duration::from_millis(80),
     }
@@ -173,7 +173,7 @@ fn a_thousand_nodes_commit_in_order_whatever_happens() {
     let begun = Instant::now();
     for seed in first_seed().. {
         let _seed = Seed(seed);
-        let owners = if more().is_zero() || seed % 4 > 0 { 4 } else { 1000 };
+        let owners = if more().is_zero() || !seed.is_multiple_of(4) { 4 } else { 1000 };
         let mut world = World::new(many(seed, owners));
         let checkpoints = world.run();
         println!(

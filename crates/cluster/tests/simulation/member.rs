@@ -350,8 +350,9 @@ impl Member {
         if to == self.me {
             return self.stages[stage].take(generation, time);
         }
+        let message = Message::Rows { stage, generation, time, said: self.stages[stage].said };
         let cost = 65 + self.random.below(self.config.largest - 65);
-        self.effects.push(Effect::Send(to, Message::Rows { stage, generation, time }, Some(cost)));
+        self.effects.push(Effect::Send(to, message, Some(cost)));
     }
 
     /// Acts on what the inputs of a stage have come to.
@@ -565,7 +566,10 @@ impl Member {
             self.effects.push(Effect::Consumed(from, cost));
         }
         match message {
-            Message::Rows { stage, generation, time } => self.stages[stage].take(generation, time),
+            Message::Rows { stage, generation, time, said } => {
+                self.stages[stage].check_place(from, said);
+                self.stages[stage].take(generation, time);
+            }
             Message::Mark { stage, mark } => {
                 assert!(mark.release.generation <= self.cuts.last().0, "a mark comes before the cut was made here");
                 self.stages[stage].hear(from, mark);

@@ -4,11 +4,13 @@ use millstream_runtime::protocol::{Generation, Kind, Mark, Purpose};
 
 #[derive(Debug, Clone)]
 pub enum Message {
-    /// To a stage: rows of a generation, of a time.
+    /// To a stage: a row of a generation, of a time.
     Rows {
         stage: usize,
         generation: u32,
         time: i64,
+        /// The generation that the sender has said it has come to.
+        said: u32,
     },
     /// To a stage: how far its inputs on the sender have come.
     Mark {

@@ -28,6 +28,8 @@ pub struct Stage {
     me: usize,
     pub agreed: Rc<RefCell<Agreed>>,
     pub inputs: LocalInputs,
+    /// The generation that the others have been told of.
+    pub said: u32,
     /// By input: the generation that has been processed, and the watermark where it began.
     pub passed: Vec<(u32, i64)>,
     /// Of a node that owns a part of the stage's state.
@@ -90,6 +92,7 @@ impl Stage {
             me,
             agreed: Rc::clone(agreed),
             inputs,
+            said: 0,
             passed: vec![(0, i64::MIN); channels],
             owner: (me < owners).then(owner),
             looks_at: None,
@@ -116,6 +119,12 @@ impl Stage {
         assert!(time > owner.progress.watermark(), "a row is late: no mark may overtake what it covers");
         owner.rows.push(Reverse((time, generation)));
         *owner.received.entry(generation).or_default() += 1;
+    }
+
+    /// What a node sends is of the generation that it has said it has come to: by that partials are stored once, here or there.
+    pub fn check_place(&self, from: usize, said: u32) {
+        let owner = self.owner.as_ref().expect("rows go to owners");
+        assert_eq!(owner.heard.reached(from).0, said, "what node {from} has sent does not stay between its marks");
     }
 
     /// A node has said how far it has come.
@@ -145,6 +154,7 @@ impl Stage {
         });
         said.unwrap_or_else(|never| match never {});
         for &mark in &settled.marks {
+            self.said = mark.release.generation;
             match self.owner.is_some() {
                 true => self.hear(self.me, mark),
                 false => {

@@ -83,13 +83,16 @@ struct Order {
     agreed: Rc<RefCell<Agreed>>,
 }
 
+/// When an event happens, its number, its process, the life of that, and its slot.
+type Entry = (Duration, u64, usize, u64, usize);
+
 pub struct World {
     config: Rc<Config>,
     start: Instant,
     now: Duration,
     count: u64,
-    events: BinaryHeap<Reverse<(Duration, u64, usize, u64, usize)>>,
-    /// Events by their slot in the heap's entries.
+    events: BinaryHeap<Reverse<Entry>>,
+    /// The events of the heap's entries.
     slots: Vec<Event>,
     free: Vec<usize>,
     processes: Vec<Process>,
@@ -407,6 +410,8 @@ impl World {
             return self.at(BACKOFF, process, Event::NextAttempt);
         }
         leader.attempts += 1;
+        let most = 10 + 3 * self.config.disturbances;
+        assert!(leader.attempts <= most, "an attempt ends without a reason, again and again");
         let (attempt, checkpoints) = (attempts::number(Some(leader.run), leader.attempts), leader.checkpoints.clone());
         let newest = checkpoints.list().expect("a store in memory").into_iter().next();
         let newest = newest.map(|listed| listed.manifest.expect("it is whole"));
@@ -469,6 +474,18 @@ impl World {
         let agreed = Rc::clone(&order.agreed);
         let is_broken = mesh.is_broken;
         let member = Member::begin(place, &self.config, &agreed, (self.start, self.now));
+        let left =
+            self.processes[process].attempt.and_then(|left| Some((left, self.meshes.get(&left)?.0.processes.clone())));
+        if let Some((left, processes)) = left {
+            // Its connections are closed: who is still in that attempt sees it.
+            for other in processes {
+                let is_in = |member: &Member| member.attempt == left && !member.is_over;
+                if other != process && self.processes[other].member.as_ref().is_some_and(is_in) {
+                    let latency = self.latency();
+                    self.at(latency, other, Event::Lost(left));
+                }
+            }
+        }
         let of = &mut self.processes[process];
         (of.member, of.attempt) = (Some(member), Some(attempt));
         self.with_member(process, attempt, |_, _| {});
