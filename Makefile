@@ -143,7 +143,7 @@ test-cluster: setup
 	MILLSTREAM_NODE_KILLS=200 MILLSTREAM_NODE_COUNTS="2 3 5" $(CARGO) test --workspace --test crash -- --nocapture nodes::
 	MILLSTREAM_NODE_KILLS=200 $(CARGO) test --workspace --test postgres -- several_processes
 
-# A thousand nodes without rows that die, stop and come back late, in virtual time, with other seeds than CI has and with all lanes between them.
+# A thousand nodes without rows that die, stop and come back late, in virtual time, with other seeds than CI has and more lanes.
 SIMULATION_SECONDS ?= 1200
 SIMULATION_SEED ?= $(shell date +%s)
 simulation:

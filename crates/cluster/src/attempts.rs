@@ -17,7 +17,7 @@ pub fn number(run: Option<u64>, count: u64) -> u64 {
 
 /// What an attempt is to a node that takes part in another, or in the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Precedence {
     /// It is the same.
     Same,
     /// It is over: nothing of it counts any more.
@@ -29,14 +29,14 @@ pub enum Standing {
 }
 
 /// What an attempt (job and number) is to a node that takes part in `ours`.
-pub fn standing((job, attempt): (&str, u64), ours: (&str, u64)) -> Standing {
+pub fn precedence((job, attempt): (&str, u64), ours: (&str, u64)) -> Precedence {
     if job != ours.0 {
-        return Standing::OfAnotherJob;
+        return Precedence::OfAnotherJob;
     }
     match attempt.cmp(&ours.1) {
-        Ordering::Equal => Standing::Same,
-        Ordering::Less => Standing::Older,
-        Ordering::Greater => Standing::Newer,
+        Ordering::Equal => Precedence::Same,
+        Ordering::Less => Precedence::Older,
+        Ordering::Greater => Precedence::Newer,
     }
 }
 
@@ -53,9 +53,9 @@ mod tests {
     fn attempts_of_a_later_process_are_newer() {
         let attempts = [number(None, 1), number(None, 2), number(Some(1), 1), number(Some(1), 9), number(Some(2), 1)];
         assert!(attempts.is_sorted_by(|a, b| a < b));
-        assert_eq!(standing(("a", attempts[3]), ("a", attempts[4])), Standing::Older);
-        assert_eq!(standing(("a", attempts[4]), ("a", attempts[3])), Standing::Newer);
-        assert_eq!(standing(("a", 1), ("a", 1)), Standing::Same);
-        assert_eq!(standing(("b", 9), ("a", 1)), Standing::OfAnotherJob);
+        assert_eq!(precedence(("a", attempts[3]), ("a", attempts[4])), Precedence::Older);
+        assert_eq!(precedence(("a", attempts[4]), ("a", attempts[3])), Precedence::Newer);
+        assert_eq!(precedence(("a", 1), ("a", 1)), Precedence::Same);
+        assert_eq!(precedence(("b", 9), ("a", 1)), Precedence::OfAnotherJob);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It keeps nothing: what it has of a run is in the checkpoints of that, and what it does next is what the first node of the next attempt says.
 
-use crate::attempts::{Standing, stale, standing};
+use crate::attempts::{Precedence, precedence, stale};
 use crate::flight::{Control, ListenConfig, Listener};
 use crate::orders::{Begin, Leave, Status, from_json, to_json};
 use crate::peers::{Joined, join};
@@ -49,8 +49,8 @@ struct Running {
 }
 
 impl Running {
-    fn standing(&self, job: &str, attempt: u64) -> Standing {
-        standing((job, attempt), (&self.job, self.attempt))
+    fn precedence(&self, job: &str, attempt: u64) -> Precedence {
+        precedence((job, attempt), (&self.job, self.attempt))
     }
 }
 
@@ -88,7 +88,7 @@ impl Control for Runs {
             "leave" => {
                 let Leave { job, attempt } = from_json(&body)?;
                 let mut running = self.running.lock();
-                if running.as_ref().is_some_and(|running| running.standing(&job, attempt) == Standing::Same) {
+                if running.as_ref().is_some_and(|running| running.precedence(&job, attempt) == Precedence::Same) {
                     self.leave(&mut running);
                 }
                 to_json(&())
@@ -125,10 +125,10 @@ impl Runs {
         }
         let mut running = self.running.lock();
         if let Some(other) = running.as_ref().filter(|running| !running.thread.is_finished()) {
-            match other.standing(&begin.job, begin.attempt) {
-                Standing::Newer => {}
-                Standing::Same | Standing::Older => return Err(stale(begin.attempt, other.attempt)),
-                Standing::OfAnotherJob => {
+            match other.precedence(&begin.job, begin.attempt) {
+                Precedence::Newer => {}
+                Precedence::Same | Precedence::Older => return Err(stale(begin.attempt, other.attempt)),
+                Precedence::OfAnotherJob => {
                     let message = format!("the node takes part in the job {}", other.job);
                     return Err(Diagnostic::new(code::REFUSED, message).advise(
                         "wait for its end, start more nodes, or put the INSERTs of a script into one EXECUTE STATEMENT SET",

@@ -14,9 +14,9 @@
 
 pub use crate::durable::collecting::{Collecting, Uncommitted};
 pub use crate::durable::generations::TableGenerations;
-pub use crate::durable::schedule::{CheckpointSchedule, Due};
+pub use crate::durable::schedule::{CheckpointDue, CheckpointSchedule};
 pub use crate::exchange::ending::Ending;
-pub use crate::exchange::in_turn::{InTurn, Kind};
+pub use crate::exchange::in_turn::{InTurn, MessageKind};
 pub use crate::exchange::marks::{Heard, Linger, LocalInputs, Mark};
 pub use crate::ids::{Generation, Port};
 pub use crate::schedule::cut_timing::{BeginningCut, Cuts, Purpose};

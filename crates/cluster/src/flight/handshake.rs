@@ -2,7 +2,7 @@
 
 use super::attempt::{Hello, MeshConfig};
 use super::lanes::Shared;
-use crate::attempts::{Standing, stale, standing};
+use crate::attempts::{Precedence, precedence, stale};
 use crate::transport::lost;
 use millstream_types::{Diagnostic, code};
 use std::sync::{Arc, Weak};
@@ -38,10 +38,10 @@ impl Serving {
     pub(super) fn replace(&mut self, mesh: &Arc<Shared>) -> Result<(), Diagnostic> {
         let config = mesh.config();
         if let Some(served) = &self.0 {
-            let why = match served.standing(&config.job, config.attempt) {
-                Standing::Same | Standing::Older => return Err(stale(config.attempt, served.config.attempt)),
-                Standing::Newer => stale(served.config.attempt, config.attempt),
-                Standing::OfAnotherJob => lost(served.config.me, "it has begun another job"),
+            let why = match served.precedence(&config.job, config.attempt) {
+                Precedence::Same | Precedence::Older => return Err(stale(config.attempt, served.config.attempt)),
+                Precedence::Newer => stale(served.config.attempt, config.attempt),
+                Precedence::OfAnotherJob => lost(served.config.me, "it has begun another job"),
             };
             if let Some(old) = served.mesh.upgrade() {
                 old.stop(why);
@@ -62,25 +62,25 @@ impl Serving {
 }
 
 impl Served {
-    fn standing(&self, job: &str, attempt: u64) -> Standing {
-        standing((job, attempt), (&self.config.job, self.config.attempt))
+    fn precedence(&self, job: &str, attempt: u64) -> Precedence {
+        precedence((job, attempt), (&self.config.job, self.config.attempt))
     }
 
     fn judge(&self, hello: &Hello) -> Result<Verdict, Diagnostic> {
-        let (ours, standing) = (&self.config, self.standing(&hello.job, hello.attempt));
+        let (ours, precedence) = (&self.config, self.precedence(&hello.job, hello.attempt));
         if !ours.token.is(hello.token.as_bytes()) {
             // It may be that of another job or of a newer attempt, which this node is yet to begin. Whoever asks learns nothing by that.
-            return match standing {
-                Standing::Same | Standing::Older => {
+            return match precedence {
+                Precedence::Same | Precedence::Older => {
                     Err(Diagnostic::new(code::WRONG_TOKEN, "the token of the job is another on this node"))
                 }
-                Standing::Newer | Standing::OfAnotherJob => Ok(Verdict::NotYet),
+                Precedence::Newer | Precedence::OfAnotherJob => Ok(Verdict::NotYet),
             };
         }
-        match standing {
-            Standing::Same => {}
-            Standing::Older => return Err(stale(hello.attempt, ours.attempt)),
-            Standing::Newer | Standing::OfAnotherJob => return Ok(Verdict::NotYet),
+        match precedence {
+            Precedence::Same => {}
+            Precedence::Older => return Err(stale(hello.attempt, ours.attempt)),
+            Precedence::Newer | Precedence::OfAnotherJob => return Ok(Verdict::NotYet),
         }
         if hello.engine != ours.engine {
             return Err(differ("the versions of the engine differ", &hello.engine, &ours.engine));

@@ -259,7 +259,8 @@ impl Member {
                 }
             }
             Own::Linger(stage) => self.settle(stage),
-            Own::Look if self.next_look == Some(now) => self.look(),
+            // Later than it was to be, if the process was paused.
+            Own::Look if self.next_look.is_some_and(|at| at <= now) => self.look(),
             Own::Look => {}
             Own::CutTables => self.want_cut(),
             Own::Store => {
@@ -478,9 +479,9 @@ impl Member {
         }
         let (instant, asked) = (self.instant(), (0, false));
         let at = match self.schedule.due(instant, asked).expect("nobody asks for the last checkpoint") {
-            Due::Later(at) => at,
-            Due::Now if self.cut(Purpose::Checkpoint).is_none() => self.schedule.postponed(instant),
-            Due::Now => self.schedule.made(instant, asked),
+            CheckpointDue::Later(at) => at,
+            CheckpointDue::Now if self.cut(Purpose::Checkpoint).is_none() => self.schedule.postponed(instant),
+            CheckpointDue::Now => self.schedule.made(instant, asked),
         };
         if let Some(at) = at {
             let after = at.saturating_duration_since(instant);
@@ -560,7 +561,7 @@ impl Member {
         self.admit(from, message.kind(), message, cost);
     }
 
-    fn admit(&mut self, from: usize, kind: Kind, message: Message, cost: u64) {
+    fn admit(&mut self, from: usize, kind: MessageKind, message: Message, cost: u64) {
         let Some((message, cost)) = self.turn.admit(from, kind, self.cuts.last(), (message, cost)) else { return };
         if cost > 0 {
             self.effects.push(Effect::Consumed(from, cost));

@@ -1,6 +1,6 @@
 //! What nodes of the simulation send each other: what those of the engine do, with numbers instead of rows.
 
-use millstream_runtime::protocol::{Generation, Kind, Mark, Purpose};
+use millstream_runtime::protocol::{Generation, Mark, MessageKind, Purpose};
 
 #[derive(Debug, Clone)]
 pub enum Message {
@@ -50,11 +50,11 @@ pub struct Stored {
 }
 
 impl Message {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         match self {
-            Message::Rows { .. } => Kind::Frame,
-            Message::Mark { mark, .. } => Kind::Mark(Generation(mark.release.generation)),
-            _ => Kind::Control,
+            Message::Rows { .. } => MessageKind::Frame,
+            Message::Mark { mark, .. } => MessageKind::Mark(Generation(mark.release.generation)),
+            _ => MessageKind::Control,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::messages::{SplitAt, Stored};
 use crate::stage::Agreed;
 use crate::store::Memory;
 use crate::{Config, Random};
-use millstream_cluster::attempts::{self, Standing, standing};
+use millstream_cluster::attempts::{self, Precedence, precedence};
 use millstream_storage::{Checkpoints, Manifest, Run, SourceState, SplitState};
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -290,8 +290,8 @@ impl World {
     fn arrive(&mut self, process: usize, id: LaneId) {
         let (attempt, from, to) = id;
         let ours = self.processes[process].attempt.unwrap_or(0);
-        match standing((JOB, attempt), (JOB, ours)) {
-            Standing::Newer => {
+        match precedence((JOB, attempt), (JOB, ours)) {
+            Precedence::Newer => {
                 // It has not begun that yet; whoever wants to speak tries again, as long as it is in that attempt.
                 let sender = self.meshes[&attempt].0.processes[from as usize];
                 let speaks = |member: &Member| member.attempt == attempt && !member.is_over;
@@ -301,13 +301,13 @@ impl World {
                 }
                 return;
             }
-            Standing::Older | Standing::OfAnotherJob => {
+            Precedence::Older | Precedence::OfAnotherJob => {
                 self.refused += 1;
                 self.lane(id).wire.pop_front();
                 let (sender, latency) = (self.meshes[&attempt].0.processes[from as usize], self.latency());
                 return self.at(latency, sender, Event::Lost(attempt));
             }
-            Standing::Same => {}
+            Precedence::Same => {}
         }
         let lane = self.lane(id);
         let Some(Sent { message, cost, .. }) = lane.wire.pop_front() else { return };
@@ -447,9 +447,9 @@ impl World {
         if self.processes[process].is_dead {
             return;
         }
-        let ours = self.processes[process].attempt.map(|ours| standing((JOB, attempt), (JOB, ours)));
+        let ours = self.processes[process].attempt.map(|ours| precedence((JOB, attempt), (JOB, ours)));
         let (mesh, order) = &self.meshes[&attempt];
-        if ours.is_some_and(|ours| ours != Standing::Newer) {
+        if ours.is_some_and(|ours| ours != Precedence::Newer) {
             self.refused += 1;
             let (first, latency) = (mesh.processes[0], self.latency());
             return self.at(latency, first, Event::Refused(attempt));

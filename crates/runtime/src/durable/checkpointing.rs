@@ -2,7 +2,7 @@
 
 use super::config::CheckpointConfig;
 use super::part::Part;
-use super::schedule::{CheckpointSchedule, Due};
+use super::schedule::{CheckpointDue, CheckpointSchedule};
 use crate::exchange::StoredByNode;
 use crate::ids::Generation;
 use millstream_storage::SourceState;
@@ -129,9 +129,9 @@ impl Checkpointing {
         // Not locked while the cut is made: that notes what begins.
         let due = self.schedule.lock().due(now, asked)?;
         Ok(match due {
-            Due::Later(at) => (at, false),
-            Due::Now if !cut() => (self.schedule.lock().postponed(now), false),
-            Due::Now => (self.schedule.lock().made(now, asked), true),
+            CheckpointDue::Later(at) => (at, false),
+            CheckpointDue::Now if !cut() => (self.schedule.lock().postponed(now), false),
+            CheckpointDue::Now => (self.schedule.lock().made(now, asked), true),
         })
     }
 }

@@ -26,7 +26,7 @@ pub struct CheckpointSchedule {
 
 /// What is to be done about the next checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
+pub enum CheckpointDue {
     /// Nothing until then, or until the one under way is complete.
     Later(Option<Instant>),
     /// A cut is to be made for it.
@@ -70,7 +70,7 @@ impl CheckpointSchedule {
     ///
     /// # Errors
     /// [`SUSPENDED`](code::SUSPENDED) when the last one is complete.
-    pub fn due(&self, now: Instant, (requests, is_last): (u64, bool)) -> Result<Due, Diagnostic> {
+    pub fn due(&self, now: Instant, (requests, is_last): (u64, bool)) -> Result<CheckpointDue, Diagnostic> {
         if is_last && self.last.is_some() && self.last == self.complete {
             let number = self.complete.unwrap_or_default();
             let message = format!("the query was stopped; checkpoint {number} has all that it needs to resume");
@@ -78,11 +78,11 @@ impl CheckpointSchedule {
         }
         if self.under_way.is_some() {
             // Whoever completes it looks again.
-            return Ok(Due::Later(None));
+            return Ok(CheckpointDue::Later(None));
         }
         let due = self.by_interval();
         let is_asked = requests > self.requests_met || (is_last && self.last.is_none());
-        Ok(if is_asked || due.is_some_and(|due| due <= now) { Due::Now } else { Due::Later(due) })
+        Ok(if is_asked || due.is_some_and(|due| due <= now) { CheckpointDue::Now } else { CheckpointDue::Later(due) })
     }
 
     fn by_interval(&self) -> Option<Instant> {

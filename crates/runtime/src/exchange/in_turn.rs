@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 /// What a message is to the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// Rows or partials: they stay behind the marks of the same node.
     Frame,
     /// How far a node has come, with the generation.
@@ -22,7 +22,7 @@ pub enum Kind {
 /// What waits for its turn, of messages `M`.
 pub struct InTurn<M> {
     /// With the node that has sent it, in the order in which they came.
-    held: VecDeque<(usize, Kind, M)>,
+    held: VecDeque<(usize, MessageKind, M)>,
     /// The cut that cannot be made yet.
     cut: Option<M>,
 }
@@ -35,14 +35,14 @@ impl<M> Default for InTurn<M> {
 
 impl<M> InTurn<M> {
     /// A message has come from a node; it is given back if it is to be acted on now. `last` is the generation of the last cut that this node has made.
-    pub fn admit(&mut self, from: usize, kind: Kind, last: Generation, message: M) -> Option<M> {
+    pub fn admit(&mut self, from: usize, kind: MessageKind, last: Generation, message: M) -> Option<M> {
         let is_behind_cut = from == 0 && self.cut.is_some();
         let is_held = || self.held.iter().any(|(node, ..)| *node == from);
         let is_early = match kind {
-            Kind::Mark(generation) => generation > last || is_held(),
-            Kind::Frame => is_held(),
+            MessageKind::Mark(generation) => generation > last || is_held(),
+            MessageKind::Frame => is_held(),
             // Those of the first node are about cuts; what others say to it does not wait for any.
-            Kind::Control => from == 0 && is_held(),
+            MessageKind::Control => from == 0 && is_held(),
         };
         if is_behind_cut || is_early {
             self.held.push_back((from, kind, message));
@@ -62,7 +62,7 @@ impl<M> InTurn<M> {
     }
 
     /// A cut has been made: what has waited, to be admitted again in this order.
-    pub fn release(&mut self) -> VecDeque<(usize, Kind, M)> {
+    pub fn release(&mut self) -> VecDeque<(usize, MessageKind, M)> {
         std::mem::take(&mut self.held)
     }
 }
@@ -74,12 +74,12 @@ mod tests {
     #[test]
     fn what_is_behind_a_cut_waits_for_it_and_all_behind_that() {
         let (mut turn, last) = (InTurn::default(), Generation(1));
-        assert_eq!(turn.admit(2, Kind::Frame, last, "rows"), Some("rows"));
-        assert_eq!(turn.admit(2, Kind::Mark(Generation(1)), last, "mark"), Some("mark"));
-        assert_eq!(turn.admit(2, Kind::Mark(Generation(2)), last, "early"), None);
-        assert_eq!(turn.admit(2, Kind::Frame, last, "rows behind"), None);
-        assert_eq!(turn.admit(1, Kind::Frame, last, "of another"), Some("of another"));
-        assert_eq!(turn.admit(2, Kind::Control, last, "end"), Some("end"));
+        assert_eq!(turn.admit(2, MessageKind::Frame, last, "rows"), Some("rows"));
+        assert_eq!(turn.admit(2, MessageKind::Mark(Generation(1)), last, "mark"), Some("mark"));
+        assert_eq!(turn.admit(2, MessageKind::Mark(Generation(2)), last, "early"), None);
+        assert_eq!(turn.admit(2, MessageKind::Frame, last, "rows behind"), None);
+        assert_eq!(turn.admit(1, MessageKind::Frame, last, "of another"), Some("of another"));
+        assert_eq!(turn.admit(2, MessageKind::Control, last, "end"), Some("end"));
         assert_eq!(
             turn.release().into_iter().map(|(.., message)| message).collect::<Vec<_>>(),
             ["early", "rows behind"]
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn a_cut_that_comes_too_soon_holds_what_the_first_node_sends_and_nothing_else() {
         let (mut turn, last) = (InTurn::default(), Generation(1));
-        assert_eq!(turn.admit(0, Kind::Control, last, "cut"), Some("cut"));
+        assert_eq!(turn.admit(0, MessageKind::Control, last, "cut"), Some("cut"));
         turn.postpone("cut");
-        assert_eq!(turn.admit(0, Kind::Control, last, "beat"), None);
-        assert_eq!(turn.admit(0, Kind::Frame, last, "rows"), None);
-        assert_eq!(turn.admit(1, Kind::Mark(Generation(1)), last, "awaited"), Some("awaited"));
+        assert_eq!(turn.admit(0, MessageKind::Control, last, "beat"), None);
+        assert_eq!(turn.admit(0, MessageKind::Frame, last, "rows"), None);
+        assert_eq!(turn.admit(1, MessageKind::Mark(Generation(1)), last, "awaited"), Some("awaited"));
         assert_eq!((turn.postponed(), turn.postponed()), (Some("cut"), None));
         assert_eq!(turn.release().len(), 2);
     }

@@ -1,6 +1,6 @@
 //! What a node does with what the others send: one thread takes it in the order in which it comes.
 
-use super::in_turn::{InTurn, Kind};
+use super::in_turn::{InTurn, MessageKind};
 use super::{Arriving, NodeMessage, StationMessage, wire};
 use crate::durable::blobs::damaged;
 use crate::durable::checkpointing::Handed;
@@ -46,9 +46,9 @@ struct Receiving<'a> {
 impl Receiving<'_> {
     fn take(&mut self, from: usize, message: NodeMessage, permit: Permit) -> Result<(), Diagnostic> {
         let kind = match &message {
-            NodeMessage::Frame(..) => Kind::Frame,
-            NodeMessage::Mark(_, mark) => Kind::Mark(Generation(mark.release.generation)),
-            _ => Kind::Control,
+            NodeMessage::Frame(..) => MessageKind::Frame,
+            NodeMessage::Mark(_, mark) => MessageKind::Mark(Generation(mark.release.generation)),
+            _ => MessageKind::Control,
         };
         match self.turn.admit(from, kind, self.query.cuts().last(), (message, permit)) {
             Some((message, permit)) => self.act(from, message, permit),
