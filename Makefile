@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: test-cluster demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: test-cluster simulation demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -142,6 +142,12 @@ test-cluster: setup
 	@scripts/postgres.sh
 	MILLSTREAM_NODE_KILLS=200 MILLSTREAM_NODE_COUNTS="2 3 5" $(CARGO) test --workspace --test crash -- --nocapture nodes::
 	MILLSTREAM_NODE_KILLS=200 $(CARGO) test --workspace --test postgres -- several_processes
+
+# A thousand nodes without rows that die, stop and come back late, in virtual time, with other seeds than CI has and more lanes.
+SIMULATION_SECONDS ?= 1200
+SIMULATION_SEED ?= $(shell date +%s)
+simulation:
+	MILLSTREAM_SIMULATION_SECONDS=$(SIMULATION_SECONDS) MILLSTREAM_SEED=$(SIMULATION_SEED) $(CARGO) test --workspace --test simulation -- --nocapture
 
 # Disturbs jobs with windows, joins, sessions, ranks and OVER at random moments. From files to files with 32 MiB of memory, by 500
 # signals (TERM, KILL, and STOP before CONT or KILL) and by full disks, which take root or sudo without a password: with the state in a

@@ -1,9 +1,9 @@
 //! The first node of a run, and the list of the others: who is there, and what they are told.
 //!
-//! Every start of a run is an *attempt* with a higher number than those before. Nodes leave an older attempt for a newer one and refuse what
-//! comes of it, and of two processes that run one job only the newer one can complete a checkpoint (`storage::run`). So whatever was
+//! Every start of a run is an *attempt* with a higher number than those before ([`attempts`]), and of two processes that run one job only the newer one can complete a checkpoint (`storage::run`). So whatever was
 //! paused, cut off or forgotten does no harm when it comes back.
 
+use crate::attempts;
 use crate::flight::{ListenConfig, Listener, TlsPaths, Token};
 use crate::orders::{Begin, Leave, Status, call};
 use crate::peers::join;
@@ -24,8 +24,6 @@ const GREETING: Duration = Duration::from_secs(2);
 const BEGINNING: Duration = Duration::from_secs(120);
 /// Between two looks for nodes that are not there.
 const LOOK: Duration = Duration::from_millis(250);
-/// Attempts of one process.
-const ATTEMPT_BITS: u32 = 24;
 
 /// How the nodes of a cluster are found and spoken to.
 #[derive(Clone)]
@@ -257,7 +255,7 @@ impl Cluster for Coordinator {
             let mut state = self.state.lock();
             state.attempts += 1;
             // The process that holds the state directory has a higher number than those before it.
-            part.state.as_ref().map_or(0, |state| state.run << ATTEMPT_BITS) + state.attempts
+            attempts::number(part.state.as_ref().map(|state| state.run), state.attempts)
         };
         let job = part.state.as_ref().map_or_else(|| self.unnamed.clone(), |state| state.job.clone());
         let token = Token::random()?;

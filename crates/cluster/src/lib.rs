@@ -7,6 +7,7 @@
 //! | [`frame`] | what messages are cut into on a network |
 //! | [`local`] | nodes in one process |
 //! | [`flight`] | nodes in processes, over Arrow Flight |
+//! | [`attempts`] | which of two attempts of a job counts |
 //! | [`coordinator`] | the first node of a run, and where the others are |
 //! | [`node`] | a process that takes part in runs |
 //! | [`delayed`] | any of them over a slow network that breaks, from a seed |
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attempts;
 pub mod coordinator;
 pub mod credit;
 pub mod delayed;

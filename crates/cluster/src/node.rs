@@ -2,6 +2,7 @@
 //!
 //! It keeps nothing: what it has of a run is in the checkpoints of that, and what it does next is what the first node of the next attempt says.
 
+use crate::attempts::{Precedence, precedence, stale};
 use crate::flight::{Control, ListenConfig, Listener};
 use crate::orders::{Begin, Leave, Pieces, Status, from_json, to_json};
 use crate::peers::{Joined, join};
@@ -57,6 +58,12 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
+impl Running {
+    fn precedence(&self, job: &str, attempt: u64) -> Precedence {
+        precedence((job, attempt), (&self.job, self.attempt))
+    }
+}
+
 impl Node {
     /// Listens, and takes part in runs from now on, until it is dropped. `loader` makes what is code of a program.
     ///
@@ -97,7 +104,7 @@ impl Control for Runs {
             "leave" => {
                 let Leave { job, attempt } = from_json(&body)?;
                 let mut running = self.running.lock();
-                if running.as_ref().is_some_and(|running| running.job == job && running.attempt == attempt) {
+                if running.as_ref().is_some_and(|running| running.precedence(&job, attempt) == Precedence::Same) {
                     self.leave(&mut running);
                 }
                 to_json(&())
@@ -144,15 +151,15 @@ impl Runs {
         }
         let mut running = self.running.lock();
         if let Some(other) = running.as_ref().filter(|running| !running.thread.is_finished()) {
-            if other.job != begin.job {
-                let message = format!("the node takes part in the job {}", other.job);
-                return Err(Diagnostic::new(code::REFUSED, message).advise(
-                    "wait for its end, start more nodes, or put the INSERTs of a script into one EXECUTE STATEMENT SET",
-                ));
-            }
-            if other.attempt >= begin.attempt {
-                let message = format!("a newer attempt of the job runs: {}, and not {}", other.attempt, begin.attempt);
-                return Err(Diagnostic::new(code::STALE_ATTEMPT, message));
+            match other.precedence(&begin.job, begin.attempt) {
+                Precedence::Newer => {}
+                Precedence::Same | Precedence::Older => return Err(stale(begin.attempt, other.attempt)),
+                Precedence::OfAnotherJob => {
+                    let message = format!("the node takes part in the job {}", other.job);
+                    return Err(Diagnostic::new(code::REFUSED, message).advise(
+                        "wait for its end, start more nodes, or put the INSERTs of a script into one EXECUTE STATEMENT SET",
+                    ));
+                }
             }
         }
         self.leave(&mut running);

@@ -5,19 +5,19 @@ macro_rules! ids {
         $(
             $(#[$doc])*
             #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-            pub(crate) struct $name(u32);
+            pub struct $name(u32);
 
             impl $name {
                 /// The id at a position.
                 ///
                 /// # Panics
                 /// With more than 4 billion of them.
-                pub(crate) fn new(index: usize) -> $name {
+                pub fn new(index: usize) -> $name {
                     $name(u32::try_from(index).expect("a query has fewer than 4 billion parts"))
                 }
 
                 /// Its position among those of the query.
-                pub(crate) fn index(self) -> usize {
+                pub fn index(self) -> usize {
                     self.0 as usize
                 }
             }
@@ -37,7 +37,7 @@ ids! {
 /// The tables between two checkpoints (design section 9): tasks before a cut write one generation, tasks after it
 /// the next. Without checkpoints there is only the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub(crate) struct Generation(pub(crate) u32);
+pub struct Generation(pub u32);
 
 /// A stream in the places of rows. A query that resumes from a checkpoint keeps those that were there, also if a source
 /// has more splits now; so would each node that read a part of the splits.

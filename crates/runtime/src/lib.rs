@@ -44,6 +44,7 @@ mod lookup;
 mod partitions;
 mod pipeline;
 mod pipeline_stages;
+pub mod protocol;
 mod query;
 mod row_errors;
 mod run;

@@ -256,7 +256,9 @@ impl Query {
             self.due_at(beats.end_at_once());
         }
         if cuts > 0 {
-            self.cuts.reached(cuts);
+            if self.cuts.reached(cuts) {
+                self.host.nodes.iter().filter(|nodes| !nodes.is_first()).for_each(|nodes| nodes.cut_passed());
+            }
             self.next_beat();
         }
         (0..sinks_done).for_each(|_| self.sink_done());

@@ -25,7 +25,6 @@ use millstream_state::set_run;
 use millstream_sync::epoch_ring::End;
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -48,8 +47,11 @@ pub fn run(
         // Who is asked to stop is not the reason why others do; but where the rows are not to be seen, theirs are not either.
         let is_aborted = nodes.is_first() && cancel.state() == CancelState::Abort;
         let error = ended.as_ref().err().filter(|error| error.code != code::CANCELLED || is_aborted);
-        if nodes.is_first() || error.is_some() {
+        // The others hear of an error from the first node: if each told all, that would be a message for each pair of nodes.
+        if nodes.is_first() {
             nodes.tell_others(|| NodeMessage::Ended(error.cloned()));
+        } else if error.is_some() {
+            nodes.send(0, NodeMessage::Ended(error.cloned()));
         }
     }
     ended
@@ -100,13 +102,13 @@ fn end_together(query: &Query) -> Result<(), Diagnostic> {
     }
     let host = query.host();
     if let Some(nodes) = host.nodes.as_ref().filter(|_| query.plan().sinks.iter().any(|sink| sink.is_on_every_node)) {
-        wait_until(query, || nodes.all_written.load(Ordering::Acquire) == nodes.count - 1)?;
+        wait_until(query, || nodes.ending.lock().have_all_written())?;
     }
     let Some(checkpointing) = &host.checkpointing else { return Ok(()) };
     wait_until(query, || !checkpointing.is_under_way())?;
     let Some(nodes) = &host.nodes else { return Ok(()) };
     nodes.tell_others(|| NodeMessage::Finish);
-    wait_until(query, || nodes.finished.lock().len() == nodes.count - 1)
+    wait_until(query, || nodes.ending.lock().have_finished())
 }
 
 /// Waits for something, or the failure of the query. Whoever does it wakes the supervisor.

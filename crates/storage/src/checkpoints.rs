@@ -133,7 +133,7 @@ impl Checkpoints {
     }
 
     /// Of a store that an earlier process may still be writing to.
-    pub(crate) fn of_run(store: Arc<dyn Store>, run: Arc<Run>) -> Checkpoints {
+    pub fn of_run(store: Arc<dyn Store>, run: Arc<Run>) -> Checkpoints {
         Checkpoints { store, run: Some(run), part: None }
     }
 

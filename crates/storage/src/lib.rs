@@ -40,5 +40,6 @@ pub use objects::store_failed;
 pub use pack::{PackWriter, PendingBlob};
 pub use place::{PlaceLock, StatePlace};
 pub use private::{check_own, make_private, user_directory};
+pub use run::Run;
 pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillFormat, SpillWriter, SpilledBlob};
 pub use store::{Store, StoreWriter, StoredFile};

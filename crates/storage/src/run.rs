@@ -39,7 +39,7 @@ const RUN: &str = "run-";
 
 /// The number of this process.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub struct Run {
     /// Where numbers are taken.
     store: Arc<dyn Store>,
     number: u64,
@@ -96,7 +96,10 @@ impl Run {
 
     /// Takes the next number by making the file of its name, which fails if it is there, and removes those before. `Err` inside is
     /// whoever is at work by the newest of those.
-    fn take(
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn take(
         store: Arc<dyn Store>,
         make: impl Fn(&str) -> io::Result<()>,
         at_work: impl Fn(u64) -> io::Result<Option<String>>,
@@ -120,7 +123,7 @@ impl Run {
     }
 
     /// Its number, from 1.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.number
     }
 

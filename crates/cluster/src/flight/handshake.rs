@@ -2,6 +2,7 @@
 
 use super::attempt::{Hello, MeshConfig};
 use super::lanes::Shared;
+use crate::attempts::{Precedence, precedence, stale};
 use crate::transport::lost;
 use millstream_types::{Diagnostic, code};
 use std::sync::{Arc, Weak};
@@ -25,10 +26,6 @@ struct Served {
     mesh: Weak<Shared>,
 }
 
-fn stale(attempt: u64, newer: u64) -> Diagnostic {
-    Diagnostic::new(code::STALE_ATTEMPT, format!("a newer attempt of the job runs: {newer}, and not {attempt}"))
-}
-
 fn differ(what: &str, theirs: impl std::fmt::Display, ours: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(code::NODES_DIFFER, format!("{what}: {theirs} there, {ours} here"))
 }
@@ -41,15 +38,13 @@ impl Serving {
     pub(super) fn replace(&mut self, mesh: &Arc<Shared>) -> Result<(), Diagnostic> {
         let config = mesh.config();
         if let Some(served) = &self.0 {
-            let is_same = served.config.job == config.job;
-            if is_same && served.config.attempt >= config.attempt {
-                return Err(stale(config.attempt, served.config.attempt));
-            }
+            let why = match served.precedence(&config.job, config.attempt) {
+                Precedence::Same | Precedence::Older => return Err(stale(config.attempt, served.config.attempt)),
+                Precedence::Newer => stale(served.config.attempt, config.attempt),
+                Precedence::OfAnotherJob => lost(served.config.me, "it has begun another job"),
+            };
             if let Some(old) = served.mesh.upgrade() {
-                old.stop(match is_same {
-                    true => stale(served.config.attempt, config.attempt),
-                    false => lost(served.config.me, "it has begun another job"),
-                });
+                old.stop(why);
             }
         }
         self.0 = Some(Served { config: config.clone(), mesh: Arc::downgrade(mesh) });
@@ -67,23 +62,25 @@ impl Serving {
 }
 
 impl Served {
+    fn precedence(&self, job: &str, attempt: u64) -> Precedence {
+        precedence((job, attempt), (&self.config.job, self.config.attempt))
+    }
+
     fn judge(&self, hello: &Hello) -> Result<Verdict, Diagnostic> {
-        let ours = &self.config;
+        let (ours, precedence) = (&self.config, self.precedence(&hello.job, hello.attempt));
         if !ours.token.is(hello.token.as_bytes()) {
             // It may be that of another job or of a newer attempt, which this node is yet to begin. Whoever asks learns nothing by that.
-            return match hello.job == ours.job && hello.attempt <= ours.attempt {
-                true => Err(Diagnostic::new(code::WRONG_TOKEN, "the token of the job is another on this node")),
-                false => Ok(Verdict::NotYet),
+            return match precedence {
+                Precedence::Same | Precedence::Older => {
+                    Err(Diagnostic::new(code::WRONG_TOKEN, "the token of the job is another on this node"))
+                }
+                Precedence::Newer | Precedence::OfAnotherJob => Ok(Verdict::NotYet),
             };
         }
-        if hello.job != ours.job {
-            return Ok(Verdict::NotYet);
-        }
-        if hello.attempt != ours.attempt {
-            return match hello.attempt < ours.attempt {
-                true => Err(stale(hello.attempt, ours.attempt)),
-                false => Ok(Verdict::NotYet),
-            };
+        match precedence {
+            Precedence::Same => {}
+            Precedence::Older => return Err(stale(hello.attempt, ours.attempt)),
+            Precedence::Newer | Precedence::OfAnotherJob => return Ok(Verdict::NotYet),
         }
         if hello.engine != ours.engine {
             return Err(differ("the versions of the engine differ", &hello.engine, &ours.engine));

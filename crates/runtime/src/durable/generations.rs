@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which generation of tables rows go to. Only some cuts begin one.
 #[derive(Debug, Default)]
-pub(crate) struct TableGenerations {
+pub struct TableGenerations {
     /// The generation that the last of these cuts begins in the upper half, its number among them in the lower one. Written before any
     /// stream is cut, and read by tasks that a stream has handed out: the stream's lock orders the two.
     last: AtomicU64,
@@ -13,23 +13,23 @@ pub(crate) struct TableGenerations {
 
 impl TableGenerations {
     /// The tables of rows of a generation. No row of one before the last cut's is left when the next one is made.
-    pub(crate) fn of(&self, generation: Generation) -> Generation {
+    pub fn of(&self, generation: Generation) -> Generation {
         let (begun, number) = self.last();
         Generation(if generation.0 >= begun { number } else { number - 1 })
     }
 
     /// Whether tables are cut where a generation begins.
-    pub(crate) fn begin_with(&self, generation: Generation) -> bool {
+    pub fn begin_with(&self, generation: Generation) -> bool {
         self.last().0 == generation.0
     }
 
     /// The number of the next generation of tables.
-    pub(crate) fn next(&self) -> Generation {
+    pub fn next(&self) -> Generation {
         Generation(self.last().1 + 1)
     }
 
     /// A cut begins a generation, and one of tables; that.
-    pub(crate) fn begin(&self, generation: Generation) -> Generation {
+    pub fn begin(&self, generation: Generation) -> Generation {
         let next = self.next();
         self.last.store(u64::from(generation.0) << 32 | u64::from(next.0), Ordering::Release);
         next

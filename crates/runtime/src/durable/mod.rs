@@ -9,11 +9,13 @@
 
 pub(crate) mod blobs;
 pub(crate) mod checkpointing;
+pub(crate) mod collecting;
 mod config;
 pub(crate) mod cuts;
 pub(crate) mod generations;
 pub(crate) mod part;
 pub(crate) mod restored;
+pub(crate) mod schedule;
 pub(crate) mod spill_thread;
 pub(crate) mod spilling;
 pub(crate) mod writer;

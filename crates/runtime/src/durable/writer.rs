@@ -2,6 +2,7 @@
 
 use super::blobs::damaged;
 use super::checkpointing::{Checkpointing, Handed, Message};
+use super::collecting::{Collecting, Uncommitted};
 use super::part::{Gathering, not_written};
 use crate::adaptive::Decision;
 use crate::exchange::{FinishedNode, NodeMessage, StoredByNode};
@@ -24,12 +25,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 struct Pending {
     begun: Instant,
     gathering: Gathering,
-    /// Stations whose parts are still to come, as far as is known.
-    missing: Option<usize>,
-    /// Those whose parts have come.
-    arrived: usize,
-    /// On the first of several nodes: what the others have stored.
-    others: BTreeMap<usize, StoredByNode>,
+    collecting: Collecting<StoredByNode>,
 }
 
 /// A checkpoint that a node has stored and the first one has not completed.
@@ -49,7 +45,7 @@ struct Writer<'a> {
     shape: Value,
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
     /// On all of several nodes but the first.
-    stored: Option<AwaitingCompletion>,
+    stored: Uncommitted<AwaitingCompletion>,
 }
 
 /// The body of the checkpointing thread. Ends when nobody can send parts any more, or with the error that ends the query. When
@@ -65,11 +61,11 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
             continue;
         }
         let mut current = match pending.take() {
-            Some(current) if current.gathering.manifest.checkpoint == number => current,
+            Some(current) if current.collecting.number() == number => current,
             _ => writer.begin(number),
         };
         current.take(handed)?;
-        if current.missing == Some(0) && current.others.len() == writer.others() {
+        if current.collecting.is_complete() {
             writer.complete(current)?;
         } else {
             pending = Some(current);
@@ -98,7 +94,7 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
         nodes.send(0, NodeMessage::Finished(FinishedNode { sources: last.manifest.sources, tokens }));
         return Ok(());
     }
-    let others = nodes.map(|nodes| std::mem::take(&mut *nodes.finished.lock())).unwrap_or_default();
+    let others = nodes.map(|nodes| nodes.ending.lock().take()).unwrap_or_default();
     for FinishedNode { sources, tokens } in others.into_values() {
         last.manifest.sources.iter_mut().zip(sources).for_each(|(all, other)| all.add(other));
         last.manifest.add_tokens(tokens).map_err(damaged)?;
@@ -115,16 +111,15 @@ impl Pending {
         match handed {
             Handed::Sources(sources, parts) => {
                 self.gathering.manifest.sources = sources;
-                self.missing = Some(parts - self.arrived);
+                self.collecting.begun(parts);
             }
             Handed::OfNode(node, stored) => {
-                self.others.insert(node, stored);
+                self.collecting.of_node(node, stored);
             }
             Handed::Completed => {}
             Handed::Part(part) => {
                 if part(&mut self.gathering)? {
-                    self.arrived += 1;
-                    self.missing = self.missing.map(|missing| missing - 1);
+                    self.collecting.station();
                 }
             }
         }
@@ -137,7 +132,7 @@ impl<'a> Writer<'a> {
     fn new(query: &'a Query) -> Option<Writer<'a>> {
         let checkpointing = query.host().checkpointing.as_ref()?;
         let shape = serde_json::to_value(PlanShape::of(query.plan())).expect("shapes are texts, numbers and lists");
-        Some(Writer { query, checkpointing, shape, acknowledgers: Vec::new(), stored: None })
+        Some(Writer { query, checkpointing, shape, acknowledgers: Vec::new(), stored: Uncommitted::default() })
     }
 
     /// How many other nodes say what they have stored.
@@ -178,13 +173,13 @@ impl<'a> Writer<'a> {
         let checkpoints = &self.checkpointing.config.checkpoints;
         let (pack, place) = (checkpoints.pack(number), checkpoints.store().place());
         let gathering = Gathering { pack, place, manifest, commits };
-        Pending { begun: Instant::now(), gathering, missing: None, arrived: 0, others: BTreeMap::new() }
+        Pending { begun: Instant::now(), gathering, collecting: Collecting::new(number, self.others()) }
     }
 
     /// All parts are there.
     fn complete(&mut self, current: Pending) -> Result<(), Diagnostic> {
-        let Pending { begun, mut gathering, others, .. } = current;
-        let number = gathering.manifest.checkpoint;
+        let Pending { begun, mut gathering, collecting } = current;
+        let (number, others) = (collecting.number(), collecting.into_others());
         self.describe_inputs(&mut gathering.manifest.sources);
         let sources = gathering.manifest.sources.clone();
         let mut stored = AwaitingCompletion { number, begun, sources, commits: Vec::new() };
@@ -197,7 +192,7 @@ impl<'a> Writer<'a> {
                 let bytes_written = pack.finish().map_err(|e| not_written(number, &place, &e))?;
                 let reads = self.checkpointing.files_read();
                 // Noted first: the first node completes it when it hears of this.
-                self.stored = Some(stored);
+                self.stored.store(number, stored);
                 nodes.send(0, NodeMessage::Stored(number, StoredByNode { files, bytes_written, reads }));
                 return Ok(());
             }
@@ -221,7 +216,7 @@ impl<'a> Writer<'a> {
 
     /// The first node has completed a checkpoint: the spans that this one has prepared for it can be seen.
     fn is_completed(&mut self, number: u64) -> Result<(), Diagnostic> {
-        if let Some(mut stored) = self.stored.take_if(|stored| stored.number == number) {
+        if let Some(mut stored) = self.stored.completed(number) {
             self.make_visible(std::mem::take(&mut stored.commits))?;
             self.acknowledge(&stored);
         }

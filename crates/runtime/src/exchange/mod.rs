@@ -22,11 +22,12 @@
 //! Sources of lookup tables are read whole by every node, and what follows from them alone is computed by each for itself.
 
 mod credit;
+pub(crate) mod ending;
 mod gather;
+pub(crate) mod in_turn;
 mod links;
+pub(crate) mod marks;
 mod receiving;
-#[cfg(test)]
-mod simulated;
 mod splits;
 mod wire;
 
@@ -34,20 +35,20 @@ use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
 pub use credit::Credit;
+use ending::Ending;
 pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
-pub(crate) use links::{Linger, Links, LocalInputs, Said};
+pub(crate) use links::Links;
+pub(crate) use marks::{Heard, Linger, LocalInputs, Mark, Said};
 use millstream_storage::{NodeFiles, SourceState};
-use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 pub(crate) use receiving::receive_from_nodes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub(crate) use splits::{NamedSplit, named, seen};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Target size of a frame in bytes: the rows for one owner are cut into frames of about this size.
@@ -122,14 +123,6 @@ pub(crate) enum StationMessage {
     Mark(Mark),
 }
 
-/// How far all inputs of a station on a node have come; what they have brought before has been sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub(crate) release: Release,
-    /// Whether the node follows others.
-    pub(crate) is_idle: bool,
-}
-
 /// Carries messages to the other nodes of a query.
 ///
 /// Nobody waits for ever: whoever has a credit that a message came with gives it back without another message, and so by and by
@@ -145,6 +138,8 @@ pub trait Peers: Send + Sync {
 enum Arriving {
     Message(usize, Vec<u8>, Option<Credit>),
     Lost(Diagnostic),
+    /// What a cut was waiting for on this node is done.
+    CutPassed,
     /// Nothing more is wanted.
     Close,
 }
@@ -174,9 +169,7 @@ pub struct Nodes {
     pub(crate) count: usize,
     peers: Arc<dyn Peers>,
     /// On the first node: what the others have said at the end.
-    pub(crate) finished: Mutex<BTreeMap<usize, FinishedNode>>,
-    /// On the first node: how many others have written all rows.
-    pub(crate) all_written: AtomicUsize,
+    pub(crate) ending: Mutex<Ending<FinishedNode>>,
     own: NodeInbox,
     inbound: Mutex<Option<Receiver<Arriving>>>,
     /// What has come before the query was built.
@@ -222,8 +215,8 @@ impl Nodes {
         own: NodeInbox,
         inbound: Mutex<Option<Receiver<Arriving>>>,
     ) -> Nodes {
-        let (finished, all_written, early) = Default::default();
-        Nodes { me, count, peers, finished, all_written, own, inbound, early }
+        let (ending, early) = (Mutex::new(Ending::of_others(count - 1)), Mutex::default());
+        Nodes { me, count, peers, ending, own, inbound, early }
     }
 
     /// Sends to another node.
@@ -234,6 +227,11 @@ impl Nodes {
     /// Sends encoded rows or partials to a station on another node; the permit is theirs until they have been consumed.
     pub(crate) fn send_frame(&self, to: usize, station: StationId, frame: Vec<u8>, permit: Permit) {
         self.peers.send(to, wire::encode_frame(station, frame), Some(Box::new(permit)));
+    }
+
+    /// A cut has passed all stations of this node: the thread that listens may have been told of the next one.
+    pub(crate) fn cut_passed(&self) {
+        let _ = self.own.0.send(Arriving::CutPassed);
     }
 
     /// Ends the thread that listens.

@@ -1,14 +1,16 @@
 //! What a node does with what the others send: one thread takes it in the order in which it comes.
 
+use super::in_turn::{InTurn, MessageKind};
 use super::{Arriving, NodeMessage, StationMessage, wire};
 use crate::durable::blobs::damaged;
 use crate::durable::checkpointing::Handed;
 use crate::durable::cuts::follow_cut;
+use crate::ids::Generation;
 use crate::query::Query;
+use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
 use millstream_storage::Damaged;
 use millstream_types::Diagnostic;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -16,13 +18,18 @@ use std::time::Instant;
 /// Acts on what comes from other nodes, if there are any, until the query is over.
 pub(crate) fn receive_from_nodes(query: &Query) -> Result<(), Diagnostic> {
     let Some(inbound) = query.host().nodes.as_ref().and_then(|nodes| nodes.listen()) else { return Ok(()) };
-    let mut receiving = Receiving { query, held: VecDeque::new() };
+    let mut receiving = Receiving { query, turn: InTurn::default() };
     for arriving in inbound {
         match arriving {
             Arriving::Message(from, message, credit) => {
                 // It is in flight here, too, and the sender may send more when it is not any more.
                 let permit = query.host().flow.hold(message.len()).with_credit(credit);
                 receiving.take(from, wire::decode(message)?, permit)?;
+            }
+            Arriving::CutPassed => {
+                if let Some((cut, permit)) = receiving.turn.postponed() {
+                    receiving.act(0, cut, permit)?;
+                }
             }
             Arriving::Lost(why) => return Err(why),
             Arriving::Close => break,
@@ -33,26 +40,36 @@ pub(crate) fn receive_from_nodes(query: &Query) -> Result<(), Diagnostic> {
 
 struct Receiving<'a> {
     query: &'a Query,
-    /// From behind a cut that this node has not been told of yet: another one was told before, and what it sends has overtaken that.
-    held: VecDeque<(usize, NodeMessage, Permit)>,
+    turn: InTurn<(NodeMessage, Permit)>,
 }
 
 impl Receiving<'_> {
-    /// Whether a message waits until this node has made a cut: with it all that the same node sends after it.
-    fn is_early(&self, from: usize, message: &NodeMessage) -> bool {
-        let is_behind = match message {
-            NodeMessage::Mark(_, mark) => mark.release.generation > self.query.cuts().last().0,
-            NodeMessage::Frame(..) => false,
-            _ => return false,
+    fn take(&mut self, from: usize, message: NodeMessage, permit: Permit) -> Result<(), Diagnostic> {
+        let kind = match &message {
+            NodeMessage::Frame(..) => MessageKind::Frame,
+            NodeMessage::Mark(_, mark) => MessageKind::Mark(Generation(mark.release.generation)),
+            _ => MessageKind::Control,
         };
-        is_behind || self.held.iter().any(|(node, ..)| *node == from)
+        match self.turn.admit(from, kind, self.query.cuts().last(), (message, permit)) {
+            Some((message, permit)) => self.act(from, message, permit),
+            None => Ok(()),
+        }
     }
 
-    fn take(&mut self, from: usize, message: NodeMessage, permit: Permit) -> Result<(), Diagnostic> {
-        if self.is_early(from, &message) {
-            self.held.push_back((from, message, permit));
+    /// Makes a cut that the first node has made, and takes what has waited for it; later, if the one before has not passed all stations here.
+    fn cut(&mut self, generation: Generation, purpose: Purpose, permit: Permit) -> Result<(), Diagnostic> {
+        self.query.wait_for_all_phases();
+        if !follow_cut(self.query, generation, purpose)? {
+            self.turn.postpone((NodeMessage::Cut(generation, purpose), permit));
             return Ok(());
         }
+        for (from, _, (message, permit)) in self.turn.release() {
+            self.take(from, message, permit)?;
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, from: usize, message: NodeMessage, permit: Permit) -> Result<(), Diagnostic> {
         let query = self.query;
         let to_station = |station, message| {
             // What follows may be looked up in tables that this node is still making. No other node has a part in those.
@@ -67,16 +84,7 @@ impl Receiving<'_> {
                 to_station(station, StationMessage::Frame(frame, Arc::new(permit)))?;
             }
             NodeMessage::Mark(station, mark) => to_station(station, StationMessage::Mark(mark))?,
-            NodeMessage::Cut(generation, purpose) => {
-                query.wait_for_all_phases();
-                // The first node has passed the one before; here the last station may just be about to say so.
-                while !query.is_over() && !follow_cut(query, generation, purpose)? {
-                    std::thread::yield_now();
-                }
-                for (from, message, permit) in std::mem::take(&mut self.held) {
-                    self.take(from, message, permit)?;
-                }
-            }
+            NodeMessage::Cut(generation, purpose) => self.cut(generation, purpose, permit)?,
             // Of a source that every node reads whole, and of none that is not there.
             NodeMessage::Splits(..) => {}
             NodeMessage::AskCut => {
@@ -108,13 +116,13 @@ impl Receiving<'_> {
             NodeMessage::AllWritten(rows) => {
                 if let Some(nodes) = &query.host().nodes {
                     query.host().stats.rows_out.fetch_add(rows, Ordering::Relaxed);
-                    nodes.all_written.fetch_add(1, Ordering::Release);
+                    nodes.ending.lock().has_all_written();
                     query.cancel().wake();
                 }
             }
             NodeMessage::Finished(said) => {
                 if let Some(nodes) = &query.host().nodes {
-                    nodes.finished.lock().insert(from, said);
+                    nodes.ending.lock().has_finished(from, said);
                     query.cancel().wake();
                 }
             }

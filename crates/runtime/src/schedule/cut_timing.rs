@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What a cut is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The end of a beat.
     Beat,
     /// A new generation of tables.
@@ -17,7 +17,7 @@ pub(crate) enum Purpose {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Cuts {
+pub struct Cuts {
     /// Buffers of sources from one cut to the next; 0 if there are none but those of checkpoints.
     every: u64,
     /// Buffers of sources so far. Relaxed: it does not matter who counts which.
@@ -34,34 +34,34 @@ pub(crate) struct Cuts {
 
 impl Cuts {
     /// A cut after each `every` buffers of sources.
-    pub(crate) fn new(every: u64) -> Cuts {
+    pub fn new(every: u64) -> Cuts {
         let (buffers, awaited, checkpoint_waits) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         let (is_asked, last) = (AtomicBool::new(false), Mutex::new(Generation::default()));
         Cuts { every, buffers, awaited, checkpoint_waits, is_asked, last }
     }
 
     /// The last generation that has begun.
-    pub(crate) fn last(&self) -> Generation {
+    pub fn last(&self) -> Generation {
         *self.last.lock()
     }
 
     /// Another node asks for a cut.
-    pub(crate) fn ask(&self) {
+    pub fn ask(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
     }
 
     /// Whether one has; once.
-    pub(crate) fn take_asked(&self) -> bool {
+    pub fn take_asked(&self) -> bool {
         self.is_asked.swap(false, Ordering::Relaxed)
     }
 
     /// Whether somebody still waits for the last cut.
-    pub(crate) fn is_on_its_way(&self) -> bool {
+    pub fn is_on_its_way(&self) -> bool {
         self.awaited.load(Ordering::Acquire) > 0
     }
 
     /// Counts buffers of sources; whether it is time for a cut.
-    pub(crate) fn is_due(&self, buffers: u64) -> bool {
+    pub fn is_due(&self, buffers: u64) -> bool {
         if self.every == 0 {
             return false;
         }
@@ -70,7 +70,7 @@ impl Cuts {
     }
 
     /// Begins a generation, unless a cut is on its way.
-    pub(crate) fn begin(&self, is_checkpoint: bool) -> Option<(Generation, BeginningCut<'_>)> {
+    pub fn begin(&self, is_checkpoint: bool) -> Option<(Generation, BeginningCut<'_>)> {
         if !is_checkpoint && self.checkpoint_waits.load(Ordering::Relaxed) {
             return None;
         }
@@ -84,21 +84,21 @@ impl Cuts {
         Some((*last, BeginningCut { cuts: self, _last: last }))
     }
 
-    /// `stations` stations that a cut has waited for have been reached.
-    pub(crate) fn reached(&self, stations: usize) {
-        self.awaited.fetch_sub(stations, Ordering::Release);
+    /// `stations` stations that a cut has waited for have been reached; whether it waits for no other.
+    pub fn reached(&self, stations: usize) -> bool {
+        self.awaited.fetch_sub(stations, Ordering::Release) == stations
     }
 }
 
 /// A cut that is being made: nobody makes another.
-pub(crate) struct BeginningCut<'a> {
+pub struct BeginningCut<'a> {
     cuts: &'a Cuts,
     _last: MutexGuard<'a, Generation>,
 }
 
 impl BeginningCut<'_> {
     /// A station is awaited. Counted before anybody can say that the cut has come there.
-    pub(crate) fn awaits(&self) {
+    pub fn awaits(&self) {
         self.cuts.awaited.fetch_add(1, Ordering::Relaxed);
     }
 }

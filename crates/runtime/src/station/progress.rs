@@ -15,7 +15,7 @@ use crate::ids::{Generation, Port};
 use millstream_sync::epoch_ring::{End, Release};
 
 /// The inputs of an operator; changed under its lock.
-pub(crate) struct Progress {
+pub struct Progress {
     inputs: Vec<Input>,
     watermark: i64,
     generation: Generation,
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
     /// The generation that a cut waits for this operator to reach.
     awaited: Option<Generation>,
     /// Units of the output stream numbered so far.
-    pub(crate) units: u64,
+    pub units: u64,
 }
 
 /// One channel that ends in the operator.
@@ -42,25 +42,25 @@ struct Input {
 
 /// What the inputs have released together since the last time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Forward {
+pub struct Forward {
     /// The new watermark; it may be the old one.
-    pub(crate) watermark: i64,
+    pub watermark: i64,
     /// The generation that begins after it.
-    pub(crate) cut: Option<Generation>,
+    pub cut: Option<Generation>,
     /// Whether nothing more comes.
-    pub(crate) end: Option<End>,
+    pub end: Option<End>,
 }
 
 impl Forward {
     /// Whether it is more than a watermark: for who does not ask for those.
-    pub(crate) fn cuts_or_ends(&self) -> bool {
+    pub fn cuts_or_ends(&self) -> bool {
         self.cut.is_some() || self.end.is_some()
     }
 }
 
 impl Progress {
     /// Of `inputs` channels, at their start.
-    pub(crate) fn new(inputs: usize) -> Progress {
+    pub fn new(inputs: usize) -> Progress {
         let first = Generation::default();
         let input = Input { watermark: i64::MIN, generation: first, cut: i64::MIN, ended: false, idle: false };
         let inputs = vec![input; inputs];
@@ -76,12 +76,12 @@ impl Progress {
     }
 
     /// The query is recovered: the inputs had come to a watermark together. `i64::MAX`: to their end.
-    pub(crate) fn restore(&mut self, watermark: i64) {
+    pub fn restore(&mut self, watermark: i64) {
         self.watermark = watermark;
     }
 
     /// The next step that the inputs have made together, which is recorded; to be asked for until there is none.
-    pub(crate) fn advance(&mut self) -> Option<Forward> {
+    pub fn advance(&mut self) -> Option<Forward> {
         let watermark = self.minimum().max(self.watermark);
         if let Some((generation, cut)) = self.cut() {
             self.generation = generation;
@@ -100,12 +100,12 @@ impl Progress {
     }
 
     /// Whether the next step is neither a cut nor the end.
-    pub(crate) fn is_next_only_watermark(&self) -> bool {
+    pub fn is_next_only_watermark(&self) -> bool {
         self.cut().is_none() && (self.ended || !self.inputs.iter().all(|i| i.ended))
     }
 
     /// Notes what an input has released.
-    pub(crate) fn release(&mut self, port: Port, release: Release) {
+    pub fn release(&mut self, port: Port, release: Release) {
         let input = &mut self.inputs[port.index()];
         input.watermark = input.watermark.max(release.watermark);
         if release.generation > input.generation.0 {
@@ -115,35 +115,35 @@ impl Progress {
     }
 
     /// Leaves an input out of the minimum, or takes it back in.
-    pub(crate) fn set_idle(&mut self, port: Port, idle: bool) {
+    pub fn set_idle(&mut self, port: Port, idle: bool) {
         self.inputs[port.index()].idle = idle;
     }
 
     /// Whether no input that has not ended says anything.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let mut open = self.inputs.iter().filter(|input| !input.ended).peekable();
         open.peek().is_some() && open.all(|input| input.idle)
     }
 
     /// As long as all inputs are idle, they are at a watermark at least.
-    pub(crate) fn follow(&mut self, watermark: i64) {
+    pub fn follow(&mut self, watermark: i64) {
         self.followed = self.followed.max(watermark);
     }
 
     /// The watermark that has been acted on.
-    pub(crate) fn watermark(&self) -> i64 {
+    pub fn watermark(&self) -> i64 {
         self.watermark
     }
 
     /// Notes that a cut to a generation waits for the operator; `false` if there is nothing to wait for.
-    pub(crate) fn await_cut(&mut self, generation: Generation) -> bool {
+    pub fn await_cut(&mut self, generation: Generation) -> bool {
         let waits = self.generation < generation && self.inputs.iter().any(|i| !i.ended);
         self.awaited = waits.then_some(generation);
         waits
     }
 
     /// The generation of the cut that waited for the operator, if it need not do so any more; once.
-    pub(crate) fn reached_cut(&mut self) -> Option<Generation> {
+    pub fn reached_cut(&mut self) -> Option<Generation> {
         let is_reached = |awaited: &mut Generation| self.generation >= *awaited || self.inputs.iter().all(|i| i.ended);
         self.awaited.take_if(is_reached)
     }

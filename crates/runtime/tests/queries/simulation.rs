@@ -70,6 +70,8 @@ struct Simulated<'a> {
     folder: &'a Path,
     committed: Committed,
     random: Random,
+    /// Buffers of a node from one cut to the next, beside those of checkpoints; 0: there are no others.
+    cut_every: u64,
 }
 
 type Ends = Vec<Receiver<Result<(), Diagnostic>>>;
@@ -114,7 +116,8 @@ impl Simulated<'_> {
             (input.nodes, input.checkpoints) = (Some(nodes), Some(checkpoints));
             let (sender, receiver) = channel();
             let (stats, of_node) = (Arc::new(QueryStats::new(self.plan)), cancel.clone());
-            std::thread::spawn(move || sender.send(run(input, &config(1, 3), &stats, &of_node)));
+            let config = RunConfig { cut_every: self.cut_every, ..config(1, 3) };
+            std::thread::spawn(move || sender.send(run(input, &config, &stats, &of_node)));
             ends.push(receiver);
             inboxes.push(inbox);
             failures.push(failure);
@@ -157,13 +160,18 @@ impl Simulated<'_> {
 
 /// Has nodes die after more and more messages.
 fn die_at_every_message(plan: &QueryPlan, data: &[Vec<Row>]) {
+    die_between_cuts(plan, data, 0);
+}
+
+/// The same with cuts for tables between those of checkpoints.
+fn die_between_cuts(plan: &QueryPlan, data: &[Vec<Row>], cut_every: u64) {
     let (mut expected, _) = run_to_end(plan.clone(), MemorySource::of(data, 7), config(2, 3));
     expected.sort();
     let mut is_through = false;
     for step in (0..).map(|n: u64| n * n / 8 + n).take_while(|&step| step < 3000) {
         let folder = tempfile::tempdir().unwrap();
         let (committed, random) = (Committed::default(), Random(step + 1));
-        let mut job = Simulated { plan, data, folder: folder.path(), committed, random };
+        let mut job = Simulated { plan, data, folder: folder.path(), committed, random, cut_every };
         is_through = job.run(3, step);
         if !is_through {
             // Again a little later, and then no more.
@@ -195,6 +203,14 @@ fn sinks_of_every_node_survive_nodes() {
         plan.sinks[0].is_on_every_node = true;
         die_at_every_message(plan, &random_splits(14, 4, 200, 60));
     }
+}
+
+/// The first node makes the next cut when this one has passed its own sink. Others may not have passed it then.
+#[test]
+fn cuts_for_tables_do_not_wait_for_each_other() {
+    let mut windows = tumbling_plan(100, 40);
+    windows.sinks[0].is_on_every_node = true;
+    die_between_cuts(&windows, &random_splits(15, 4, 300, 60), 1);
 }
 
 #[test]
