@@ -113,7 +113,12 @@ fn monitor_interval(options: &Options) -> Result<Option<Duration>, Diagnostic> {
 
 fn nothing_to_look_for(why: &str) -> Diagnostic {
     let message = format!("no new files can be looked for: {why}");
-    option_fault(code::INVALID_OPTION, MONITOR.key, message, "give the path of a directory or a glob, or leave the option out")
+    option_fault(
+        code::INVALID_OPTION,
+        MONITOR.key,
+        message,
+        "give the path of a directory or a glob, or leave the option out",
+    )
 }
 
 /// How each file of a table is read.

@@ -390,7 +390,10 @@ mod tests {
         for times in [times.slice(1, 2), times] {
             assert_eq!((times.max_watermark, times.rows_before(7, 8)), (i64::MIN, times.time.rows()));
             assert!(times.watermarks_before(7).iter().all(|watermark| *watermark == 7));
-            assert_eq!(times.pieces(7, |time| time).iter().map(|piece| piece.watermarks.len()).collect::<Vec<_>>(), [1]);
+            assert_eq!(
+                times.pieces(7, |time| time).iter().map(|piece| piece.watermarks.len()).collect::<Vec<_>>(),
+                [1]
+            );
         }
     }
 
