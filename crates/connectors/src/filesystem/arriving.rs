@@ -9,7 +9,7 @@
 use super::discover::{InputFile, file_at, local_path};
 use super::fingerprint::{Extent, FileWitness};
 use super::finished::FinishedFiles;
-use super::monitor::{Ahead, FIRST_LOOK, Found, Monitor, SHARES};
+use super::monitor::{Ahead, FIRST_LOOK, FoundFile, Monitor, SHARES};
 use crate::{Chunk, Decoder, Outlook, Position, Source, SplitReader, Witness, locked};
 use millstream_types::{Diagnostic, code};
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ struct Restored {
 }
 
 impl ShareReader {
-    fn begin(&mut self, found: Found) -> Result<(), Diagnostic> {
+    fn begin(&mut self, found: FoundFile) -> Result<(), Diagnostic> {
         let name = found.file.info.path.clone();
         let mut reader = (self.reading.open)(found.file)?;
         self.record_limit.into_iter().for_each(|bytes| reader.limit_records(bytes));

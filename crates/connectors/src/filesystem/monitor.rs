@@ -45,15 +45,15 @@ struct MonitorState {
     next_look: Instant,
     /// Hashes of the names that are not new. Names are as unlikely to share one as memory is to err.
     known: HashSet<u128>,
-    shares: [Share; SHARES],
+    shares: [ShareQueue; SHARES],
 }
 
 #[derive(Debug, Default)]
-struct Share {
+struct ShareQueue {
     /// Nobody reads it here.
     is_gone: bool,
     is_reading: bool,
-    found: VecDeque<Found>,
+    found: VecDeque<FoundFile>,
     silence: Silence,
 }
 
@@ -71,7 +71,7 @@ enum Silence {
 
 /// A file that is to be read.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     /// The number of the look that has found it.
     pub(super) look: u64,
     pub(super) file: InputFile,
@@ -97,7 +97,7 @@ impl Monitor {
     /// Of a local path, for a table that several nodes read.
     pub(super) fn new(path: &str, interval: Duration, nodes: usize) -> Monitor {
         let delay = if nodes > 1 { interval + MARGIN } else { Duration::ZERO };
-        let shares = std::array::from_fn(|_| Share::default());
+        let shares = std::array::from_fn(|_| ShareQueue::default());
         let state = MonitorState { looks: 0, next_look: Instant::now(), known: HashSet::new(), shares };
         Monitor { path: path.into(), interval, delay, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -119,22 +119,23 @@ impl Monitor {
 
     /// Nobody reads a share here any more.
     pub(super) fn leave(&self, share: usize) {
-        locked(&self.state).shares[share] = Share { is_gone: true, ..Share::default() };
+        locked(&self.state).shares[share] = ShareQueue { is_gone: true, ..ShareQueue::default() };
         self.changed.notify_all();
     }
 
     /// The next file of a share that reads none; waits for a moment if there is none.
-    pub(super) fn turn(&self, share: usize) -> Result<Option<Found>, Diagnostic> {
+    pub(super) fn turn(&self, share: usize) -> Result<Option<FoundFile>, Diagnostic> {
         let mut state = locked(&self.state);
         state.shares[share].is_reading = false;
         if state.shares[share].silence == Silence::Told {
             state.shares[share].silence = Silence::Speaks;
             self.changed.notify_all();
         }
-        let now = Instant::now();
+        let mut now = Instant::now();
         if state.next_look <= now {
             self.look(&mut state)?;
             self.changed.notify_all();
+            now = Instant::now();
         }
         if !state.tells(share) {
             if let Some(found) = state.take(share, now) {
@@ -175,7 +176,7 @@ impl Monitor {
             }
             let share = &mut state.shares[Monitor::share_of(&file.info.path)];
             if state.known.insert(hash(&file.info.path)) && !share.is_gone {
-                share.found.push_back(Found { look: state.looks, file, from: now + self.delay });
+                share.found.push_back(FoundFile { look: state.looks, file, from: now + self.delay });
             }
         }
         for share in &mut state.shares {
@@ -201,7 +202,7 @@ impl MonitorState {
         tells
     }
 
-    fn take(&mut self, share: usize, now: Instant) -> Option<Found> {
+    fn take(&mut self, share: usize, now: Instant) -> Option<FoundFile> {
         if self.shares.iter().any(|share| matches!(share.silence, Silence::Awake | Silence::Told)) {
             return None;
         }

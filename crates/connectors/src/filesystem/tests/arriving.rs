@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// A reader that looks as often as it can.
 fn request(path: &str, format: &str, extra: &[(&str, &str)]) -> SourceRequest {
-    let mut options = vec![("source.monitor-interval", "1 ms")];
+    let mut options = vec![("source.monitor-interval", "100 us")];
     options.extend(extra);
     source_request(path, format, &options)
 }
