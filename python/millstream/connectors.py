@@ -394,6 +394,8 @@ class Filesystem(Connector):
     :param path: A file, a directory (all files below it, except names that start with ``.`` or ``_``), a glob such as ``/logs/*.json``,
         ``file://…``, or ``-`` for standard input and output (``path``)
     :param format: Format of the records (``format``)
+    :param source_monitor_interval: How often a source looks for new files in its directory or glob: it never ends then. Without it the
+        files are read that are there at the start (``source.monitor-interval``)
     :param sink_overwrite: Whether a sink may replace the single file that is there; ``INSERT OVERWRITE`` sets it. A directory gets more
         files (``sink.overwrite``, default ``false``)
     :param sink_rolling_policy_file_size: Size at which a sink that writes a directory starts the next file
@@ -414,6 +416,7 @@ class Filesystem(Connector):
 
     path: str | PathLike[str] = field(metadata=option("path", to.path))
     format: StreamFormat = field(metadata=option("format", to.format_with("")))
+    source_monitor_interval: Duration | None = field(default=None, metadata=option("source.monitor-interval", to.duration))
     sink_overwrite: bool | None = field(default=None, metadata=option("sink.overwrite", to.flag))
     sink_rolling_policy_file_size: int | str | None = field(default=None, metadata=option("sink.rolling-policy.file-size", to.size))
     sink_rolling_policy_rollover_interval: Duration | None = field(

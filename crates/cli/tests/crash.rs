@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
 
+#[path = "crash/arriving.rs"]
+mod arriving;
 #[path = "support/disk.rs"]
 mod disk;
 #[path = "support/disturb.rs"]

@@ -26,7 +26,7 @@ pub(crate) struct StreamFormat {
 pub(crate) type InferFormat = fn(&FormatInput<'_>) -> Result<Inferred, Diagnostic>;
 
 /// Makes the framer of the stream with this name.
-pub(crate) type MakeFramer = Box<dyn Fn(Arc<FileInfo>) -> Box<dyn Framer> + Send>;
+pub(crate) type MakeFramer = Box<dyn Fn(Arc<FileInfo>) -> Box<dyn Framer> + Send + Sync>;
 
 /// Decodes the chunks that a framer has made into the columns that have a path, in the order of the request.
 pub(crate) trait StreamDecoder: Send + Sync {

@@ -63,7 +63,8 @@ impl Format {
         }
         let front = text.split_front(rows);
         let (count, bytes) = (front.records(), front.data.len() as u64);
-        let after = Some(Position { at: text.offset, line: text.line });
+        // A reader may count the bytes of several files.
+        let after = chunk.after.map(|end| Position { at: end.at - text.data.len() as u64, line: text.line });
         chunk.bytes = chunk.bytes.saturating_sub(bytes);
         Some((Chunk { payload: Box::new(front), bytes, after }, count))
     }

@@ -97,6 +97,9 @@ pub trait Source: Send {
     /// found by one of them. Called before [`Source::splits`].
     fn share(&mut self, _node: usize, _nodes: usize) {}
 
+    /// The query is recovered from a checkpoint that has splits of these names. Called before [`Source::splits`].
+    fn resumes(&mut self, _splits: &[&str]) {}
+
     /// The decoder of the chunks of every split.
     fn decoder(&self) -> Arc<dyn Decoder>;
 
@@ -204,8 +207,26 @@ pub trait SplitReader: Send {
         None
     }
 
+    /// How the watermark follows what is read. Called after each wait, and after each chunk, of whose rows it is said then.
+    fn outlook(&self) -> Outlook {
+        Outlook::Rows
+    }
+
     /// The next chunk; blocks until there is one; `None` at the end. After an error it is not called again.
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic>;
+}
+
+/// How the watermark of a split follows what is read of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// It is that of the rows.
+    Rows,
+    /// Something else is there to be read, of a time that nobody knows: rows do not raise it.
+    Holds,
+    /// All that was there has been handed over: it is that of all rows.
+    Settled,
+    /// The same, and nothing has come since: the split does not hold the watermark of a query back.
+    Silent,
 }
 
 /// Says of a split what was read of it, so that a recovery notices that it is not the same any more.

@@ -1,7 +1,7 @@
 //! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
 
 use crate::declaration::SplitFront;
-use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness, locked};
+use crate::{Acknowledger, Chunk, Decoder, Outlook, Position, Source, SplitReader, Witness, locked};
 use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
@@ -38,6 +38,10 @@ impl RateLimitedSource {
 impl Source for RateLimitedSource {
     fn share(&mut self, node: usize, nodes: usize) {
         self.inner.share(node, nodes);
+    }
+
+    fn resumes(&mut self, splits: &[&str]) {
+        self.inner.resumes(splits);
     }
 
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
@@ -125,6 +129,10 @@ impl SplitReader for PacedReader {
 
     fn trouble(&self) -> Option<String> {
         self.inner.trouble()
+    }
+
+    fn outlook(&self) -> Outlook {
+        self.inner.outlook()
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {

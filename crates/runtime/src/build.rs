@@ -340,6 +340,9 @@ impl<'a> Streams<'a> {
             SourceRows::Connector(mut source) => {
                 let shared = self.reads.nodes.filter(|_| !self.reads.distribution.is_whole[index]);
                 shared.into_iter().for_each(|nodes| source.share(nodes.me, nodes.count));
+                if let Some(restored) = self.restored {
+                    source.resumes(&restored.names(index));
+                }
                 let found = source.splits()?;
                 let readers = match shared {
                     Some(nodes) => nodes.agree_on_splits(index, found, cancel)?,
@@ -362,8 +365,8 @@ impl<'a> Streams<'a> {
         let mut unread = VecDeque::new();
         let mut runtimes = Vec::with_capacity(splits.len());
         for (place, split) in splits.into_iter().enumerate() {
-            let RestoredSplit { reader, name, number, begin, position, rows, behind, input } = split;
-            let sequencer = Sequencer::new(clock(), rows, position).with_rows_again(behind);
+            let RestoredSplit { reader, name, number, begin, position, rows, behind, input, held } = split;
+            let sequencer = Sequencer::new(clock(), rows, position).with_rows_again(behind).with_held(held);
             let sequencer = match (is_in_beats, is_event_time) {
                 // Constant rows are of the first beat.
                 (true, true) if constant.is_none() => sequencer.with_beats_of_time(),

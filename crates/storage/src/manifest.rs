@@ -164,6 +164,9 @@ pub struct SplitState {
     pub behind: u64,
     /// Watermark, in milliseconds.
     pub watermark: i64,
+    /// What it is raised to when all that was there has been read, if that is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<i64>,
     /// Whether it has been read to its end.
     pub ended: bool,
     /// What the connector says of what it has read, so that it notices if that is not the same any more.

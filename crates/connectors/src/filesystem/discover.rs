@@ -24,7 +24,7 @@ pub(crate) struct InputFile {
 }
 
 /// Whether a path means standard input.
-fn is_standard_input(path: &str) -> bool {
+pub(super) fn is_standard_input(path: &str) -> bool {
     matches!(without_scheme(path), "-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
 }
 
@@ -54,12 +54,20 @@ pub(super) fn discover(path: &str) -> Result<Vec<InputFile>, Diagnostic> {
         return Ok(vec![InputFile { path: None, stream: true, info }]);
     }
     let local = local_path(path)?;
+    let files = look(local)?;
+    if files.is_empty() && is_pattern(local) && !fs::exists(local).unwrap_or(false) {
+        let advice = format!("check the pattern: relative paths start at {}", working_directory());
+        return Err(option_fault(code::FILE_NOT_FOUND, "path", format!("no file matches '{path}'"), advice));
+    }
+    Ok(files)
+}
+
+/// The files that a local path means now, in the same order; of a glob there may be none.
+pub(super) fn look(local: &str) -> Result<Vec<InputFile>, Diagnostic> {
     let mut files = Vec::new();
     match fs::metadata(local) {
         Ok(metadata) => add(Path::new(local), &metadata, &mut files)?,
-        Err(e) if e.kind() == io::ErrorKind::NotFound && local.contains(['*', '?', '[']) => {
-            add_glob(local, &mut files)?
-        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound && is_pattern(local) => add_glob(local, &mut files)?,
         Err(e) => return Err(read_error(local, &e)),
     }
     files.sort_by(|a, b| {
@@ -68,6 +76,29 @@ pub(super) fn discover(path: &str) -> Result<Vec<InputFile>, Diagnostic> {
     });
     files.dedup_by(|a, b| a.path == b.path);
     Ok(files)
+}
+
+/// Whether a path means one file (or a pipe), not those of a directory or a glob.
+pub(super) fn is_one_file(path: &str) -> Result<bool, Diagnostic> {
+    let local = local_path(path)?;
+    match fs::metadata(local) {
+        Ok(metadata) => Ok(!metadata.is_dir()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && is_pattern(local) => Ok(false),
+        Err(e) => Err(read_error(local, &e)),
+    }
+}
+
+/// The file of a path, if it is there.
+pub(super) fn file_at(path: &str) -> Result<Option<InputFile>, Diagnostic> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(input_file(Path::new(path), &metadata))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(read_error(path, &e)),
+    }
+}
+
+fn is_pattern(local: &str) -> bool {
+    local.contains(['*', '?', '['])
 }
 
 /// The order of names in which numbers count by their values: `part-9` is before `part-10`, which was written behind it.
@@ -104,18 +135,16 @@ fn add_glob(pattern: &str, files: &mut Vec<InputFile>) -> Result<(), Diagnostic>
         Diagnostic::new(code::INVALID_OPTION, format!("the path '{pattern}' is not a pattern: {e}"))
             .at(Place::Option("path".into()))
     })?;
-    let mut any = false;
     for entry in matches {
         let path = entry.map_err(|e| read_error(&e.path().to_string_lossy(), e.error()))?;
-        let metadata = fs::metadata(&path).map_err(|e| read_error(&path.to_string_lossy(), &e))?;
-        any = true;
-        add(&path, &metadata, files)?;
+        match fs::metadata(&path) {
+            Ok(metadata) => add(&path, &metadata, files)?,
+            // Gone since it was matched, or a link to nowhere.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(read_error(&path.to_string_lossy(), &e)),
+        }
     }
-    if any {
-        return Ok(());
-    }
-    let advice = format!("check the pattern: relative paths start at {}", working_directory());
-    Err(option_fault(code::FILE_NOT_FOUND, "path", format!("no file matches '{pattern}'"), advice))
+    Ok(())
 }
 
 /// Adds a file, or all files below a directory except hidden ones and those that start with `_`.
@@ -125,7 +154,12 @@ fn add(path: &Path, metadata: &Metadata, files: &mut Vec<InputFile>) -> Result<(
         return Ok(());
     }
     let failed = |e: io::Error| read_error(&path.to_string_lossy(), &e);
-    for entry in fs::read_dir(path).map_err(failed)? {
+    let entries = match fs::read_dir(path) {
+        // Gone since its own directory was listed.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
         let entry = entry.map_err(failed)?;
         if matches!(entry.file_name().as_encoded_bytes().first(), Some(b'.' | b'_')) {
             continue;

@@ -75,6 +75,51 @@ impl Fingerprint {
     }
 }
 
+/// Starts and lengths of the samples of a file of which so many bytes are known.
+fn sampled(known: u64, has_tail: bool) -> Vec<(u64, u64)> {
+    let head = known.min(SAMPLE);
+    let mut samples = vec![(0, head)];
+    if has_tail && known > head {
+        let start = known.saturating_sub(SAMPLE).max(head);
+        samples.push((start, known - start));
+    }
+    samples
+}
+
+/// The fingerprint of a file that was read to its end in few bytes: what [`FileWitness::verify`] understands, without what follows from its
+/// length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PackedFingerprint {
+    pub(super) inode: u64,
+    pub(super) bytes: u64,
+    pub(super) modified: i64,
+    /// Of its samples; `None`: another file took its place.
+    pub(super) hashes: Option<Vec<u64>>,
+}
+
+impl PackedFingerprint {
+    /// Hashes that a file of this length has.
+    pub(super) fn hashes_of(bytes: u64) -> usize {
+        sampled(bytes, true).len()
+    }
+
+    /// Of what a witness has said of a file that was read to its end.
+    pub(super) fn of(described: &Value) -> Option<PackedFingerprint> {
+        let Fingerprint { inode, bytes, modified, samples } = Fingerprint::deserialize(described).ok()?;
+        let hashes = samples.map(|samples| samples.iter().map(|sample| sample.xxh3).collect::<Vec<u64>>());
+        let is_whole = hashes.as_ref().is_none_or(|hashes| hashes.len() == PackedFingerprint::hashes_of(bytes));
+        is_whole.then_some(PackedFingerprint { inode, bytes, modified, hashes })
+    }
+
+    /// What the witness had said.
+    pub(super) fn described(&self) -> Value {
+        let PackedFingerprint { inode, bytes, modified, ref hashes } = *self;
+        let sample = |((start, bytes), xxh3): ((u64, u64), &u64)| Sample { start, bytes, xxh3: *xxh3 };
+        let samples = hashes.as_ref().map(|hashes| sampled(bytes, true).into_iter().zip(hashes).map(sample).collect());
+        serde_json::to_value(Fingerprint { inode, bytes, modified, samples }).unwrap_or_default()
+    }
+}
+
 fn modified(metadata: &Metadata) -> i64 {
     metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec())
 }
@@ -109,13 +154,7 @@ impl FileWitness {
             (None, Extent::Bytes) => (at?, true),
             (None, Extent::Compressed) => (at.map(|_| size)?, false),
         };
-        let head = known.min(SAMPLE);
-        let mut samples = vec![(0, head)];
-        if has_tail && known > head {
-            let start = known.saturating_sub(SAMPLE).max(head);
-            samples.push((start, known - start));
-        }
-        let samples: io::Result<Vec<Sample>> = samples
+        let samples: io::Result<Vec<Sample>> = sampled(known, has_tail)
             .into_iter()
             .map(|(start, bytes)| Ok(Sample { start, bytes, xxh3: hash_of(&file, start, bytes)? }))
             .collect();
@@ -267,6 +306,19 @@ mod tests {
         let then = witness.describe(Some(Position { at: READ, line: 0 }), false).unwrap();
         let error = FileWitness::new(path, Extent::Bytes).verify(&then, false).unwrap_err();
         assert!(error.message.contains("took its place"), "{error}");
+    }
+
+    #[test]
+    fn a_packed_fingerprint_says_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.csv");
+        for size in [0, 1, SAMPLE as usize, SAMPLE as usize + 1, SIZE] {
+            fs::write(&path, &contents()[..size]).unwrap();
+            for extent in [Extent::Bytes, Extent::Compressed, Extent::Whole] {
+                let then = described(&path, extent, true);
+                assert_eq!(PackedFingerprint::of(&then).unwrap().described(), then, "{size} bytes of {extent:?}");
+            }
+        }
     }
 
     #[test]

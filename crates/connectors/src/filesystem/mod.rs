@@ -1,12 +1,15 @@
 //! The `filesystem` connector: local files, directories, globs, standard input and output.
 
+mod arriving;
 mod checksum;
 mod directory;
 mod discover;
 mod fingerprint;
+mod finished;
 mod growing;
 mod infer;
 mod metadata;
+mod monitor;
 mod partition;
 mod read;
 mod sink;
@@ -19,9 +22,13 @@ mod writer;
 
 use crate::declaration::{Connector, TakesFormats};
 use crate::format::Format;
-use crate::option_table::option_list;
+use crate::option_table::{option_fault, option_list};
 use crate::{Sink, SinkRequest, Source, SourceRequest};
-use millstream_types::{Diagnostic, TakesChanges};
+use arriving::{ArrivingFiles, FileReading};
+use discover::InputFile;
+use millstream_types::{Diagnostic, Options, TakesChanges, code};
+use source::StreamSource;
+use std::time::Duration;
 
 pub(crate) use discover::{input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
@@ -51,7 +58,8 @@ pub(crate) const CONNECTOR: Connector = Connector {
     changes: |options| Format::of(options).map_or(TakesChanges::Nothing, Format::takes_changes),
     gives_changes: |options| Format::of(options).is_ok_and(Format::gives_changes),
     split_front: Some(Format::split_front),
-    is_bounded: |_| true,
+    require: |options| monitor_interval(options).map(drop),
+    is_bounded: |options| options.get(MONITOR.key).is_none(),
     infer: Some(infer::infer),
     ..Connector::NEITHER
 };
@@ -62,6 +70,8 @@ option_list! {
         "A file, a directory (all files below it, except names that start with `.` or `_`), a glob such as `/logs/*.json`, `file://…`, or `-` \
          for standard input and output.";
     "format": Required(&Format("")), "", "Format of the records.";
+    MONITOR = "source.monitor-interval": Duration, "",
+        "How often a source looks for new files in its directory or glob: it never ends then. Without it the files are read that are there at the start.";
     OVERWRITE = "sink.overwrite": Bool, "false", "Whether a sink may replace the single file that is there; `INSERT OVERWRITE` sets it. A directory gets more files.";
     PART_BYTES = "sink.rolling-policy.file-size": Size, "128MB", "Size at which a sink that writes a directory starts the next file.";
     PART_AGE = "sink.rolling-policy.rollover-interval": Duration, "30 min", "Age at which a sink that writes a directory starts the next file.";
@@ -70,6 +80,12 @@ option_list! {
 fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let path = request.options.require("path")?;
     let format = Format::of(&request.options)?;
+    if let Some(interval) = monitor_interval(&request.options)? {
+        if discover::is_one_file(path)? {
+            return Err(nothing_to_look_for(&format!("'{path}' is a file")));
+        }
+        return Ok(Box::new(ArrivingFiles::new(path, interval, reading(request, format)?)?));
+    }
     let files = discover::discover(path)?;
     Ok(match (format.stream)(request)? {
         Some(records) => Box::new(source::open(request, (records, format.gives_changes()), files)?),
@@ -78,6 +94,46 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
             Box::new((format.files()?.open)(request, files)?)
         }
     })
+}
+
+/// How often new files are looked for, if they are.
+fn monitor_interval(options: &Options) -> Result<Option<Duration>, Diagnostic> {
+    if options.get(MONITOR.key).is_none() {
+        return Ok(None);
+    }
+    let interval = MONITOR.duration(options)?;
+    if interval.is_zero() {
+        return Err(options.invalid(MONITOR.key, "a duration longer than 0, such as '10 s'"));
+    }
+    if options.get("path").is_some_and(discover::is_standard_input) {
+        return Err(nothing_to_look_for("standard input is no directory"));
+    }
+    Ok(Some(interval))
+}
+
+fn nothing_to_look_for(why: &str) -> Diagnostic {
+    let message = format!("no new files can be looked for: {why}");
+    option_fault(
+        code::INVALID_OPTION,
+        MONITOR.key,
+        message,
+        "give the path of a directory or a glob, or leave the option out",
+    )
+}
+
+/// How each file of a table is read.
+fn reading(request: &SourceRequest, format: &'static Format) -> Result<FileReading, Diagnostic> {
+    if let Some(records) = (format.stream)(request)? {
+        let StreamSource { decoder, open } = source::stream(request, (records, format.gives_changes()))?;
+        return Ok(FileReading { open: Box::new(move |file| Ok(open(file))), decoder, extent: Extent::Bytes });
+    }
+    let (files, request) = (format.files()?, request.clone());
+    let decoder = (files.open)(&request, Vec::new())?.decoder;
+    let open = move |file: InputFile| {
+        let mut opened = (files.open)(&request, vec![(file.path, file.info)])?;
+        opened.splits.pop().ok_or_else(|| Diagnostic::bug("a file has no split"))
+    };
+    Ok(FileReading { open: Box::new(open), decoder, extent: Extent::Whole })
 }
 
 fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {

@@ -1,5 +1,6 @@
 //! Sources and sinks over real files in temporary directories.
 
+mod arriving;
 mod resume;
 mod spans;
 

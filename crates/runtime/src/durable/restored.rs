@@ -39,6 +39,8 @@ pub(crate) struct RestoredSplit {
     pub(crate) behind: u64,
     /// What a checkpoint says of what was read.
     pub(crate) input: Option<Value>,
+    /// What the watermark is raised to when all that is there has been read.
+    pub(crate) held: Option<i64>,
 }
 
 impl<'a> Restored<'a> {
@@ -84,6 +86,12 @@ impl<'a> Restored<'a> {
         StateBlob::Checkpointed(stored)
     }
 
+    /// The names of the splits of a source that is not read from the start.
+    pub(crate) fn names(&self, source: usize) -> Vec<&'a str> {
+        let state = self.manifest.sources.get(source).filter(|_| !self.is_fresh[source]);
+        state.into_iter().flat_map(|state| &state.splits).map(|split| split.name.as_str()).collect()
+    }
+
     /// The watermark that a split of a source had; `None` for sources that are read from the start.
     pub(crate) fn watermark(&self, source: usize, split: &str) -> Option<i64> {
         let state = self.manifest.sources.get(source).filter(|_| !self.is_fresh[source])?;
@@ -107,7 +115,7 @@ impl<'a> Restored<'a> {
             readers.into_iter().map(|split| (split.0.clone(), split)).collect();
         let mut splits = Vec::with_capacity(found.len());
         for split in &state.splits {
-            let SplitState { name, number, at, line, rows, behind, ended, input, .. } = split.clone();
+            let SplitState { name, number, at, line, rows, behind, held, ended, input, .. } = split.clone();
             let reader = found.remove(&name).and_then(|(_, reader)| reader);
             if !is_read(number) {
                 continue;
@@ -130,7 +138,7 @@ impl<'a> Restored<'a> {
                 (false, None) => Begin::Fresh,
             };
             let rows = rows - behind;
-            splits.push(RestoredSplit { reader, name, number, begin, position, rows, behind, input });
+            splits.push(RestoredSplit { reader, name, number, begin, position, rows, behind, input, held });
         }
         let next = state.splits.iter().map(|split| split.number + 1).max().unwrap_or(0);
         let new = order.into_iter().filter_map(|name| found.remove(&name)).zip(next..);
@@ -151,7 +159,7 @@ impl<'a> Restored<'a> {
 impl RestoredSplit {
     /// A split of which nothing has been read.
     pub(crate) fn of(name: String, number: u32, begin: Begin) -> RestoredSplit {
-        RestoredSplit { reader: None, name, number, begin, position: None, rows: 0, behind: 0, input: None }
+        RestoredSplit { reader: None, name, number, begin, position: None, rows: 0, behind: 0, input: None, held: None }
     }
 
     /// Splits that no checkpoint knows, as far as they are read here.

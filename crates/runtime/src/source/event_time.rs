@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Largest watermark that rows can bring. `i64::MAX` is the end of input, which no row may claim.
 pub(crate) const LAST_WATERMARK: i64 = i64::MAX - 1;
+/// The delay of rows that do not raise the watermark.
+const HELD: i64 = i64::MAX;
 /// Rows of which [`RowTimes::pieces`] looks at the bounds.
 const BLOCK: usize = ZONE_ROWS;
 
@@ -217,6 +219,11 @@ impl TimeZones {
 }
 
 impl RowTimes {
+    /// The same times, which do not raise the watermark.
+    pub(crate) fn held(self) -> RowTimes {
+        RowTimes { delay_ms: HELD, max_watermark: i64::MIN, ..self }
+    }
+
     /// Times that are a column of the buffer, and that watermarks follow by a delay. Its values are read once, by zones; of a table in
     /// memory once for all queries.
     fn of_column(column: usize, time: Millis, delay_ms: i64, in_memory: Option<&InMemory>) -> RowTimes {
@@ -349,7 +356,7 @@ impl RowTimes {
 }
 
 fn delayed(value: i64, delay_ms: i64) -> i64 {
-    value.saturating_sub(delay_ms).min(LAST_WATERMARK)
+    if delay_ms == HELD { i64::MIN } else { value.saturating_sub(delay_ms).min(LAST_WATERMARK) }
 }
 
 #[cfg(test)]
@@ -375,6 +382,19 @@ mod tests {
         assert_eq!(times.rows_before(6, 6), 0);
         let part = times.slice(1, 2);
         assert_eq!((part.min_time, part.max_watermark), (30, 25));
+    }
+
+    #[test]
+    fn rows_that_are_held_do_not_raise_the_watermark() {
+        let times = RowTimes::in_order(&[10, i64::MAX, 30], 5).held();
+        for times in [times.slice(1, 2), times] {
+            assert_eq!((times.max_watermark, times.rows_before(7, 8)), (i64::MIN, times.time.rows()));
+            assert!(times.watermarks_before(7).iter().all(|watermark| *watermark == 7));
+            assert_eq!(
+                times.pieces(7, |time| time).iter().map(|piece| piece.watermarks.len()).collect::<Vec<_>>(),
+                [1]
+            );
+        }
     }
 
     #[test]

@@ -153,6 +153,16 @@ impl SourceRuntime {
         let (most, permit) = (host.buffer_size.rows().min(host.most_rows_in_beats()), Some(Arc::new(permit)));
         let unit = self.unit(decoded, most, permit, functions, &mut host.row_errors())?;
         split.chunks.fetch_add(1, Relaxed);
+        let unit = if task.is_held { held(unit) } else { unit };
         Ok(Unit { after, ..unit })
     }
+}
+
+/// A unit whose rows do not raise the watermark.
+fn held(mut unit: Unit) -> Unit {
+    for times in unit.rows.iter_mut().filter_map(|rows| rows.times.as_mut()) {
+        unit.held = unit.held.max(Some(times.max_watermark));
+        *times = times.clone().held();
+    }
+    unit
 }

@@ -6,7 +6,7 @@ use crate::query::{Query, caught};
 use crate::schedule::timers::{after, earlier};
 use crate::station::{Consequences, DecodeTask, Task};
 use crate::stream::sequencer::Unit;
-use millstream_connectors::{Chunk, Position, SplitReader};
+use millstream_connectors::{Chunk, Outlook, Position, SplitReader};
 use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -23,6 +23,14 @@ struct Reader<'a> {
     query: &'a Query,
     id: SplitId,
     split: &'a Split,
+}
+
+/// What a query has been told of a reader's outlook.
+#[derive(Default)]
+struct Told {
+    /// The watermark is that of all rows.
+    is_settled: bool,
+    is_silent: bool,
 }
 
 /// Reads splits of a source until there are no more, or the query ends. The body of a reader thread.
@@ -66,14 +74,7 @@ pub(crate) fn find_idle_splits(query: &Query, now: Instant) -> Option<Instant> {
             let due = active.checked_add(timeout);
             if due.is_none_or(|due| due > now) {
                 next = earlier(next, due);
-            } else if query.stream(this.split.stream).is_drained(reading.units) {
-                reading.idle = true;
-                this.note_idle(true);
-                query.host().flow.set_silent(this.split.stream, true);
-                set_idle(query, this.split.stream, true);
-                // A beat of event time may have waited for it alone.
-                query.look_at_beat();
-            } else {
+            } else if !this.fall_silent(&mut reading) {
                 // Its last rows are being processed, so it will not take long.
                 next = earlier(next, after(now, query.host().config.flush_interval_ms.max(1)));
             }
@@ -101,7 +102,7 @@ impl<'a> Reader<'a> {
     fn read(self, reader: &mut dyn SplitReader) -> Result<(), Diagnostic> {
         let Reader { query, split, .. } = self;
         let flow = &query.host().flow;
-        let mut after = None;
+        let (mut after, mut told) = (None, Told::default());
         if let Begin::Resume(from) = split.begin {
             reader.resume(from)?;
             after = from;
@@ -120,6 +121,7 @@ impl<'a> Reader<'a> {
             reader.aim(flow.aim());
             let is_ready = reader.wait()?;
             self.note_outside(reader, after);
+            self.follow(reader.outlook(), &mut told);
             if !is_ready {
                 continue;
             }
@@ -134,7 +136,9 @@ impl<'a> Reader<'a> {
                 flow.set_silent(split.stream, false);
             }
             after = chunk.after;
-            self.hand_over(chunk)?;
+            let is_held = reader.outlook() == Outlook::Holds;
+            told.is_settled &= !is_held;
+            self.hand_over(chunk, is_held)?;
         }
         if !query.is_over() {
             self.end(End::Stopped);
@@ -151,8 +155,55 @@ impl<'a> Reader<'a> {
         stats.note_trouble(reader.trouble());
     }
 
+    /// Has the watermark follow the outlook of the reader, who has no chunk yet.
+    fn follow(self, outlook: Outlook, told: &mut Told) {
+        let is_settled = matches!(outlook, Outlook::Settled | Outlook::Silent);
+        if is_settled && !told.is_settled {
+            told.is_settled = true;
+            let mut reading = self.split.reading.lock();
+            if reading.ended {
+                return;
+            }
+            let unit = reading.units;
+            reading.units += 1;
+            drop(reading);
+            let mut consequences = Consequences::default();
+            consequences.deliver(self.split.stream, unit, Unit { lifts: true, ..Unit::default() });
+            self.query.act(consequences);
+        }
+        if outlook == Outlook::Silent {
+            told.is_silent |= self.fall_silent(&mut self.split.reading.lock());
+        } else if std::mem::take(&mut told.is_silent) {
+            let mut reading = self.split.reading.lock();
+            self.heard(&mut reading);
+            self.speak(&mut reading);
+        }
+    }
+
+    /// Leaves the split out of the watermark, if all of its rows have been processed; whether it is left out.
+    fn fall_silent(self, reading: &mut Reading) -> bool {
+        let Reader { query, split, .. } = self;
+        if !reading.idle && !reading.ended && query.stream(split.stream).is_drained(reading.units) {
+            reading.idle = true;
+            self.note_idle(true);
+            query.host().flow.set_silent(split.stream, true);
+            set_idle(query, split.stream, true);
+            // A beat of event time may have waited for it alone.
+            query.look_at_beat();
+        }
+        reading.idle
+    }
+
+    /// The split is silent no longer.
+    fn speak(self, reading: &mut Reading) {
+        if std::mem::take(&mut reading.idle) {
+            self.note_idle(false);
+            self.wake();
+        }
+    }
+
     /// Has a chunk decoded, once there is room for it.
-    fn hand_over(self, chunk: Chunk) -> Result<(), Diagnostic> {
+    fn hand_over(self, chunk: Chunk, is_held: bool) -> Result<(), Diagnostic> {
         let Reader { query, id, split } = self;
         // A reader that waits for room is not silent.
         split.reading.lock().active = None;
@@ -162,10 +213,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         self.heard(&mut reading);
-        if std::mem::take(&mut reading.idle) {
-            self.note_idle(false);
-            self.wake();
-        }
+        self.speak(&mut reading);
         let unit = reading.units;
         reading.units += 1;
         drop(reading);
@@ -173,7 +221,7 @@ impl<'a> Reader<'a> {
         stats.read.fetch_add(1, Relaxed);
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
         stats.note_chunk(query.host().stats.elapsed());
-        let task = DecodeTask { split: id, stream: split.stream, unit, chunk, permit };
+        let task = DecodeTask { split: id, stream: split.stream, unit, chunk, is_held, permit };
         query.act(Consequences { tasks: vec![Task::Decode(Box::new(task))], ..Consequences::default() });
         Ok(())
     }

@@ -69,6 +69,8 @@ pub(crate) struct DecodeTask {
     pub(crate) unit: u64,
     /// Undecoded input.
     pub(crate) chunk: Chunk,
+    /// Whether its rows do not raise the watermark.
+    pub(crate) is_held: bool,
     /// Counts the chunk as in flight.
     pub(crate) permit: Permit,
 }

@@ -32,6 +32,10 @@ pub(crate) struct Unit {
     pub(crate) place: Option<usize>,
     /// The stream's watermark after the rows, where it does not follow from them.
     pub(crate) watermark: Option<i64>,
+    /// What the rows would have raised the watermark to, if they are not to: see [`Unit::lifts`].
+    pub(crate) held: Option<i64>,
+    /// Whether the watermark is now that of all rows.
+    pub(crate) lifts: bool,
     /// The generation that begins after the rows and the watermark, if one does.
     pub(crate) cut: Option<Generation>,
     /// Where reading resumes behind it, for units of splits that have positions.
@@ -92,6 +96,8 @@ pub(crate) struct Sequencer {
     next_buffer: u64,
     next_row: u64,
     watermark: i64,
+    /// The watermark of rows that have not raised it.
+    held_watermark: i64,
     generation: Generation,
     position: Option<Position>,
     /// The number of the first row of the unit.
@@ -120,6 +126,7 @@ impl Sequencer {
             next_buffer: 0,
             next_row: rows,
             watermark: i64::MIN,
+            held_watermark: i64::MIN,
             generation: Generation::default(),
             position,
             first_of_unit: rows,
@@ -145,6 +152,11 @@ impl Sequencer {
     /// The same for a split of which the first `rows` rows behind its position are dropped: what they have changed is known.
     pub(crate) fn with_rows_again(self, rows: u64) -> Sequencer {
         Sequencer { again: rows, ..self }
+    }
+
+    /// The same for a split whose rows have not raised the watermark to this so far.
+    pub(crate) fn with_held(self, watermark: Option<i64>) -> Sequencer {
+        Sequencer { held_watermark: watermark.unwrap_or(i64::MIN), ..self }
     }
 
     /// Takes unit `number`, or the next part of it; what is in order now goes to `sink`.
@@ -227,6 +239,10 @@ impl Sequencer {
             return false;
         }
         self.advance(unit.watermark.unwrap_or(i64::MIN), sink);
+        self.held_watermark = self.held_watermark.max(unit.held.unwrap_or(i64::MIN));
+        if unit.lifts {
+            self.advance(self.held_watermark, sink);
+        }
         self.position = unit.after.or(self.position);
         self.first_of_unit = self.next_row;
         unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut *sink));
@@ -324,7 +340,8 @@ impl Sequencer {
         let (at, line) = (self.position.map(|position| position.at), self.position.map_or(0, |position| position.line));
         let (rows, watermark, ended) = (self.next_row + self.again, self.watermark, self.ended);
         let behind = self.held.as_ref().map_or(self.again, |_| self.next_row - self.first_of_unit);
-        SplitState { at, line, rows, behind, watermark, ended, ..SplitState::default() }
+        let held = Some(self.held_watermark).filter(|held| *held > watermark);
+        SplitState { at, line, rows, behind, watermark, held, ended, ..SplitState::default() }
     }
 
     /// Lets the watermark follow the clock, if the stream has one.
@@ -409,6 +426,35 @@ mod tests {
         assert_eq!(out, ["1 rows", "2 rows", "bad record"]);
         // A restart reads the record again.
         assert_eq!((sequencer.reached().at, sequencer.reached().ended), (Some(10), false));
+    }
+
+    #[test]
+    fn a_watermark_that_is_held_comes_with_the_unit_that_lifts_it() {
+        let (mut sequencer, mut out) = (Sequencer::new(None, 0, None).with_held(Some(3)), Vec::new());
+        let mut take = |s: Sequenced| {
+            out.push(match s {
+                Sequenced::Buffer(buffer) => buffer.stamp.watermark,
+                Sequenced::Watermark(watermark) => watermark,
+                _ => panic!("nothing else comes"),
+            });
+        };
+        let held = |watermark| {
+            let rows = Rows { rows: 1, times: Some(RowTimes::in_order(&[watermark], 0).held()), ..Rows::default() };
+            Unit { rows: vec![rows], held: Some(watermark), ..Unit::default() }
+        };
+        let lifting = || Unit { lifts: true, ..Unit::default() };
+        sequencer.arrive(2, lifting(), &mut take);
+        sequencer.arrive(1, unit(1, Some(5)), &mut take);
+        sequencer.arrive(0, held(9), &mut take);
+        assert_eq!((sequencer.reached().watermark, sequencer.reached().held), (9, None));
+        sequencer.arrive(3, held(12), &mut take);
+        assert_eq!((sequencer.reached().watermark, sequencer.reached().held), (9, Some(12)));
+        sequencer.arrive(4, lifting(), &mut take);
+        assert_eq!(out, [i64::MIN, i64::MIN, 5, 9, 9, 12]);
+        // What an earlier process had held back is lifted, too.
+        let (mut resumed, mut lifted) = (Sequencer::new(None, 1, None).with_held(Some(12)), None);
+        resumed.arrive(0, lifting(), |s| lifted = if let Sequenced::Watermark(w) = s { Some(w) } else { None });
+        assert_eq!(lifted, Some(12));
     }
 
     #[test]

@@ -67,6 +67,14 @@ fn check(file: &str, format: &str, extra: &[(&str, &str)], count: i64) {
     assert_eq!(rows(&chunks(&paced, Some(*after))), all[(ids.last().unwrap() + 1) as usize..], "{file}, paced");
 }
 
+/// Writes a file of the rows from one number to another.
+pub(super) fn parquet(file: &str, from: i64, to: i64) {
+    let mut sink = open_sink(&sink_request(file, "parquet", &[("sink.overwrite", "true")])).unwrap();
+    let piece = sink.encoder().encode(&columns(from, to - from), (to - from) as usize).unwrap();
+    sink.write(piece).unwrap();
+    sink.finish().unwrap();
+}
+
 fn text(line: impl Fn(i64) -> String, count: i64) -> String {
     (0..count).map(line).collect()
 }
