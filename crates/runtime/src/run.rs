@@ -27,7 +27,10 @@ use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the end of a query waits for what other nodes have done.
+const REPORTS: Duration = Duration::from_secs(5);
 
 /// Runs a query until the end of its input, until every sink has its `LIMIT`, until the first error, or until it is
 /// cancelled.
@@ -73,8 +76,11 @@ fn run_here(
     let mut threads = Threads::default();
     let result = threads.start(&query, &topology, adviser).and_then(|()| {
         start(&query)?;
-        supervise(&query)?;
-        end_together(&query)
+        let ended = supervise(&query).and_then(|()| wait_for_all(&query));
+        if ended.as_ref().err().is_none_or(|error| error.code == code::SUSPENDED) {
+            ask_for_reports(&query);
+        }
+        ended.and_then(|()| end_together(&query))
     });
     query.close();
     if !config.adaptivity.measures_operators {
@@ -92,9 +98,8 @@ fn run_here(
     result.map_err(|diagnostic| cause(&query, diagnostic))
 }
 
-/// Completes the checkpoint under way of a query whose rows have all been written, on all nodes: a span of the sinks belongs to it. Then, on
-/// the first of several nodes, has the others end, which say how far they have read, and what their sinks have prepared.
-fn end_together(query: &Query) -> Result<(), Diagnostic> {
+/// Completes the checkpoint under way of a query whose rows have all been written, on all nodes: a span of the sinks belongs to it.
+fn wait_for_all(query: &Query) -> Result<(), Diagnostic> {
     if query.is_follower() || query.was_cut_short() {
         return Ok(());
     }
@@ -103,8 +108,29 @@ fn end_together(query: &Query) -> Result<(), Diagnostic> {
         wait_until(query, || nodes.all_written.load(Ordering::Acquire) == nodes.count - 1)?;
     }
     let Some(checkpointing) = &host.checkpointing else { return Ok(()) };
-    wait_until(query, || !checkpointing.is_under_way())?;
-    let Some(nodes) = &host.nodes else { return Ok(()) };
+    wait_until(query, || !checkpointing.is_under_way())
+}
+
+/// On the first of several nodes: has the others tell what they have done. Who does not answer soon is not waited for: what it has told
+/// before counts.
+fn ask_for_reports(query: &Query) {
+    let host = query.host();
+    let Some(nodes) = host.nodes.as_ref().filter(|nodes| nodes.is_first()) else { return };
+    nodes.tell_others(|| NodeMessage::AskReport);
+    let until = Instant::now() + REPORTS;
+    let is_done = || host.stats.reports.are_last() || query.has_failed();
+    while !is_done() && Instant::now() < until {
+        if query.cancel().wait(Some(until), |state| state == CancelState::Abort || is_done()) == CancelState::Abort {
+            return;
+        }
+    }
+}
+
+/// On the first node of a job, has the others end, which say how far they have read, and what their sinks have prepared.
+fn end_together(query: &Query) -> Result<(), Diagnostic> {
+    let host = query.host();
+    let nodes = host.nodes.as_ref().filter(|nodes| nodes.is_first() && host.checkpointing.is_some());
+    let Some(nodes) = nodes.filter(|_| !query.was_cut_short()) else { return Ok(()) };
     nodes.tell_others(|| NodeMessage::Finish);
     wait_until(query, || nodes.finished.lock().len() == nodes.count - 1)
 }
@@ -187,6 +213,7 @@ fn supervise(query: &Query) -> Result<(), Diagnostic> {
 fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
     let mut next = earlier(find_idle_splits(query, now), follow_clock(query, now));
     next = earlier(next, query.resume_parked(now));
+    next = earlier(next, query.host().nodes.as_ref().map(|nodes| nodes.report_if_due(&query.host().stats, now)));
     for station in query.stations() {
         let mut consequences = station.due(now)?;
         // Nobody has to be woken for it: this is the supervisor.

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod changed;
+mod cluster;
 mod connections;
 #[path = "../support/folders.rs"]
 mod folders;
@@ -13,6 +14,8 @@ mod memory;
 mod messages;
 mod named;
 mod piped;
+#[path = "../support/nodes.rs"]
+mod processes;
 mod resumed;
 mod secrets;
 #[path = "../support/mod.rs"]

@@ -25,6 +25,7 @@ mod credit;
 mod gather;
 mod links;
 mod receiving;
+mod reporting;
 #[cfg(test)]
 mod simulated;
 mod splits;
@@ -33,6 +34,7 @@ mod wire;
 use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
+use crate::stats::NodeReport;
 pub use credit::Credit;
 pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
 pub(crate) use links::{Linger, Links, LocalInputs, Said};
@@ -41,6 +43,7 @@ use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 pub(crate) use receiving::receive_from_nodes;
+use reporting::Reporting;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub(crate) use splits::{NamedSplit, named, seen};
@@ -76,8 +79,12 @@ pub(crate) enum NodeMessage {
     Stored(u64, StoredByNode),
     /// To the other nodes: a checkpoint is complete.
     Completed(u64),
-    /// To the first node: all sinks of this one have all rows that they get; how many that were.
-    AllWritten(u64),
+    /// To the first node: all sinks of this one have all rows that they get.
+    AllWritten,
+    /// To the other nodes, from the first: it is about to end, and wants to know what each has done.
+    AskReport,
+    /// To the first node: what this one has done so far.
+    Report(Box<NodeReport>),
     /// To the other nodes: all rows have been written. Each answers, and ends.
     Finish,
     /// To the first node, at the end.
@@ -177,6 +184,7 @@ pub struct Nodes {
     pub(crate) finished: Mutex<BTreeMap<usize, FinishedNode>>,
     /// On the first node: how many others have written all rows.
     pub(crate) all_written: AtomicUsize,
+    reporting: Reporting,
     own: NodeInbox,
     inbound: Mutex<Option<Receiver<Arriving>>>,
     /// What has come before the query was built.
@@ -222,8 +230,8 @@ impl Nodes {
         own: NodeInbox,
         inbound: Mutex<Option<Receiver<Arriving>>>,
     ) -> Nodes {
-        let (finished, all_written, early) = Default::default();
-        Nodes { me, count, peers, finished, all_written, own, inbound, early }
+        let (finished, all_written, reporting, early) = Default::default();
+        Nodes { me, count, peers, finished, all_written, reporting, own, inbound, early }
     }
 
     /// Sends to another node.

@@ -105,9 +105,15 @@ impl Receiving<'_> {
                 query.hand_over(checkpoint, Handed::Completed);
             }
             NodeMessage::Finish => query.end_with_another(),
-            NodeMessage::AllWritten(rows) => {
+            NodeMessage::AskReport => {
+                query.host().nodes.iter().for_each(|nodes| nodes.report(&query.host().stats, true));
+            }
+            NodeMessage::Report(report) => {
+                query.host().stats.note_report(from, *report).map_err(damaged)?;
+                query.cancel().wake();
+            }
+            NodeMessage::AllWritten => {
                 if let Some(nodes) = &query.host().nodes {
-                    query.host().stats.rows_out.fetch_add(rows, Ordering::Relaxed);
                     nodes.all_written.fetch_add(1, Ordering::Release);
                     query.cancel().wake();
                 }
