@@ -213,7 +213,7 @@ fn supervise(query: &Query) -> Result<(), Diagnostic> {
 fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
     let mut next = earlier(find_idle_splits(query, now), follow_clock(query, now));
     next = earlier(next, query.resume_parked(now));
-    next = earlier(next, query.host().nodes.as_ref().map(|nodes| nodes.report_if_due(&query.host().stats, now)));
+    next = earlier(next, report_if_due(query, now));
     for station in query.stations() {
         let mut consequences = station.due(now)?;
         // Nobody has to be woken for it: this is the supervisor.
@@ -232,6 +232,18 @@ fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
     }
     next = earlier(next, checkpoint_if_due(query, now)?);
     Ok(earlier(next, end_beat_if_due(query, now)))
+}
+
+/// Of several nodes: tells the first one what this one has done, if it is time; when to look again. The first one notes its own pace.
+fn report_if_due(query: &Query, now: Instant) -> Option<Instant> {
+    let (nodes, stats) = (query.host().nodes.as_ref()?, &query.host().stats);
+    let (is_due, next) = nodes.is_report_due(now);
+    match is_due {
+        true if nodes.is_first() => stats.note_pace(),
+        true => nodes.report(false, || stats.report(false)),
+        false => {}
+    }
+    Some(next)
 }
 
 /// Ends the beat if it is time; when to look again. Who finishes the cut that is on its way wakes the supervisor.

@@ -106,7 +106,8 @@ impl Receiving<'_> {
             }
             NodeMessage::Finish => query.end_with_another(),
             NodeMessage::AskReport => {
-                query.host().nodes.iter().for_each(|nodes| nodes.report(&query.host().stats, true));
+                let report = || query.host().stats.report(true);
+                query.host().nodes.iter().for_each(|nodes| nodes.report(true, report));
             }
             NodeMessage::Report(report) => {
                 query.host().stats.note_report(from, *report).map_err(damaged)?;

@@ -2,19 +2,21 @@
 //! has not been taken there is no other one on its way, so a node that is behind is not told more and more.
 
 use super::{NodeMessage, Nodes, wire};
-use crate::stats::QueryStats;
+use crate::stats::NodeReport;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// From the start to the first report: a run that is over before needs none but the last.
+const FIRST: Duration = Duration::from_millis(200);
 /// From one report to the next.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Reporting {
-    /// When the next one is due; at once if there was none.
+    /// When the next one is due; `None` at the start.
     next: Mutex<Option<Instant>>,
     is_on_its_way: Arc<AtomicBool>,
 }
@@ -29,24 +31,23 @@ impl Drop for OnItsWay {
 }
 
 impl Nodes {
-    /// Tells the first node what this one has done, if it is time; the first one notes its own pace. When to look again.
-    pub(crate) fn report_if_due(&self, stats: &QueryStats, now: Instant) -> Instant {
+    /// Whether it is time to tell what this node has done, and when it will be the next time.
+    pub(crate) fn is_report_due(&self, now: Instant) -> (bool, Instant) {
         let mut next = self.reporting.next.lock();
         match *next {
-            Some(next) if next > now => return next,
-            _ if self.is_first() => stats.note_pace(),
-            _ => self.report(stats, false),
+            None => (false, *next.insert(now + FIRST)),
+            Some(next) if next > now => (false, next),
+            Some(_) => (true, *next.insert(now + EVERY)),
         }
-        *next.insert(now + EVERY)
     }
 
     /// Tells the first node what this one has done; `is_last`: because it has been asked for it.
-    pub(super) fn report(&self, stats: &QueryStats, is_last: bool) {
+    pub(crate) fn report(&self, is_last: bool, report: impl FnOnce() -> NodeReport) {
         let is_on_its_way = &self.reporting.is_on_its_way;
         if is_on_its_way.swap(true, Relaxed) && !is_last {
             return;
         }
-        let report = NodeMessage::Report(Box::new(stats.report(is_last)));
+        let report = NodeMessage::Report(Box::new(report()));
         self.peers.send(0, wire::encode(report), Some(Box::new(OnItsWay(Arc::clone(is_on_its_way)))));
     }
 }

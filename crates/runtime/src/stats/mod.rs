@@ -11,6 +11,7 @@ pub(crate) mod forms;
 mod histogram;
 mod nodes;
 mod own;
+mod program_snapshot;
 mod programs;
 mod sent;
 mod snapshot;
@@ -27,13 +28,12 @@ pub(crate) use histogram::Histogram;
 pub use histogram::Times;
 pub(crate) use nodes::NodeReport;
 use nodes::NodeReports;
-pub use nodes::NodeSnapshot;
+pub use program_snapshot::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub(crate) use programs::ProgramStats;
-pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub use sent::SentSnapshot;
 pub(crate) use sent::SentStats;
 pub use snapshot::{
-    Begun, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
+    Begun, NodeSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
     TriggerSnapshot, WorkerSnapshot,
 };
 pub use spill::SpillSnapshot;

@@ -3,9 +3,7 @@
 //! Every other node sends a report about once a second, and one when the first node is about to end. Reports hold sums, so a
 //! newer one takes the place of the one before, and nothing is lost with one that is not sent.
 
-use super::QueryStats;
-use super::forms::{optional_seconds, seconds};
-use super::snapshot::{Begun, StatsSnapshot, TriggerSnapshot};
+use super::snapshot::{NodeSnapshot, StatsSnapshot};
 use millstream_storage::Damaged;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -22,34 +20,9 @@ pub(crate) struct NodeReport {
     pub(super) stats: StatsSnapshot,
     /// By source: up to where all rows of splits that are not idle have been processed, from `i64::MIN` to `i64::MAX`. What people see
     /// does not tell a split without a watermark from one that has ended.
-    sources: Vec<i64>,
+    pub(super) sources: Vec<i64>,
     /// The same by pipeline.
-    pipelines: Vec<i64>,
-}
-
-/// What one of several nodes has done, at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct NodeSnapshot {
-    /// Its number: 0 is the first.
-    pub node: usize,
-    /// Since it has told this; 0 of the first, and `None` if it has told nothing so far.
-    #[serde(rename = "age_s", serialize_with = "optional_seconds")]
-    pub age: Option<Duration>,
-    /// Since its statistics were made.
-    #[serde(rename = "elapsed_s", serialize_with = "seconds")]
-    pub elapsed: Duration,
-    /// Rows decoded from the splits that it reads.
-    pub rows_in: u64,
-    /// Those of about the last second, and after the end of the run of all its time.
-    pub rows_per_second: f64,
-    /// Rows that it has written to sinks.
-    pub rows_out: u64,
-    /// The lowest watermark of its splits in milliseconds; `None` before the first and after the end of its input.
-    pub watermark_ms: Option<i64>,
-    /// Bytes of its state, in memory and in spilled files.
-    pub state_bytes: u64,
-    /// Bytes of rows and partials that it has sent to other nodes.
-    pub sent_bytes: u64,
+    pub(super) pipelines: Vec<i64>,
 }
 
 /// What the first of several nodes knows of all; empty on others, and where there is one.
@@ -89,21 +62,6 @@ impl NodeReport {
         sources.iter_mut().zip(&self.sources).for_each(|(source, &at)| source.watermark_ms = shown(at));
         pipelines.iter_mut().zip(&self.pipelines).for_each(|(pipeline, &at)| pipeline.watermark_ms = shown(at));
         *watermark_ms = sources.iter().filter_map(|source| source.watermark_ms).min();
-    }
-
-    /// Whether it is of a run of this plan.
-    pub(super) fn fits(&self, counters: &QueryStats) -> bool {
-        let StatsSnapshot { sources, pipelines, aggregations, operators, sinks, .. } = &self.stats;
-        let (of_sources, of_pipelines) = (counters.sources.len(), counters.pipelines.len());
-        let is_one_each = [sources.len(), self.sources.len()] == [of_sources; 2]
-            && [pipelines.len(), self.pipelines.len()] == [of_pipelines; 2]
-            && aggregations.len() == counters.aggregations.len()
-            && operators.len() == counters.operators.len()
-            && sinks.len() == counters.sinks.len();
-        let are = |of: &[TriggerSnapshot], is_so: fn(&Begun) -> bool| of.iter().all(|trigger| is_so(&trigger.begun));
-        is_one_each
-            && are(aggregations, |begun| matches!(begun, Begun::Windows(_)))
-            && are(operators, |begun| matches!(begun, Begun::Jobs(_)))
     }
 
     /// Adds that of another node; `None`: it has not told anything, so no watermark of all nodes is known.
@@ -211,7 +169,7 @@ pub(super) fn shown(watermark: i64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{PipelineStats, SentStats, SinkStats, SourceStats, SplitStats, TriggerStats};
+    use super::super::{Begun, PipelineStats, QueryStats, SentStats, SinkStats, SourceStats, SplitStats, TriggerStats};
     use super::*;
     use millstream_types::{Diagnostic, code};
     use std::sync::Arc;

@@ -36,10 +36,25 @@ impl QueryStats {
     /// # Errors
     /// When no node of this run tells that.
     pub(crate) fn note_report(&self, node: usize, report: NodeReport) -> Result<(), Damaged> {
-        match report.fits(self) {
+        match self.fits(&report) {
             true => self.reports.note(node, report),
             false => Err(Damaged("statistics of another node are of another plan".into())),
         }
+    }
+
+    /// Whether a report is of the plan of this run.
+    fn fits(&self, report: &NodeReport) -> bool {
+        let StatsSnapshot { sources, pipelines, aggregations, operators, sinks, .. } = &report.stats;
+        let (of_sources, of_pipelines) = (self.sources.len(), self.pipelines.len());
+        let is_one_each = [sources.len(), report.sources.len()] == [of_sources; 2]
+            && [pipelines.len(), report.pipelines.len()] == [of_pipelines; 2]
+            && aggregations.len() == self.aggregations.len()
+            && operators.len() == self.operators.len()
+            && sinks.len() == self.sinks.len();
+        let are = |of: &[TriggerSnapshot], is_so: fn(&Begun) -> bool| of.iter().all(|trigger| is_so(&trigger.begun));
+        is_one_each
+            && are(aggregations, |begun| matches!(begun, Begun::Windows(_)))
+            && are(operators, |begun| matches!(begun, Begun::Jobs(_)))
     }
 
     /// Notes how far this node has come, for its rate.

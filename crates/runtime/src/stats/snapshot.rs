@@ -5,10 +5,9 @@
 use super::beats::BeatSnapshot;
 use super::checkpoints::CheckpointSnapshot;
 use super::compilation::Compilation;
-use super::forms::{from_seconds, seconds};
+use super::forms::{from_seconds, optional_seconds, seconds};
 use super::histogram::Times;
-use super::nodes::NodeSnapshot;
-use super::programs::ProgramSnapshot;
+use super::program_snapshot::ProgramSnapshot;
 use super::sent::SentSnapshot;
 use super::spill::SpillSnapshot;
 use crate::adaptive::Event;
@@ -248,6 +247,31 @@ pub struct SinkSnapshot {
     /// What other nodes have sent to it.
     #[serde(flatten)]
     pub sent: SentSnapshot,
+}
+
+/// What one of several nodes has done, at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct NodeSnapshot {
+    /// Its number: 0 is the first.
+    pub node: usize,
+    /// Since it has told this; 0 of the first, and `None` if it has told nothing so far.
+    #[serde(rename = "age_s", serialize_with = "optional_seconds")]
+    pub age: Option<Duration>,
+    /// Since its statistics were made.
+    #[serde(rename = "elapsed_s", serialize_with = "seconds")]
+    pub elapsed: Duration,
+    /// Rows decoded from the splits that it reads.
+    pub rows_in: u64,
+    /// Those of about the last second, and after the end of the run of all its time.
+    pub rows_per_second: f64,
+    /// Rows that it has written to sinks.
+    pub rows_out: u64,
+    /// The lowest watermark of its splits in milliseconds; `None` before the first and after the end of its input.
+    pub watermark_ms: Option<i64>,
+    /// Bytes of its state, in memory and in spilled files.
+    pub state_bytes: u64,
+    /// Bytes of rows and partials that it has sent to other nodes.
+    pub sent_bytes: u64,
 }
 
 /// Counters of a worker at one moment.
