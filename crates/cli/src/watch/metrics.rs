@@ -253,7 +253,7 @@ const METRICS: &[Metric] = &[
         Gauge,
         "source, split; node of several",
         "Time since the split has sent its last row, or since the job has begun",
-        |s, out| each_split(s, out, |split| (!split.has_ended).then(|| split.silent.as_secs_f64()))
+        |s, out| each_split(s, out, |split| (!split.has_ended).then_some(split.silent.as_secs_f64()))
     ),
     metric!(
         "split_watermark_delay_seconds",
