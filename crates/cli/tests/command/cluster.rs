@@ -76,6 +76,10 @@ fn the_first_node_tells_what_all_have_done() {
     assert!(stats["nodes"].as_array().unwrap().iter().all(|node| node["rows_in"] == 2 * ROWS), "{log}");
     assert_eq!(stats["aggregations"][0]["sent_bytes"].as_u64(), Some(sum(&stats, "sent_bytes")), "{log}");
     assert_eq!(stats["sources"][0]["split_count"].as_u64(), Some(FILES), "{log}");
+    let mut names: Vec<&str> = stats["nodes"][2].as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let wanted = "age_s elapsed_s node rows_in rows_out rows_per_second sent_bytes state_bytes watermark_ms";
+    assert_eq!(names.join(" "), wanted);
 }
 
 #[test]
