@@ -5,17 +5,18 @@
 //! checkpoint         a checkpoint is begun now
 //! savepoint NAME     a checkpoint is taken and kept under this name
 //! stop               a checkpoint is taken, and the process ends
-//! nodes              where the nodes are that take part
+//! nodes              where the nodes are that take part, and what each has done: a line for each
 //! rescale [N]        a checkpoint is taken, and the job resumes from it on N nodes, or on all that are there
 //! ```
 //!
-//! Each is answered with a line: `ok`, with what is to be told behind it, or what is wrong.
+//! Each is answered with `ok`, with what is to be told behind it, or a line that says what is wrong.
 
 use crate::checkpoints;
 use crate::failure::Failure;
+use crate::units::{grouped, timestamp};
 use millstream::cluster::Cluster;
 use millstream::storage::{DirectoryLock, StatePlace};
-use millstream::{Diagnostic, RunMonitor, code, counted};
+use millstream::{Diagnostic, RunMonitor, StatsSnapshot, code, counted};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -120,9 +121,14 @@ fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
         }
         ("nodes", "") => {
             let members = cluster.as_ref().map(|cluster| cluster.members()).unwrap_or_default();
+            let snapshots: Vec<StatsSnapshot> =
+                monitors.iter().filter_map(|monitor| monitor.stats()).map(|stats| stats.snapshot()).collect();
             match &members[..] {
                 [] => format!("{OK} 1 node: it runs on one process"),
-                members => format!("{OK} {}: {}", counted(members.len(), "node"), members.join(", ")),
+                members => {
+                    let nodes = members.iter().enumerate().map(|(node, address)| node_line(node, address, &snapshots));
+                    format!("{OK} {}\n{}", counted(members.len(), "node"), nodes.collect::<Vec<_>>().join("\n"))
+                }
             }
         }
         ("rescale", nodes) => rescale(subject, nodes).unwrap_or_else(|what| what),
@@ -133,7 +139,18 @@ fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
         }
         _ => "this request is not known".into(),
     };
-    stream.write_all(format!("{}\n", answer.replace('\n', " ")).as_bytes())
+    let answer = if answer.starts_with(OK) { answer } else { answer.replace('\n', " ") };
+    stream.write_all(format!("{answer}\n").as_bytes())
+}
+
+/// What a node has done.
+fn node_line(node: usize, address: &str, runs: &[StatsSnapshot]) -> String {
+    let found = runs.iter().flat_map(|run| &run.nodes).find(|found| found.node == node && found.age.is_some());
+    let Some(found) = found else { return format!("node {node} at {address}: it has told nothing so far") };
+    let (rows, rate) = (grouped(found.rows_in), grouped(found.rows_per_second.round() as u64));
+    let watermark =
+        found.watermark_ms.map_or_else(|| "no watermark".into(), |ms| format!("watermark {}", timestamp(ms)));
+    format!("node {node} at {address}: {rows} rows read, {rate} rows/s, {watermark}")
 }
 
 impl Subject {
@@ -218,7 +235,7 @@ pub(crate) fn request(place: &StatePlace, request: &str) -> Result<String, Failu
     let mut stream = UnixStream::connect(place.local().join(SOCKET)).map_err(|e| failed(e.to_string()))?;
     let mut answer = String::new();
     stream.write_all(format!("{request}\n").as_bytes()).map_err(|e| failed(e.to_string()))?;
-    BufReader::new(stream).read_line(&mut answer).map_err(|e| failed(e.to_string()))?;
+    stream.read_to_string(&mut answer).map_err(|e| failed(e.to_string()))?;
     match answer.trim_end() {
         done if done == OK || done.starts_with("ok ") => Ok(done[OK.len()..].trim_start().into()),
         "" => Err(failed("it has ended".into())),

@@ -12,14 +12,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Silence {
     /// When a row has come out last, and how many have until then.
     out: (Instant, u64),
-    /// By source and split, when rows have come last, and how many have until then.
-    splits: BTreeMap<(String, String), (Instant, u64)>,
+    /// By source, when rows have come last of any split, and how many have until then.
+    sources: BTreeMap<String, (Instant, u64)>,
+    /// By source, split and node that reads it, the same.
+    splits: BTreeMap<(String, String, usize), (Instant, u64)>,
     told: Option<String>,
 }
 
 impl Silence {
     pub(crate) fn new(now: Instant) -> Silence {
-        Silence { out: (now, 0), splits: BTreeMap::new(), told: None }
+        Silence { out: (now, 0), sources: BTreeMap::new(), splits: BTreeMap::new(), told: None }
     }
 
     /// The reason for a silence, when it is time to tell it and it is another than the last one. `stats` is `None` as long as sources
@@ -45,12 +47,15 @@ impl Silence {
         if comes_out {
             self.out = (now, stats.rows_out);
         }
+        let note = |last: &mut (Instant, u64), rows: u64| {
+            if last.1 != rows {
+                *last = (now, rows);
+            }
+        };
         for source in &stats.sources {
+            note(self.sources.entry(source.name.clone()).or_insert((now, source.rows)), source.rows);
             for split in &source.splits {
-                let last = self.splits.entry((source.name.clone(), split.name.clone())).or_insert((now, split.rows));
-                if last.1 != split.rows {
-                    *last = (now, split.rows);
-                }
+                note(self.splits.entry(key(source, split)).or_insert((now, split.rows)), split.rows);
             }
         }
         if let Some(reason) = self.outage(stats, is_silent) {
@@ -62,7 +67,11 @@ impl Silence {
         if !is_silent(self.out.0) {
             return None;
         }
-        if let Some(source) = stats.sources.iter().find(|source| source.splits.is_empty()) {
+        // What another node reads, and whether it does, is known from what it tells.
+        if let Some(node) = stats.nodes.iter().find(|node| node.age.is_none_or(|age| age >= PATIENCE)) {
+            return Some(format!("nothing has come out for 10 s: node {} has told nothing for as long", node.node));
+        }
+        if let Some(source) = stats.sources.iter().find(|source| source.split_count == 0) {
             return Some(format!("nothing has come out for 10 s: {} does not answer yet", source.name));
         }
         if let Some(sink) = stats.sinks.iter().find(|sink| sink.writing >= PATIENCE) {
@@ -85,9 +94,12 @@ impl Silence {
         // Idle ones hold nothing back; among them are those in reserve, which are no partition yet.
         let (idle, awaited): (Vec<(&SourceSnapshot, &SplitSnapshot)>, Vec<_>) =
             open.iter().copied().partition(|(_, split)| split.is_idle);
-        if !open.is_empty() && open.iter().all(silent) {
+        // Not all splits of other nodes are listed.
+        let is_source_silent = |source: &SourceSnapshot| self.sources.get(&source.name).is_some_and(|l| is_silent(l.0));
+        if !open.is_empty() && open.iter().all(silent) && stats.sources.iter().all(is_source_silent) {
             let named = if awaited.is_empty() { &idle } else { &awaited };
-            let (source, split) = (&named[0].0.name, &named[0].1.name);
+            let (source, split) = (&named[0].0.name, named[0].1);
+            let split = format!("{}{}", split.name, on_node(stats, split));
             let others = if named.len() > 1 { format!(" and {} others", named.len() - 1) } else { String::new() };
             return Some(format!("nothing has come out for 10 s: {source} has sent no rows ({split}{others})"));
         }
@@ -99,16 +111,16 @@ impl Silence {
         // Rows wait for a watermark where there are windows, joins or the like.
         (!stats.aggregations.is_empty() || !stats.operators.is_empty()).then(|| {
             format!(
-                "nothing has come out for 10 s: windows, joins and beats of event time wait for '{}' of {}, which sends no rows ({at}); \
+                "nothing has come out for 10 s: windows, joins and beats of event time wait for '{}'{} of {}, which sends no rows ({at}); \
                  'scan.watermark.idle-timeout' = '10 s' in its WITH (…) has them continue without it",
-                split.name, source.name
+                split.name, on_node(stats, split), source.name
             )
         })
     }
 
     /// When rows of a split have come last.
     fn heard(&self, source: &SourceSnapshot, split: &SplitSnapshot) -> Option<Instant> {
-        self.splits.get(&(source.name.clone(), split.name.clone())).map(|(since, _)| *since)
+        self.splits.get(&key(source, split)).map(|(since, _)| *since)
     }
 
     /// Servers that do not answer a query that runs, also while rows of others, or rows that are not committed yet, come out.
@@ -122,16 +134,32 @@ impl Silence {
         stats.sources.iter().find_map(|source| {
             let is_long = |split: &SplitSnapshot| self.heard(source, split).is_some_and(&is_silent);
             let split = source.splits.iter().find(|split| split.trouble.is_some() && is_long(split))?;
-            let (source, split, why) = (&source.name, &split.name, split.trouble.as_deref()?);
-            Some(format!("'{split}' of {source} has sent no rows for 10 s: {why}; reading goes on when that is over"))
+            let (source, why, on_node) = (&source.name, split.trouble.as_deref()?, on_node(stats, split));
+            let split = &split.name;
+            Some(format!(
+                "'{split}'{on_node} of {source} has sent no rows for 10 s: {why}; reading goes on when that is over"
+            ))
         })
+    }
+}
+
+/// Splits of several nodes may have the same names.
+fn key(source: &SourceSnapshot, split: &SplitSnapshot) -> (String, String, usize) {
+    (source.name.clone(), split.name.clone(), split.node)
+}
+
+/// Where there are several nodes: the one that reads a split, to be said behind its name.
+fn on_node(stats: &StatsSnapshot, split: &SplitSnapshot) -> String {
+    match stats.nodes.len() {
+        0 | 1 => String::new(),
+        _ => format!(" on node {}", split.node),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millstream::{Begun, SentSnapshot, SinkSnapshot, Times, TriggerSnapshot};
+    use millstream::{Begun, NodeSnapshot, SentSnapshot, SinkSnapshot, Times, TriggerSnapshot};
 
     fn split(name: &str, rows: u64, watermark_ms: Option<i64>) -> SplitSnapshot {
         let (bytes, chunks, queued) = (0, 0, 0);
@@ -139,7 +167,13 @@ mod tests {
     }
 
     fn stats(rows_out: u64, splits: &[SplitSnapshot]) -> StatsSnapshot {
-        let source = SourceSnapshot { name: "source 0: table t".into(), splits: splits.to_vec(), ..Default::default() };
+        let source = SourceSnapshot {
+            name: "source 0: table t".into(),
+            rows: splits.iter().map(|split| split.rows).sum(),
+            split_count: splits.len() as u64,
+            splits: splits.to_vec(),
+            ..Default::default()
+        };
         let (begun, delay) = (Begun::Windows(0), Times::default());
         let windows = TriggerSnapshot {
             name: "windows".into(),
@@ -220,5 +254,47 @@ mod tests {
         }];
         let reason = silence.observe(Some(&StatsSnapshot { sinks, ..stats(9, &splits) }), None, at(56)).unwrap();
         assert!(reason.contains("not been committed for 10 s") && reason.contains("sink 0: out"), "{reason}");
+    }
+    #[test]
+    fn other_nodes_are_taken_into_account() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let of_node = |node: usize, split: SplitSnapshot| SplitSnapshot { node, ..split };
+        let told = |node: usize, age: u64| NodeSnapshot {
+            node,
+            age: Some(Duration::from_secs(age)),
+            ..NodeSnapshot::default()
+        };
+        let on = |nodes: &[NodeSnapshot], splits: &[SplitSnapshot]| StatsSnapshot {
+            nodes: nodes.to_vec(),
+            ..stats(0, splits)
+        };
+        let mut silence = Silence::new(start);
+        // This node reads nothing, and nobody knows what the other does.
+        let untold = NodeSnapshot { node: 1, ..NodeSnapshot::default() };
+        let reason = silence.observe(Some(&on(&[told(0, 0), untold], &[])), None, at(10)).unwrap();
+        assert!(reason.contains("node 1 has told nothing"), "{reason}");
+        // Rows come to the other: they are not missed, and neither is the source.
+        for second in 11..30 {
+            let splits = [of_node(1, split("a", second, Some(5000)))];
+            let stats = on(&[told(0, 0), told(1, 1)], &splits);
+            assert_eq!(silence.observe(Some(&stats), None, at(second)), None, "{second}");
+        }
+        // Of two splits of one name the silent one is named with its node.
+        for second in 30..41 {
+            let splits = [of_node(0, split("a", second, Some(5000))), of_node(1, split("a", 29, Some(4000)))];
+            let reason = silence.observe(Some(&on(&[told(0, 0), told(1, 1)], &splits)), None, at(second));
+            assert!(reason.is_none_or(|reason| reason.contains("wait for 'a' on node 1") && second >= 39));
+        }
+        // Rows of splits that are not listed are rows.
+        let listed = [of_node(0, split("a", 40, Some(5000))), of_node(1, split("a", 29, Some(4000)))];
+        for second in 41..60 {
+            let mut stats = on(&[told(0, 0), told(1, 1)], &listed);
+            (stats.sources[0].rows, stats.sources[0].split_count) = (second, 900);
+            let reason = silence.observe(Some(&stats), None, at(second));
+            assert!(reason.is_none_or(|reason| reason.contains("wait for 'a' on node 1")), "{second}");
+        }
+        let stale = on(&[told(0, 0), told(1, 12)], &listed);
+        assert!(silence.observe(Some(&stale), None, at(61)).unwrap().contains("node 1 has told nothing"));
     }
 }

@@ -92,7 +92,7 @@ fn details(s: &StatsSnapshot) -> String {
         let _ = write!(
             out,
             " of {}, each decoded in {decode}{}",
-            counted(x.splits.len(), "split"),
+            counted(x.split_count, "split"),
             watermark(x.watermark_ms)
         );
     }
@@ -149,9 +149,16 @@ fn details(s: &StatsSnapshot) -> String {
         let [written, read] = [s.spill.bytes_written, s.spill.bytes_read].map(|bytes| amount(bytes as f64));
         let _ = write!(out, "\nspilled: {written}B in {}, {read}B read back", counted(s.spill.files, "file"));
     }
+    for x in &s.nodes {
+        let (state, sent) = (amount(x.state_bytes as f64), amount(x.sent_bytes as f64));
+        let (read, rate) = (counted(x.rows_in, "row"), amount(x.rows_per_second));
+        let _ = write!(out, "\nnode {}: {read} in ({rate} rows/s), {} out, ", x.node, x.rows_out);
+        let _ = write!(out, "{state}B of state, {sent}B sent to other nodes{}", watermark(x.watermark_ms));
+    }
+    let of_node = if s.nodes.is_empty() { "" } else { " of node 0" };
     for (index, x) in s.workers.iter().enumerate() {
         let (busy, idle) = (duration(x.busy), duration(x.idle));
-        let _ = write!(out, "\nworker {index}: {}, busy {busy}, idle {idle}", counted(x.tasks, "task"));
+        let _ = write!(out, "\nworker {index}{of_node}: {}, busy {busy}, idle {idle}", counted(x.tasks, "task"));
     }
     out
 }

@@ -26,6 +26,19 @@ pub(crate) fn amount(x: f64) -> String {
     .to_string()
 }
 
+/// A number with its thousands apart: 1,200,000.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 pub(crate) fn timestamp(ms: i64) -> String {
     let mut out = Vec::new();
     text::write_timestamp(&mut out, ms, DataType::Timestamp(3).time_unit(), 0);

@@ -59,7 +59,7 @@ impl Analysis<'_> {
                 let time = self.per_row(source.decode_time.sum, source.rows);
                 let bytes =
                     if source.bytes > 0 { format!(", {}", counted(source.bytes, "byte")) } else { String::new() };
-                let splits = counted(source.splits.len() as u64, "split");
+                let splits = counted(source.split_count, "split");
                 let chunks = counted(source.chunks, "chunk");
                 vec![format!("{}{bytes} in {chunks} of {splits}{time}", counted(source.rows, "row"))]
             }),
@@ -160,6 +160,11 @@ impl Analysis<'_> {
             totals.push(format!("{}: {} written{cost}{sent}", sink.name, counted(sink.rows, "row")));
         }
         let busy: Duration = s.workers.iter().map(|w| w.busy).sum();
+        for node in &s.nodes {
+            let (read, sent) = (counted(node.rows_in, "row"), counted(node.sent_bytes, "byte"));
+            let of_node = if node.node == 0 { "; workers, programs and events are its own" } else { "" };
+            totals.push(format!("node {}: {read} in, {} out, {sent} sent{of_node}", node.node, node.rows_out));
+        }
         totals.push(format!("{}, busy {} together", counted(s.workers.len() as u64, "worker"), time(busy)));
         if let Some(counted) = s.hardware {
             let (branches, caches) = (counted.mispredictions_per_row, counted.cache_misses_per_row);

@@ -406,7 +406,7 @@ fn run_nodes(
     let config = if others.is_empty() { config.clone() } else { RunConfig { memory, ..config.clone() } };
     std::thread::scope(|scope| {
         let run_other = |input: RunInput| {
-            let stats = Arc::new(stats.of_another_node(&input.plan));
+            let stats = Arc::new(QueryStats::new(&input.plan));
             let config = &config;
             scope.spawn(move || millstream_runtime::run(input, config, &stats, cancel))
         };

@@ -72,6 +72,7 @@ pub(crate) fn build(
     let is_first = nodes.as_ref().is_none_or(|nodes| nodes.is_first());
     check_sizes(&plan, (sources.len(), pipelines.len(), sinks.len()), is_first)?;
     stats.check(&plan)?;
+    nodes.iter().filter(|_| is_first).for_each(|nodes| stats.reports.open(nodes.count));
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
         return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
     }

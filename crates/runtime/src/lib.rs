@@ -75,8 +75,8 @@ pub use run::run;
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{
     BeatSnapshot, Begun, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot,
-    PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, STATS_VERSION, SentSnapshot, SinkSnapshot,
-    SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
+    NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, STATS_VERSION, SentSnapshot,
+    SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
     WorkerSnapshot,
 };
 pub use window::combining::combination;

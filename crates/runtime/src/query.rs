@@ -545,8 +545,7 @@ impl Query {
 
     /// Tells the first node that all rows of this one have been written.
     fn say_all_written(&self) {
-        let rows = self.host.stats.rows_out.load(Ordering::Relaxed);
-        self.host.nodes.iter().for_each(|nodes| nodes.send(0, NodeMessage::AllWritten(rows)));
+        self.host.nodes.iter().for_each(|nodes| nodes.send(0, NodeMessage::AllWritten));
     }
 
     /// Ends the query with an error, unless it has one.

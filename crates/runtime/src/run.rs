@@ -26,7 +26,10 @@ use millstream_sync::epoch_ring::End;
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long the end of a query waits for what other nodes have done.
+const REPORTS: Duration = Duration::from_secs(5);
 
 /// Runs a query until the end of its input, until every sink has its `LIMIT`, until the first error, or until it is
 /// cancelled.
@@ -75,8 +78,11 @@ fn run_here(
     let mut threads = Threads::default();
     let result = threads.start(&query, &topology, adviser).and_then(|()| {
         start(&query)?;
-        supervise(&query)?;
-        end_together(&query)
+        let ended = supervise(&query).and_then(|()| wait_for_all(&query));
+        if ended.as_ref().err().is_none_or(|error| error.code == code::SUSPENDED) {
+            ask_for_reports(&query);
+        }
+        ended.and_then(|()| end_together(&query))
     });
     query.close();
     if !config.adaptivity.measures_operators {
@@ -94,9 +100,8 @@ fn run_here(
     result.map_err(|diagnostic| cause(&query, diagnostic))
 }
 
-/// Completes the checkpoint under way of a query whose rows have all been written, on all nodes: a span of the sinks belongs to it. Then, on
-/// the first of several nodes, has the others end, which say how far they have read, and what their sinks have prepared.
-fn end_together(query: &Query) -> Result<(), Diagnostic> {
+/// Completes the checkpoint under way of a query whose rows have all been written, on all nodes: a span of the sinks belongs to it.
+fn wait_for_all(query: &Query) -> Result<(), Diagnostic> {
     if query.is_follower() || query.was_cut_short() {
         return Ok(());
     }
@@ -105,8 +110,29 @@ fn end_together(query: &Query) -> Result<(), Diagnostic> {
         wait_until(query, || nodes.ending.lock().have_all_written())?;
     }
     let Some(checkpointing) = &host.checkpointing else { return Ok(()) };
-    wait_until(query, || !checkpointing.is_under_way())?;
-    let Some(nodes) = &host.nodes else { return Ok(()) };
+    wait_until(query, || !checkpointing.is_under_way())
+}
+
+/// On the first of several nodes: has the others tell what they have done. Who does not answer soon is not waited for: what it has told
+/// before counts.
+fn ask_for_reports(query: &Query) {
+    let host = query.host();
+    let Some(nodes) = host.nodes.as_ref().filter(|nodes| nodes.is_first()) else { return };
+    nodes.tell_others(|| NodeMessage::AskReport);
+    let until = Instant::now() + REPORTS;
+    let is_done = || host.stats.reports.are_last() || query.has_failed();
+    while !is_done() && Instant::now() < until {
+        if query.cancel().wait(Some(until), |state| state == CancelState::Abort || is_done()) == CancelState::Abort {
+            return;
+        }
+    }
+}
+
+/// On the first node of a job, has the others end, which say how far they have read, and what their sinks have prepared.
+fn end_together(query: &Query) -> Result<(), Diagnostic> {
+    let host = query.host();
+    let nodes = host.nodes.as_ref().filter(|nodes| nodes.is_first() && host.checkpointing.is_some());
+    let Some(nodes) = nodes.filter(|_| !query.was_cut_short()) else { return Ok(()) };
     nodes.tell_others(|| NodeMessage::Finish);
     wait_until(query, || nodes.ending.lock().have_finished())
 }
@@ -189,6 +215,7 @@ fn supervise(query: &Query) -> Result<(), Diagnostic> {
 fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
     let mut next = earlier(find_idle_splits(query, now), follow_clock(query, now));
     next = earlier(next, query.resume_parked(now));
+    next = earlier(next, report_if_due(query, now));
     for station in query.stations() {
         let mut consequences = station.due(now)?;
         // Nobody has to be woken for it: this is the supervisor.
@@ -207,6 +234,18 @@ fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
     }
     next = earlier(next, checkpoint_if_due(query, now)?);
     Ok(earlier(next, end_beat_if_due(query, now)))
+}
+
+/// Of several nodes: tells the first one what this one has done, if it is time; when to look again. The first one notes its own pace.
+fn report_if_due(query: &Query, now: Instant) -> Option<Instant> {
+    let (nodes, stats) = (query.host().nodes.as_ref()?, &query.host().stats);
+    let (is_due, next) = nodes.is_report_due(now);
+    match is_due {
+        true if nodes.is_first() => stats.note_pace(),
+        true => nodes.report(false, || stats.report(false)),
+        false => {}
+    }
+    Some(next)
 }
 
 /// Ends the beat if it is time; when to look again. Who finishes the cut that is on its way wakes the supervisor.

@@ -21,7 +21,8 @@
 //! that the wake-up cannot fall in between. All else is relaxed: the numbers guide decisions and guard no memory.
 
 use crate::resident::Resident;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -274,7 +275,7 @@ impl Drop for Charge {
 }
 
 /// The numbers of a budget at one moment, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySnapshot {
     /// What may be held.
     #[serde(rename = "limit_bytes")]
@@ -286,12 +287,34 @@ pub struct MemorySnapshot {
     #[serde(rename = "peak_bytes")]
     pub peak: u64,
     /// What each class holds.
-    #[serde(serialize_with = "by_name")]
+    #[serde(serialize_with = "by_name", deserialize_with = "from_names")]
     pub by_class: [(MemoryClass, u64); MemoryClass::ALL.len()],
 }
 
 fn by_name<S: Serializer>(classes: &[(MemoryClass, u64)], to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(classes.iter().map(|(class, bytes)| (class.name(), bytes)))
+}
+
+/// What is not there is nothing.
+fn from_names<'a, D: Deserializer<'a>>(from: D) -> Result<[(MemoryClass, u64); MemoryClass::ALL.len()], D::Error> {
+    let classes: BTreeMap<String, u64> = BTreeMap::deserialize(from)?;
+    Ok(MemoryClass::ALL.map(|class| (class, classes.get(class.name()).copied().unwrap_or_default())))
+}
+
+impl MemorySnapshot {
+    /// Bytes of state: what is given back when watermarks advance.
+    pub fn state(&self) -> u64 {
+        let is_state = |class: MemoryClass| !class.is_in_flight() && class != MemoryClass::Other;
+        let state = self.by_class.iter().filter(|(class, _)| is_state(*class));
+        state.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Adds what another node holds. Nodes need not have held most at the same time, so the sum of that is no less than the most.
+    pub fn add(&mut self, other: &MemorySnapshot) {
+        let sums = [(&mut self.limit, other.limit), (&mut self.used, other.used), (&mut self.peak, other.peak)];
+        let classes = self.by_class.iter_mut().zip(&other.by_class).map(|((_, sum), (_, bytes))| (sum, *bytes));
+        sums.into_iter().chain(classes).for_each(|(sum, bytes)| *sum = sum.saturating_add(bytes));
+    }
 }
 
 impl Default for MemorySnapshot {

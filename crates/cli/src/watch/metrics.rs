@@ -4,12 +4,12 @@
 //! million files makes no million series.
 
 use super::JobSnapshot;
-use millstream::{StatsSnapshot, Times};
+use millstream::{NodeSnapshot, SplitSnapshot, StatsSnapshot, Times};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Sources with more splits have no series for each of them.
-const MOST_SPLITS: usize = 100;
+const MOST_SPLITS: u64 = 100;
 
 /// What kind of numbers a metric has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +204,7 @@ const METRICS: &[Metric] = &[
         s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.bytes as f64));
     }),
     metric!("source_splits", Gauge, "source", "Splits: files, partitions, connections", |s, out| {
-        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.splits.len() as f64));
+        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.split_count as f64));
     }),
     metric!(
         "source_splits_idle",
@@ -212,12 +212,7 @@ const METRICS: &[Metric] = &[
         "source",
         "Splits that were silent for so long that they do not hold the watermark back",
         |s, out| {
-            for source in &s.sources {
-                out.with(
-                    &[("source", &source.name)],
-                    source.splits.iter().filter(|split| split.is_idle).count() as f64,
-                );
-            }
+            s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.idle_splits as f64));
         }
     ),
     metric!(
@@ -240,9 +235,8 @@ const METRICS: &[Metric] = &[
         "Records that are there and have not been read, of sources that know it (Kafka)",
         |s, out| {
             for source in &s.sources {
-                let known: Vec<u64> = source.splits.iter().filter_map(|split| split.lag).collect();
-                if !known.is_empty() {
-                    out.with(&[("source", &source.name)], known.iter().sum::<u64>() as f64);
+                if let Some(lag) = source.lag {
+                    out.with(&[("source", &source.name)], lag as f64);
                 }
             }
         }
@@ -250,58 +244,66 @@ const METRICS: &[Metric] = &[
     metric!(
         "split_rows_total",
         Counter,
-        "source, split",
+        "source, split; node of several",
         "Rows decoded, of sources with at most 100 splits",
-        |s, out| {
-            each_split(s, |source, split| out.with(&[("source", source), ("split", &split.name)], split.rows as f64));
-        }
+        |s, out| each_split(s, out, |split| Some(split.rows as f64))
     ),
     metric!(
         "split_silent_seconds",
         Gauge,
-        "source, split",
+        "source, split; node of several",
         "Time since the split has sent its last row, or since the job has begun",
-        |s, out| {
-            each_split(s, |source, split| {
-                if !split.has_ended {
-                    out.with(&[("source", source), ("split", &split.name)], split.silent.as_secs_f64());
-                }
-            });
-        }
+        |s, out| each_split(s, out, |split| (!split.has_ended).then_some(split.silent.as_secs_f64()))
     ),
     metric!(
         "split_watermark_delay_seconds",
         Gauge,
-        "source, split",
+        "source, split; node of several",
         "How far the split's watermark is behind the clock",
-        |s, out| {
-            each_split(s, |source, split| {
-                if let Some(ms) = split.watermark_ms {
-                    out.with(&[("source", source), ("split", &split.name)], behind(ms));
-                }
-            });
-        }
+        |s, out| each_split(s, out, |split| split.watermark_ms.map(behind))
     ),
-    metric!("split_lag_records", Gauge, "source, split", "Records that are there and have not been read", |s, out| {
-        each_split(s, |source, split| {
-            if let Some(lag) = split.lag {
-                out.with(&[("source", source), ("split", &split.name)], lag as f64);
-            }
-        });
-    }),
+    metric!(
+        "split_lag_records",
+        Gauge,
+        "source, split; node of several",
+        "Records that are there and have not been read",
+        |s, out| each_split(s, out, |split| split.lag.map(|lag| lag as f64))
+    ),
     metric!(
         "split_unreachable",
         Gauge,
-        "source, split",
+        "source, split; node of several",
         "1 while the split's server does not answer, else 0; of sources that wait for it to come back (Kafka)",
         |s, out| {
-            each_split(s, |source, split| {
-                if !split.has_ended {
-                    let value = if split.trouble.is_some() { 1.0 } else { 0.0 };
-                    out.with(&[("source", source), ("split", &split.name)], value);
-                }
-            });
+            let unreachable = |split: &SplitSnapshot| if split.trouble.is_some() { 1.0 } else { 0.0 };
+            each_split(s, out, |split| (!split.has_ended).then(|| unreachable(split)));
         }
+    ),
+    metric!("node_rows_in_total", Counter, "node", "Rows that a node of a cluster has decoded", |s, out| {
+        each_node(s, out, |node| Some(node.rows_in as f64));
+    }),
+    metric!("node_rows_out_total", Counter, "node", "Rows that a node has written to sinks", |s, out| {
+        each_node(s, out, |node| Some(node.rows_out as f64));
+    }),
+    metric!("node_sent_bytes_total", Counter, "node", "Bytes that a node has sent to others", |s, out| {
+        each_node(s, out, |node| Some(node.sent_bytes as f64));
+    }),
+    metric!("node_state_bytes", Gauge, "node", "State of a node, in memory and in spilled files", |s, out| {
+        each_node(s, out, |node| Some(node.state_bytes as f64));
+    }),
+    metric!(
+        "node_watermark_delay_seconds",
+        Gauge,
+        "node",
+        "How far the lowest watermark of a node's splits is behind the clock",
+        |s, out| each_node(s, out, |node| node.watermark_ms.map(behind))
+    ),
+    metric!(
+        "node_report_age_seconds",
+        Gauge,
+        "node",
+        "Time since a node has told the first one what it has done; about a second at most",
+        |s, out| each_node(s, out, |node| node.age.map(|age| age.as_secs_f64()))
     ),
     metric!("sink_rows_total", Counter, "sink", "Rows written", |s, out| {
         s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.rows as f64));
@@ -329,9 +331,22 @@ const METRICS: &[Metric] = &[
     ),
 ];
 
-fn each_split(stats: &StatsSnapshot, mut each: impl FnMut(&str, &millstream::SplitSnapshot)) {
-    for source in stats.sources.iter().filter(|source| source.splits.len() <= MOST_SPLITS) {
-        source.splits.iter().for_each(|split| each(&source.name, split));
+/// A sample for each split that has one. Splits of several nodes may have the same names.
+fn each_split(stats: &StatsSnapshot, out: &mut Samples<'_>, value: impl Fn(&SplitSnapshot) -> Option<f64>) {
+    for source in stats.sources.iter().filter(|source| source.split_count <= MOST_SPLITS) {
+        for split in &source.splits {
+            let node = split.node.to_string();
+            let mut labels = vec![("source", source.name.as_str()), ("split", split.name.as_str())];
+            labels.extend((!stats.nodes.is_empty()).then_some(("node", node.as_str())));
+            value(split).into_iter().for_each(|value| out.with(&labels, value));
+        }
+    }
+}
+
+/// A sample for each node that has told something.
+fn each_node(stats: &StatsSnapshot, out: &mut Samples<'_>, value: impl Fn(&NodeSnapshot) -> Option<f64>) {
+    for node in stats.nodes.iter().filter(|node| node.age.is_some()) {
+        value(node).into_iter().for_each(|value| out.with(&[("node", &node.node.to_string())], value));
     }
 }
 
@@ -392,7 +407,7 @@ pub(crate) fn reference_markdown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millstream::{SentSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot};
+    use millstream::{SentSnapshot, SinkSnapshot, SourceSnapshot};
     use std::collections::HashSet;
     use std::time::Duration;
 
@@ -400,10 +415,12 @@ mod tests {
         SplitSnapshot { name: name.into(), lag: Some(5), watermark_ms: Some(1_000), ..SplitSnapshot::default() }
     }
 
-    fn job(splits: usize) -> JobSnapshot {
-        let splits = (0..splits).map(|i| split(&format!("topic-{i}"))).collect();
+    fn job(count: u64) -> JobSnapshot {
+        let splits: Vec<SplitSnapshot> = (0..count).map(|i| split(&format!("topic-{i}"))).collect();
         let source = SourceSnapshot {
             name: "source 0: table \"t\"".into(),
+            split_count: count,
+            lag: splits.iter().filter_map(|split| split.lag).reduce(|a, b| a + b),
             splits,
             rows: 7,
             watermark_ms: Some(1_000),
@@ -467,9 +484,31 @@ mod tests {
     }
 
     #[test]
+    fn nodes_have_series_of_their_own() {
+        let mut job = job(1);
+        let stats = job.stats.as_mut().unwrap();
+        // A bounded table is read by every node, under the same name.
+        stats.sources[0].splits.push(SplitSnapshot { node: 1, ..split("topic-0") });
+        let told = |node: usize, rows_in: u64| NodeSnapshot {
+            node,
+            rows_in,
+            age: Some(Duration::ZERO),
+            watermark_ms: (node == 0).then_some(1_000),
+            ..NodeSnapshot::default()
+        };
+        stats.nodes = vec![told(0, 4), told(1, 3), NodeSnapshot { node: 2, ..NodeSnapshot::default() }];
+        let samples = parsed(&page(&[job]));
+        let value = |series: &str| samples.iter().find(|(name, _)| name == series).map(|(_, value)| *value);
+        let rows = |node: usize| value(&format!("millstream_node_rows_in_total{{job=\"a\\\\b\",node=\"{node}\"}}"));
+        assert_eq!([rows(0), rows(1), rows(2)], [Some(4.0), Some(3.0), None], "one has told nothing so far");
+        let of = |metric: &str| samples.iter().filter(|(name, _)| name.contains(metric)).count();
+        assert_eq!((of("node_watermark_delay"), of("split_lag_records"), of("node_state_bytes")), (1, 2, 2));
+    }
+
+    #[test]
     fn many_splits_are_not_many_series() {
         let count = |splits| parsed(&page(&[job(splits)])).iter().filter(|(name, _)| name.contains("split=")).count();
-        assert_eq!(count(MOST_SPLITS), 5 * MOST_SPLITS);
+        assert_eq!(count(MOST_SPLITS), 5 * MOST_SPLITS as usize);
         assert_eq!(count(MOST_SPLITS + 1), 0);
     }
 }

@@ -63,7 +63,7 @@ impl JobSnapshot {
             let table = self.opening.as_deref().unwrap_or("a source or a sink");
             return Some(format!("{}: {table} does not answer yet", self.name));
         };
-        let source = stats.sources.iter().find(|source| source.splits.is_empty())?;
+        let source = stats.sources.iter().find(|source| source.split_count == 0)?;
         Some(format!("{}: {} does not answer yet", self.name, source.name))
     }
 }

@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 mod changed;
+mod cluster;
 mod connections;
 #[path = "../support/folders.rs"]
 mod folders;
@@ -13,6 +14,8 @@ mod memory;
 mod messages;
 mod named;
 mod piped;
+#[path = "../support/nodes.rs"]
+mod processes;
 mod resumed;
 mod secrets;
 #[path = "../support/mod.rs"]
@@ -254,7 +257,7 @@ fn statistics_add_up_and_keep_their_names() {
     };
     assert_eq!(
         names(&s),
-        "aggregations beats buffers bytes_in checkpoints compilations cycles_per_nano elapsed_s events first_error hardware memory operators pipelines \
+        "aggregations beats buffers bytes_in checkpoints compilations cycles_per_nano elapsed_s events first_error hardware memory nodes operators pipelines \
          programs queued records_failed_total records_late_total records_malformed_total rows_in rows_out sinks sources \
          spill trigger_delay version watermark_ms windows workers workers_idle"
     );
@@ -265,12 +268,17 @@ fn statistics_add_up_and_keep_their_names() {
     assert!(programs.iter().flat_map(variants).all(|v| names(&v) == variant), "{s}");
     let times = "count max_s mean_s p50_s p99_s sum_s";
     let (source, splits) = (&s["sources"][0], s["sources"][0]["splits"].as_array().unwrap());
-    assert_eq!(names(source), "bytes chunks decode_time empty_columns name queued rows splits watermark_ms");
-    assert_eq!(source["name"], "source 0: table t");
+    assert_eq!(
+        names(source),
+        "bytes chunks decode_time empty_columns idle_splits lag_records name queued rows split_count splits watermark_ms"
+    );
+    assert_eq!((&source["name"], &source["split_count"]), (&"source 0: table t".into(), &2.into()));
+    assert_eq!(s["nodes"], Value::Array(vec![]), "it runs on one process");
     assert!(
         splits
             .iter()
-            .all(|x| names(x) == "bytes chunks ended idle lag_records name queued rows silent_s trouble watermark_ms"),
+            .all(|x| names(x)
+                == "bytes chunks ended idle lag_records name node queued rows silent_s trouble watermark_ms"),
         "{s}"
     );
     let of_split =

@@ -101,7 +101,8 @@ fn a_job_resumes_on_another_number_of_nodes() {
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
         (output.status.success(), said)
     };
-    let mut first = command(&job, &nodes, SLOW / 4, "20");
+    // It must not come to its end before it has been rescaled, however busy the machine is.
+    let mut first = command(&job, &nodes, SLOW / 20, "20");
     let mut first = first.args(["--nodes", "3"]).spawn().unwrap();
     let mut status = (false, String::new());
     while !status.1.contains("3 nodes") {

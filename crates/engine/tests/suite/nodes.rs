@@ -256,3 +256,21 @@ fn rows_that_wait_are_sent_before_they_are_many() {
     assert!(first_by("x") > 6, "of many keys nearly all rows are the first");
     assert_eq!(first_by("k"), 6, "of few keys there are few, which wait for the end of the beat");
 }
+
+#[test]
+fn statistics_are_those_of_all_nodes() {
+    let query = "SELECT k, COUNT(*) AS c FROM n GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)";
+    let (rows, stats) = run_on_three(STREAM, query);
+    assert_eq!((rows.len() as u64, stats.rows_out, stats.rows_in, stats.windows_fired), (170, 170, 3000, 10));
+    assert_eq!(stats.sources.iter().map(|source| source.rows).collect::<Vec<_>>(), [1000; 3]);
+    assert_eq!(stats.nodes.iter().map(|node| node.rows_in).collect::<Vec<_>>(), [1000; 3]);
+    let mut session = numbers("3", STREAM);
+    let statements = session.parse(&format!("EXPLAIN ANALYZE {query}")).unwrap();
+    let outcome = session.execute(&statements[0], &mut Collected::new(), &RunMonitor::new()).unwrap();
+    let Outcome::Text(shown) = outcome else { panic!("EXPLAIN ANALYZE gives a text") };
+    assert!(shown.contains("3000 rows in, 170 rows out"), "{shown}");
+    for (node, text) in [(0, "programs and events are its own"), (1, "sent\n"), (2, "sent\n")] {
+        let line = format!("node {node}: 1000 rows in, ");
+        assert!(shown.split(&line).nth(1).is_some_and(|rest| rest.contains(text)), "{shown}");
+    }
+}

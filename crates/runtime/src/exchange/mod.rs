@@ -28,12 +28,14 @@ pub(crate) mod in_turn;
 mod links;
 pub(crate) mod marks;
 mod receiving;
+mod reporting;
 mod splits;
 mod wire;
 
 use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
+use crate::stats::NodeReport;
 pub use credit::Credit;
 use ending::Ending;
 pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
@@ -43,6 +45,7 @@ use millstream_storage::{NodeFiles, SourceState};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 pub(crate) use receiving::receive_from_nodes;
+use reporting::Reporting;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub(crate) use splits::{NamedSplit, named, seen};
@@ -77,8 +80,12 @@ pub(crate) enum NodeMessage {
     Stored(u64, StoredByNode),
     /// To the other nodes: a checkpoint is complete.
     Completed(u64),
-    /// To the first node: all sinks of this one have all rows that they get; how many that were.
-    AllWritten(u64),
+    /// To the first node: all sinks of this one have all rows that they get.
+    AllWritten,
+    /// To the other nodes, from the first: it is about to end, and wants to know what each has done.
+    AskReport,
+    /// To the first node: what this one has done so far.
+    Report(Box<NodeReport>),
     /// To the other nodes: all rows have been written. Each answers, and ends.
     Finish,
     /// To the first node, at the end.
@@ -170,6 +177,7 @@ pub struct Nodes {
     peers: Arc<dyn Peers>,
     /// On the first node: what the others have said at the end.
     pub(crate) ending: Mutex<Ending<FinishedNode>>,
+    reporting: Reporting,
     own: NodeInbox,
     inbound: Mutex<Option<Receiver<Arriving>>>,
     /// What has come before the query was built.
@@ -215,8 +223,9 @@ impl Nodes {
         own: NodeInbox,
         inbound: Mutex<Option<Receiver<Arriving>>>,
     ) -> Nodes {
-        let (ending, early) = (Mutex::new(Ending::of_others(count - 1)), Mutex::default());
-        Nodes { me, count, peers, ending, own, inbound, early }
+        let (ending, reporting, early) =
+            (Mutex::new(Ending::of_others(count - 1)), Reporting::default(), Mutex::default());
+        Nodes { me, count, peers, ending, reporting, own, inbound, early }
     }
 
     /// Sends to another node.

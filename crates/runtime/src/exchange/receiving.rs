@@ -12,7 +12,6 @@ use crate::schedule::flow::Permit;
 use millstream_storage::Damaged;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Acts on what comes from other nodes, if there are any, until the query is over.
@@ -113,9 +112,16 @@ impl Receiving<'_> {
                 query.hand_over(checkpoint, Handed::Completed);
             }
             NodeMessage::Finish => query.end_with_another(),
-            NodeMessage::AllWritten(rows) => {
+            NodeMessage::AskReport => {
+                let report = || query.host().stats.report(true);
+                query.host().nodes.iter().for_each(|nodes| nodes.report(true, report));
+            }
+            NodeMessage::Report(report) => {
+                query.host().stats.note_report(from, *report).map_err(damaged)?;
+                query.cancel().wake();
+            }
+            NodeMessage::AllWritten => {
                 if let Some(nodes) = &query.host().nodes {
-                    query.host().stats.rows_out.fetch_add(rows, Ordering::Relaxed);
                     nodes.ending.lock().has_all_written();
                     query.cancel().wake();
                 }

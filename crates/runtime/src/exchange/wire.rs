@@ -28,6 +28,8 @@ const FINISHED: u8 = 10;
 const ENDED: u8 = 11;
 const SPLITS: u8 = 12;
 const ALL_WRITTEN: u8 = 13;
+const ASK_REPORT: u8 = 14;
+const REPORT: u8 = 15;
 
 /// Bytes behind a frame: the station, and the kind of message.
 const BEHIND_FRAME: usize = 5;
@@ -95,9 +97,11 @@ pub(super) fn encode(message: NodeMessage) -> Vec<u8> {
             out.u64(checkpoint);
             COMPLETED
         }
-        NodeMessage::AllWritten(rows) => {
-            out.u64(rows);
-            ALL_WRITTEN
+        NodeMessage::AllWritten => ALL_WRITTEN,
+        NodeMessage::AskReport => ASK_REPORT,
+        NodeMessage::Report(report) => {
+            out.raw(&as_json(&report));
+            REPORT
         }
         NodeMessage::Finish => FINISH,
         NodeMessage::Finished(said) => {
@@ -166,7 +170,9 @@ fn small(kind: u8, message: &[u8]) -> Result<NodeMessage, Damaged> {
             return Ok(NodeMessage::Splits(source, json(&message[size_of::<u32>()..])?));
         }
         COMPLETED => NodeMessage::Completed(from.u64()?),
-        ALL_WRITTEN => NodeMessage::AllWritten(from.u64()?),
+        ALL_WRITTEN => NodeMessage::AllWritten,
+        ASK_REPORT => NodeMessage::AskReport,
+        REPORT => return json(message).map(NodeMessage::Report),
         FINISH => NodeMessage::Finish,
         FINISHED => return json(message).map(NodeMessage::Finished),
         ENDED if message.is_empty() => NodeMessage::Ended(None),
@@ -232,6 +238,7 @@ fn text(bytes: &[u8]) -> Result<String, Damaged> {
 mod tests {
     use super::super::FinishedNode;
     use super::*;
+    use crate::stats::QueryStats;
     use millstream_storage::{BlobRef, SourceState, SplitState};
     use millstream_types::code;
 
@@ -259,7 +266,9 @@ mod tests {
             NodeMessage::TakeBeat(-9),
             NodeMessage::Stored(8, stored),
             NodeMessage::Completed(8),
-            NodeMessage::AllWritten(9),
+            NodeMessage::AllWritten,
+            NodeMessage::AskReport,
+            NodeMessage::Report(Box::new(QueryStats::default().report(true))),
             NodeMessage::Finish,
             NodeMessage::Finished(FinishedNode { sources, tokens: vec![None, Some("t".into())] }),
             NodeMessage::Ended(None),

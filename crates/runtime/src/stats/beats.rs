@@ -2,11 +2,11 @@
 
 use millstream_types::RowKind;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How far the beats of a run have come, and what they have changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BeatSnapshot {
     /// Beats that have ended, but for that which ends with the input.
     pub ended: u64,

@@ -1,10 +1,10 @@
 //! Counters of checkpoints.
 
-use super::forms::optional_seconds;
+use super::forms::{from_optional_seconds, optional_seconds};
 use super::histogram::{Histogram, Times};
 use crate::schedule::threads::Watch;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// See the module.
@@ -20,7 +20,7 @@ pub(crate) struct CheckpointStats {
 }
 
 /// What is known of the checkpoints of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointSnapshot {
     /// Begun so far.
     pub begun: u64,
@@ -34,7 +34,7 @@ pub struct CheckpointSnapshot {
     /// Bytes that the last one consists of, some of them written by earlier ones.
     pub state_bytes: u64,
     /// Since the last one was complete; `None` if there is none.
-    #[serde(rename = "age_s", serialize_with = "optional_seconds")]
+    #[serde(rename = "age_s", serialize_with = "optional_seconds", deserialize_with = "from_optional_seconds")]
     pub age: Option<Duration>,
     /// From the cut to the commit of sinks.
     pub duration: Times,

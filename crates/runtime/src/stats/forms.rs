@@ -1,12 +1,24 @@
 //! Forms of values in serialised statistics: times in seconds, and pairs that are two fields.
 
-use serde::Serializer;
+use serde::de::Error;
 use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serializer};
 use std::fmt::Display;
 use std::time::Duration;
 
 pub(crate) fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(time.as_secs_f64())
+}
+
+/// What another node has written: no number of seconds that is no time.
+pub(super) fn from_seconds<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, D::Error> {
+    Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
+}
+
+/// The same of what may be null.
+pub(super) fn from_optional_seconds<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let seconds: Option<f64> = Option::deserialize(from)?;
+    seconds.map(Duration::try_from_secs_f64).transpose().map_err(D::Error::custom)
 }
 
 /// Null where there is none.

@@ -3,8 +3,8 @@
 //! A power of two is cut into four buckets, so that a percentile is at most a quarter too high. Any thread records; a
 //! summary that is made meanwhile may lack the newest samples in one of its numbers.
 
-use super::forms::seconds;
-use serde::Serialize;
+use super::forms::{from_seconds, seconds};
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -23,24 +23,24 @@ pub(crate) struct Histogram {
 }
 
 /// The times of something that was done many times, at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Times {
     /// Samples.
     pub count: u64,
     /// Their sum.
-    #[serde(rename = "sum_s", serialize_with = "seconds")]
+    #[serde(rename = "sum_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub sum: Duration,
     /// Their mean; 0 without samples.
-    #[serde(rename = "mean_s", serialize_with = "seconds")]
+    #[serde(rename = "mean_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub mean: Duration,
     /// The median, up to a quarter too high.
-    #[serde(rename = "p50_s", serialize_with = "seconds")]
+    #[serde(rename = "p50_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub p50: Duration,
     /// The 99th percentile, up to a quarter too high.
-    #[serde(rename = "p99_s", serialize_with = "seconds")]
+    #[serde(rename = "p99_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub p99: Duration,
     /// The longest.
-    #[serde(rename = "max_s", serialize_with = "seconds")]
+    #[serde(rename = "max_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub max: Duration,
 }
 

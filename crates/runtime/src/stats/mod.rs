@@ -9,10 +9,14 @@ mod compilation;
 mod cycles;
 pub(crate) mod forms;
 mod histogram;
+mod nodes;
+mod own;
+mod program_snapshot;
 mod programs;
 mod sent;
 mod snapshot;
 mod spill;
+mod sum;
 
 pub use beats::BeatSnapshot;
 pub(crate) use beats::BeatStats;
@@ -22,12 +26,14 @@ pub use compilation::{CodeOrigin, Compilation};
 use cycles::CycleClock;
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
+pub(crate) use nodes::NodeReport;
+use nodes::NodeReports;
+pub use program_snapshot::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub(crate) use programs::ProgramStats;
-pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub use sent::SentSnapshot;
 pub(crate) use sent::SentStats;
 pub use snapshot::{
-    Begun, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
+    Begun, NodeSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
     TriggerSnapshot, WorkerSnapshot,
 };
 pub use spill::SpillSnapshot;
@@ -71,11 +77,13 @@ pub struct QueryStats {
     /// Of keyed operators, then of sorts.
     pub(crate) operators: Vec<Arc<TriggerStats>>,
     pub(crate) sinks: Vec<Arc<SinkStats>>,
-    /// Of each station, by its number; those of the nodes of one process are the same.
-    pub(crate) sent: Arc<[SentStats]>,
+    /// Of each station, by its number.
+    pub(crate) sent: Vec<SentStats>,
     pub(crate) hardware: HardwareTotals,
     pub(crate) checkpoints: CheckpointStats,
     pub(crate) spill: Arc<SpillCounters>,
+    /// On the first of several nodes: what they have told.
+    pub(crate) reports: NodeReports,
     /// Set when the query is built.
     memory: OnceLock<Arc<MemoryBudget>>,
     /// Known from the start on.
@@ -214,18 +222,6 @@ impl SinkStats {
         *self.committing.lock() = None;
         done
     }
-
-    fn snapshot(&self, sent: SentSnapshot) -> SinkSnapshot {
-        let since = |begun: &Mutex<Option<Instant>>| begun.lock().map_or(Duration::ZERO, |since| since.elapsed());
-        SinkSnapshot {
-            name: self.name.clone(),
-            rows: self.rows.load(Relaxed),
-            busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
-            writing: since(&self.writing),
-            committing: since(&self.committing),
-            sent,
-        }
-    }
 }
 
 /// Counters of a worker, in their own cache lines.
@@ -251,9 +247,10 @@ impl Watermark {
         self.0.fetch_max(to, Relaxed);
     }
 
-    /// The lowest of several, if it is one that people shall see.
-    fn lowest<'a>(watermarks: impl Iterator<Item = &'a Watermark>) -> Option<i64> {
-        watermarks.map(|w| w.0.load(Relaxed)).min().filter(|&w| w != i64::MIN && w != i64::MAX)
+    /// The lowest of several: the highest of all where there are none, and the lowest of all as long as it is not known which there are.
+    fn lowest<'a>(watermarks: Option<impl Iterator<Item = &'a Watermark>>) -> i64 {
+        let lowest = |of: &mut dyn Iterator<Item = &'a Watermark>| of.map(|w| w.0.load(Relaxed)).min();
+        watermarks.map_or(i64::MIN, |mut watermarks| lowest(&mut watermarks).unwrap_or(i64::MAX))
     }
 }
 
@@ -331,11 +328,6 @@ impl QueryStats {
             sinks: plan.sinks.iter().enumerate().map(|(i, s)| Arc::new(SinkStats::new(i, s))).collect(),
             ..QueryStats::default()
         }
-    }
-
-    /// Zeroes for another node of the same run in this process: what nodes send each other is counted together.
-    pub fn of_another_node(&self, plan: &QueryPlan) -> QueryStats {
-        QueryStats { sent: Arc::clone(&self.sent), ..QueryStats::new(plan) }
     }
 
     /// Whether they were made for this plan.
@@ -418,86 +410,6 @@ impl QueryStats {
     pub(crate) fn elapsed(&self) -> Duration {
         self.clock.started.elapsed()
     }
-
-    /// The numbers of now.
-    pub fn snapshot(&self) -> StatsSnapshot {
-        let elapsed = self.ended.get().copied().unwrap_or_else(|| self.clock.started.elapsed());
-        let is_over = self.ended.get().is_some();
-        let sources: Vec<SourceSnapshot> = self.sources.iter().map(|s| s.snapshot(is_over, elapsed)).collect();
-        let mut pipelines: Vec<PipelineSnapshot> =
-            self.pipelines.iter().enumerate().map(|(i, p)| p.snapshot(i, is_over)).collect();
-        let asked = self.asked.lock();
-        for stream in asked.iter().flat_map(|asked| &asked.streams) {
-            for (channel, reached) in stream.channels.iter().enumerate() {
-                pipelines[reached.pipeline].epochs_in_flight += stream.epochs_in_flight(channel);
-            }
-        }
-        // Stations are numbered in this order, but for lookup tables in front of the sinks.
-        let sent = |station: usize| self.sent.get(station).map_or_else(SentSnapshot::default, SentStats::snapshot);
-        let triggers = |of: &[Arc<TriggerStats>], first: usize| {
-            of.iter().zip(first..).map(|(t, station)| t.snapshot(is_over, sent(station))).collect()
-        };
-        let first_sink = self.sent.len().saturating_sub(self.sinks.len());
-        let cycles_per_nano = self.clock.per_nano();
-        StatsSnapshot {
-            version: STATS_VERSION,
-            checkpoints: self.checkpoints.snapshot(),
-            spill: SpillSnapshot::of(&self.spill),
-            beats: self.beats.snapshot(),
-            elapsed,
-            rows_in: sources.iter().map(|s| s.rows).sum(),
-            bytes_in: sources.iter().map(|s| s.bytes).sum(),
-            buffers: pipelines.iter().map(|p| p.buffers).sum(),
-            queued: asked.as_ref().map_or(0, |asked| asked.scheduler.queues.queued() as u64),
-            workers_idle: asked.as_ref().map_or(0, |asked| asked.scheduler.queues.idle() as u64),
-            rows_out: self.rows_out.load(Relaxed),
-            late_rows: self.late_rows.load(Relaxed),
-            skipped_rows: self.skipped_rows.load(Relaxed),
-            error_rows: self.error_rows.load(Relaxed),
-            windows_fired: self.windows_fired.load(Relaxed),
-            watermark_ms: sources.iter().filter_map(|s| s.watermark_ms).min(),
-            trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
-            first_error: self.first_error.lock().as_ref().map(ToString::to_string),
-            compilations: self.compilations.lock().clone(),
-            events: self.events.all(),
-            programs: self.programs.snapshot(cycles_per_nano),
-            memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
-            sources,
-            pipelines,
-            aggregations: triggers(&self.aggregations, 0),
-            operators: triggers(&self.operators, self.aggregations.len()),
-            sinks: self.sinks.iter().zip(first_sink..).map(|(s, station)| s.snapshot(sent(station))).collect(),
-            cycles_per_nano,
-            hardware: self.hardware.per_row(),
-            workers: self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect(),
-        }
-    }
-}
-
-/// What is left between two counters; nothing after the end, when what was left has been dropped.
-fn left(before: u64, after: u64, is_over: bool) -> u64 {
-    if is_over { 0 } else { before.saturating_sub(after) }
-}
-
-impl SourceStats {
-    fn snapshot(&self, is_over: bool, elapsed: Duration) -> SourceSnapshot {
-        let stats = || self.splits.get().iter().flat_map(|s| s.iter()).collect::<Vec<_>>();
-        let splits: Vec<SplitSnapshot> = stats().into_iter().map(|s| s.snapshot(is_over, elapsed)).collect();
-        let active = stats().into_iter().filter(|s| !s.is_idle.load(Relaxed));
-        let rows: u64 = splits.iter().map(|s| s.rows).sum();
-        let without_values = self.nullable.iter().filter(|column| rows > 0 && !column.is_filled.load(Relaxed));
-        SourceSnapshot {
-            name: self.name.clone(),
-            empty_columns: without_values.map(|column| column.name.clone()).collect(),
-            rows,
-            bytes: splits.iter().map(|s| s.bytes).sum(),
-            chunks: splits.iter().map(|s| s.chunks).sum(),
-            queued: splits.iter().map(|s| s.queued).sum(),
-            decode_time: self.decode_time.times(),
-            watermark_ms: Watermark::lowest(active.map(|s| &s.watermark)),
-            splits,
-        }
-    }
 }
 
 impl SplitStats {
@@ -512,63 +424,5 @@ impl SplitStats {
     /// A chunk was read that long after the statistics were made.
     pub(crate) fn note_chunk(&self, elapsed: Duration) {
         self.last_chunk_ms.store(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX), Relaxed);
-    }
-
-    fn snapshot(&self, is_over: bool, elapsed: Duration) -> SplitSnapshot {
-        // What is subtracted is read first: it cannot be more than what is read after it.
-        let begun = self.begun.load(Relaxed);
-        SplitSnapshot {
-            name: self.name.clone(),
-            rows: self.rows.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
-            chunks: self.chunks.load(Relaxed),
-            queued: left(self.read.load(Relaxed), begun, is_over),
-            watermark_ms: Watermark::lowest([&self.watermark].into_iter()),
-            is_idle: self.is_idle.load(Relaxed),
-            has_ended: self.has_ended.load(Relaxed),
-            lag: self.lag.load(Relaxed).checked_sub(1),
-            trouble: self.trouble.lock().clone(),
-            silent: elapsed.saturating_sub(Duration::from_millis(self.last_chunk_ms.load(Relaxed))),
-        }
-    }
-}
-
-impl PipelineStats {
-    fn snapshot(&self, index: usize, is_over: bool) -> PipelineSnapshot {
-        let buffers = self.buffers.load(Relaxed);
-        PipelineSnapshot {
-            name: format!("pipeline {index}"),
-            rows_in: self.rows_in.load(Relaxed),
-            rows_out: self.rows_out.load(Relaxed),
-            buffers,
-            queued: left(self.scheduled.load(Relaxed), buffers, is_over),
-            queued_max: self.queued_max.load(Relaxed),
-            epochs_in_flight: 0,
-            watermark_ms: Watermark::lowest(self.watermarks.get().iter().flat_map(|w| w.iter())),
-            task_time: self.task_time.times(),
-        }
-    }
-}
-
-impl TriggerStats {
-    fn snapshot(&self, is_over: bool, sent: SentSnapshot) -> TriggerSnapshot {
-        let delay = self.delay.times();
-        let begun = self.begun.load(Relaxed);
-        TriggerSnapshot {
-            name: self.name.clone(),
-            begun: (self.unit)(begun),
-            in_flight: left(begun, delay.count, is_over),
-            rows_out: self.rows_out.load(Relaxed),
-            busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
-            delay,
-            sent,
-        }
-    }
-}
-
-impl WorkerStats {
-    fn snapshot(&self, elapsed: Duration) -> WorkerSnapshot {
-        let busy = Duration::from_nanos(self.busy_nanos.load(Relaxed));
-        WorkerSnapshot { tasks: self.tasks.load(Relaxed), busy, idle: elapsed.saturating_sub(busy) }
     }
 }

@@ -1,6 +1,6 @@
 //! What the nodes of a query have sent each other, by station. Marks are not counted: they are a few bytes each.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counters of what a station has sent to itself on other nodes.
@@ -11,7 +11,7 @@ pub(crate) struct SentStats {
 }
 
 /// What a station has sent to itself on other nodes; nothing on one node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentSnapshot {
     /// Frames: rows or partials that were sent together.
     #[serde(rename = "sent_frames")]

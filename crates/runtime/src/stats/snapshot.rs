@@ -5,15 +5,15 @@
 use super::beats::BeatSnapshot;
 use super::checkpoints::CheckpointSnapshot;
 use super::compilation::Compilation;
-use super::forms::seconds;
+use super::forms::{from_seconds, optional_seconds, seconds};
 use super::histogram::Times;
-use super::programs::ProgramSnapshot;
+use super::program_snapshot::ProgramSnapshot;
 use super::sent::SentSnapshot;
 use super::spill::SpillSnapshot;
 use crate::adaptive::Event;
 use crate::adaptive::signals::hardware_counters::HardwareSnapshot;
 use millstream_state::MemorySnapshot;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The number of the form of [`StatsSnapshot`]. It is raised when a field is renamed, changes its meaning or is dropped, and stays
@@ -22,7 +22,7 @@ pub const STATS_VERSION: u32 = 1;
 
 /// The counters at one moment. Counts and sums only grow; what waits or is in flight goes up and down, and is 0 after
 /// the end.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct StatsSnapshot {
     /// [`STATS_VERSION`].
     pub version: u32,
@@ -32,8 +32,8 @@ pub struct StatsSnapshot {
     pub spill: SpillSnapshot,
     /// Beats, if results change.
     pub beats: BeatSnapshot,
-    /// Since the statistics were made, until the end of the run.
-    #[serde(rename = "elapsed_s", serialize_with = "seconds")]
+    /// Since the statistics were made, until the end of the run; of several nodes that of the first.
+    #[serde(rename = "elapsed_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub elapsed: Duration,
     /// Rows decoded from all sources.
     pub rows_in: u64,
@@ -66,10 +66,13 @@ pub struct StatsSnapshot {
     /// The error of one of the rows in `error_rows`.
     pub first_error: Option<String>,
     /// The programs for which there is machine code, in order of its making.
+    #[serde(skip_deserializing)]
     pub compilations: Vec<Compilation>,
     /// What was adapted to the data, in order; the last thousand.
+    #[serde(skip_deserializing)]
     pub events: Vec<Event>,
     /// The programs that have processed rows, with their variants.
+    #[serde(skip_deserializing)]
     pub programs: Vec<ProgramSnapshot>,
     /// What the query holds of its memory budget; zeroes before it is built.
     pub memory: MemorySnapshot,
@@ -83,17 +86,22 @@ pub struct StatsSnapshot {
     pub operators: Vec<TriggerSnapshot>,
     /// One for each sink of the plan.
     pub sinks: Vec<SinkSnapshot>,
-    /// One for each worker; empty before the start.
+    /// One for each node of a run on a cluster: how the work is spread.
+    #[serde(skip_deserializing)]
+    pub nodes: Vec<NodeSnapshot>,
+    /// One for each worker of this node; empty before the start.
+    #[serde(skip_deserializing)]
     pub workers: Vec<WorkerSnapshot>,
     /// Cycles of the processor's reference clock (x86-64: the time-stamp counter, of a fixed frequency) per nanosecond;
     /// `None` where programs cannot read it.
     pub cycles_per_nano: Option<f64>,
     /// What hardware counters say; `None` where the machine has none or does not let programs use them.
+    #[serde(skip_deserializing)]
     pub hardware: Option<HardwareSnapshot>,
 }
 
 /// Counters of a source at one moment: sums over its splits.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSnapshot {
     /// Number and table, as EXPLAIN says: `source 0: table bid`.
     pub name: String,
@@ -109,14 +117,21 @@ pub struct SourceSnapshot {
     pub queued: u64,
     /// Time that workers spent on each chunk: decoding, event times, and the stamping of buffers.
     pub decode_time: Times,
+    /// Records that are there and have not been read, of the splits that know it; `None` if none does.
+    #[serde(rename = "lag_records")]
+    pub lag: Option<u64>,
     /// The source watermark in milliseconds: the minimum over its splits that are not idle.
     pub watermark_ms: Option<i64>,
-    /// One for each split; empty before the start.
+    /// How many splits there are; 0 before the start.
+    pub split_count: u64,
+    /// Those that are silent for so long that they do not hold the watermark back.
+    pub idle_splits: u64,
+    /// One for each split, but only some hundreds of each other node; empty before the start.
     pub splits: Vec<SplitSnapshot>,
 }
 
 /// Counters of a split at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitSnapshot {
     /// What its connector calls it: a file's path, a shard.
     pub name: String,
@@ -139,15 +154,17 @@ pub struct SplitSnapshot {
     /// Records that are there and have not been read; `None` where the connector does not know it.
     #[serde(rename = "lag_records")]
     pub lag: Option<u64>,
+    /// The number of the node that reads it.
+    pub node: usize,
     /// Why its server does not answer, while it does not; only of connectors that wait for it to come back.
     pub trouble: Option<String>,
     /// Since the last chunk was read, or since the start.
-    #[serde(rename = "silent_s", serialize_with = "seconds")]
+    #[serde(rename = "silent_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub silent: Duration,
 }
 
 /// Counters of a pipeline at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipelineSnapshot {
     /// As EXPLAIN calls it: `pipeline 0`.
     pub name: String,
@@ -170,7 +187,7 @@ pub struct PipelineSnapshot {
 }
 
 /// Counters of an aggregation or a keyed operator at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggerSnapshot {
     /// As EXPLAIN calls it: `aggregation 0`, `operator 0`.
     pub name: String,
@@ -182,7 +199,7 @@ pub struct TriggerSnapshot {
     /// Rows delivered.
     pub rows_out: u64,
     /// Time that workers have spent on it: sealing and merging tables, combining windows, doing jobs.
-    #[serde(rename = "busy_s", serialize_with = "seconds")]
+    #[serde(rename = "busy_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub busy: Duration,
     /// The time of each from the watermark that completed it until its rows were all buffers of the next pipeline.
     #[serde(rename = "trigger_delay")]
@@ -193,7 +210,7 @@ pub struct TriggerSnapshot {
 }
 
 /// What the watermarks of a station have called for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Begun {
     /// Windows that are complete.
@@ -212,24 +229,49 @@ impl Begun {
 }
 
 /// Counters of a sink at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkSnapshot {
     /// Number and table, as EXPLAIN says: `sink 0: results`.
     pub name: String,
     /// Rows written.
     pub rows: u64,
     /// Time spent on writing. (Rows are encoded before, in the pipeline's tasks.)
-    #[serde(rename = "busy_s", serialize_with = "seconds")]
+    #[serde(rename = "busy_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub busy: Duration,
     /// How long the write that is under way has taken; 0 between writes.
-    #[serde(rename = "writing_s", serialize_with = "seconds")]
+    #[serde(rename = "writing_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub writing: Duration,
     /// How long the commit of a checkpoint's rows that is under way has taken; 0 between commits.
-    #[serde(rename = "committing_s", serialize_with = "seconds")]
+    #[serde(rename = "committing_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub committing: Duration,
     /// What other nodes have sent to it.
     #[serde(flatten)]
     pub sent: SentSnapshot,
+}
+
+/// What one of several nodes has done, at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct NodeSnapshot {
+    /// Its number: 0 is the first.
+    pub node: usize,
+    /// Since it has told this; 0 of the first, and `None` if it has told nothing so far.
+    #[serde(rename = "age_s", serialize_with = "optional_seconds")]
+    pub age: Option<Duration>,
+    /// Since its statistics were made.
+    #[serde(rename = "elapsed_s", serialize_with = "seconds")]
+    pub elapsed: Duration,
+    /// Rows decoded from the splits that it reads.
+    pub rows_in: u64,
+    /// Those of about the last second, and after the end of the run of all its time.
+    pub rows_per_second: f64,
+    /// Rows that it has written to sinks.
+    pub rows_out: u64,
+    /// The lowest watermark of its splits in milliseconds; `None` before the first and after the end of its input.
+    pub watermark_ms: Option<i64>,
+    /// Bytes of its state, in memory and in spilled files.
+    pub state_bytes: u64,
+    /// Bytes of rows and partials that it has sent to other nodes.
+    pub sent_bytes: u64,
 }
 
 /// Counters of a worker at one moment.
@@ -238,9 +280,9 @@ pub struct WorkerSnapshot {
     /// Tasks done.
     pub tasks: u64,
     /// Time spent on tasks that are done.
-    #[serde(rename = "busy_s", serialize_with = "seconds")]
+    #[serde(rename = "busy_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub busy: Duration,
     /// The rest of the time: asleep, looking for work, or in a task that is not done.
-    #[serde(rename = "idle_s", serialize_with = "seconds")]
+    #[serde(rename = "idle_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub idle: Duration,
 }

@@ -1,11 +1,11 @@
 //! What has been spilled.
 
 use millstream_storage::SpillCounters;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What is known of the state of a run that was spilled.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpillSnapshot {
     /// Bytes written.
     #[serde(rename = "written_bytes")]

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use millstream_plan::pipeline::QueryPlan;
-use millstream_runtime::{CancelToken, Nodes, QueryStats, RunInput, run};
+use millstream_runtime::{CancelToken, Nodes, QueryStats, RunInput, StatsSnapshot, run};
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -16,18 +16,18 @@ fn run_on(
     sink: MemorySink,
     cancel: &CancelToken,
 ) -> (Vec<Result<(), Diagnostic>>, u64) {
-    let (results, late, _) = run_with(count, plan, source, vec![sink], cancel);
-    (results, late)
+    let (results, stats) = run_with(count, plan, source, vec![sink], cancel);
+    (results, stats.late_rows)
 }
 
-/// The same with a sink for each of the first nodes; also how many rows the first one says were written.
+/// The same with a sink for each of the first nodes; also what the first one says of all.
 fn run_with(
     count: usize,
     plan: &QueryPlan,
     source: impl Fn() -> MemorySource,
     sinks: Vec<MemorySink>,
     cancel: &CancelToken,
-) -> (Vec<Result<(), Diagnostic>>, u64, u64) {
+) -> (Vec<Result<(), Diagnostic>>, StatsSnapshot) {
     let mut sinks = sinks.into_iter();
     let mut running = Vec::new();
     for node in Nodes::in_process(count) {
@@ -39,15 +39,13 @@ fn run_with(
         std::thread::spawn(move || sender.send(run(input, &config(2, 0), &shared, &cancel)));
         running.push((receiver, stats));
     }
-    let (mut late, first) = (0, Arc::clone(&running[0].1));
+    let first = Arc::clone(&running[0].1);
     let end = |(receiver, stats): (mpsc::Receiver<Result<(), Diagnostic>>, Arc<QueryStats>)| {
         let result = receiver.recv_timeout(Duration::from_secs(60));
-        let result = result.unwrap_or_else(|_| panic!("a node hangs or panics: {:?}", stats.snapshot()));
-        late += stats.snapshot().late_rows;
-        result
+        result.unwrap_or_else(|_| panic!("a node hangs or panics: {:?}", stats.snapshot()))
     };
     let results = running.into_iter().map(end).collect();
-    (results, late, first.snapshot().rows_out)
+    (results, first.snapshot())
 }
 
 /// Sinks for `count` nodes, and what they write.
@@ -56,6 +54,21 @@ fn sinks_of(count: usize) -> (Vec<MemorySink>, Vec<Arc<Written>>) {
     let sinks: Vec<MemorySink> = (0..count).map(sink).collect();
     let written = sinks.iter().map(|sink| Arc::clone(&sink.written)).collect();
     (sinks, written)
+}
+
+/// What the first node says of all.
+fn assert_all_is_counted(splits: &[Vec<Row>], count: usize, stats: &StatsSnapshot) {
+    let rows: u64 = splits.iter().map(|split| split.len() as u64).sum();
+    assert_eq!((stats.rows_in, stats.sources[0].rows, stats.pipelines[0].rows_in), (rows, rows, rows), "{count} nodes");
+    assert_eq!(stats.sources[0].split_count, splits.len() as u64, "{count} nodes");
+    let read: Vec<usize> = stats.sources[0].splits.iter().map(|split| split.node).collect();
+    assert!((0..splits.len()).all(|split| read.contains(&(split % count))), "{read:?}");
+    assert_eq!(stats.nodes.iter().map(|node| node.node).collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
+    let sums =
+        stats.nodes.iter().fold((0, 0, 0), |sum, n| (sum.0 + n.rows_in, sum.1 + n.rows_out, sum.2 + n.sent_bytes));
+    let stations = stats.aggregations.iter().chain(&stats.operators).map(|station| station.sent.bytes);
+    let sent: u64 = stations.chain(stats.sinks.iter().map(|sink| sink.sent.bytes)).sum();
+    assert_eq!(sums, (rows, stats.rows_out, sent), "{count} nodes");
 }
 
 #[test]
@@ -71,11 +84,12 @@ fn every_node_writes_what_it_has() {
         for count in [1, 2, 3, 5, 9] {
             let (sinks, written) = sinks_of(count);
             let source = || MemorySource::of(&splits, 37);
-            let (results, _, counted) = run_with(count, &plan, source, sinks, &CancelToken::new());
+            let (results, stats) = run_with(count, &plan, source, sinks, &CancelToken::new());
             results.into_iter().for_each(|result| result.unwrap());
+            assert_all_is_counted(&splits, count, &stats);
             assert!(written.iter().all(|written| written.is_finished()));
             let all = written.iter().flat_map(|written| written.rows()).collect();
-            assert_eq!((sorted(all), counted), (sorted(expected.rows()), rows as u64), "{count} nodes");
+            assert_eq!((sorted(all), stats.rows_out), (sorted(expected.rows()), rows as u64), "{count} nodes");
             let is_copied = plan.aggregations.is_empty();
             assert!(
                 !is_copied
@@ -104,7 +118,7 @@ fn no_node_shows_rows_of_a_query_that_fails() {
             }
             opened.open();
         });
-        let (results, ..) = run_with(3, &plan, source, sinks, &CancelToken::new());
+        let (results, _) = run_with(3, &plan, source, sinks, &CancelToken::new());
         assert!(results.into_iter().all(|result| result.unwrap_err().code == code::READ_FAILED));
         assert!(!written.iter().any(|written| written.is_finished()));
     }
@@ -124,10 +138,11 @@ fn windows_have_the_rows_of_all_nodes() {
         let sink = MemorySink::default();
         let written = Arc::clone(&sink.written);
         let source = || MemorySource::of(&splits, 37);
-        let (results, late_rows) = run_on(count, &tumbling_plan(100, 20), source, sink, &CancelToken::new());
+        let (results, stats) = run_with(count, &tumbling_plan(100, 20), source, vec![sink], &CancelToken::new());
+        assert_all_is_counted(&splits, count, &stats);
         results.into_iter().for_each(|result| result.unwrap());
         assert!(written.is_finished());
-        assert_eq!((sorted(written.rows()), late_rows), (expected.clone(), late), "{count} nodes");
+        assert_eq!((sorted(written.rows()), stats.late_rows), (expected.clone(), late), "{count} nodes");
     }
 }
 
