@@ -124,6 +124,8 @@ pub struct Place {
     pub slowness: u64,
 }
 
+/// From one cut for tables to the next. The slow node can follow: the first one does not wait for a node that reads nothing.
+const CUTS: Duration = Duration::from_millis(8);
 /// Readers wait while more than this is unsent on their node.
 const UNSENT: u64 = 4 << 10;
 
@@ -282,7 +284,7 @@ impl Member {
             true => self.cut_tables(),
             false => self.send(0, Message::AskCut),
         }
-        let after = self.config.interval / 4 + self.while_();
+        let after = CUTS + self.while_();
         self.effects.push(Effect::After(after, Own::CutTables));
     }
 
