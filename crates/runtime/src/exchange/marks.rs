@@ -56,6 +56,13 @@ impl Linger {
         Some(mark)
     }
 
+    /// The mark that waits, which does not any more.
+    pub fn take(&mut self, now: Instant) -> Option<Mark> {
+        let mark = self.held.take()?;
+        self.sent = Some((mark, now));
+        Some(mark)
+    }
+
     /// When the mark that waits is to be sent, if one does.
     pub fn due(&self) -> Option<Instant> {
         self.held.and(self.sent.as_ref()).map(|(_, at)| *at + LINGER)
@@ -63,9 +70,8 @@ impl Linger {
 
     /// The mark that has waited long enough.
     pub fn take_due(&mut self, now: Instant) -> Option<Mark> {
-        let mark = self.held.take_if(|_| self.sent.as_ref().is_none_or(|(_, at)| now >= *at + LINGER))?;
-        self.sent = Some((mark, now));
-        Some(mark)
+        let is_due = self.sent.as_ref().is_none_or(|(_, at)| now >= *at + LINGER);
+        if is_due { self.take(now) } else { None }
     }
 }
 

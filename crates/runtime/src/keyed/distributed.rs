@@ -19,9 +19,9 @@ use std::ops::Range;
 
 /// See the module.
 pub(super) struct DistributedKeys {
-    links: Links,
+    pub(super) links: Links,
     /// The pipelines of this node that end in the operator.
-    inputs: Mutex<LocalInputs>,
+    pub(super) inputs: Mutex<LocalInputs>,
     /// Taken after the inputs.
     pub(super) held: Mutex<HeldRows>,
 }

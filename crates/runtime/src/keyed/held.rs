@@ -24,6 +24,7 @@ use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What waits is at most this part of the budget.
 const PART: u64 = 64;
@@ -86,6 +87,7 @@ impl KeyedStation {
         let mut waiting = batch.pick(others)?;
         waiting.columns.iter_mut().for_each(|column| *column = compact(column));
         waiting.columns.push(Arc::new(Int64Array::new(other_hashes, None)) as ArrayRef);
+        self.say_before_held(distributed);
         let mut held = distributed.held.lock();
         held.add(of, waiting);
         let most =
@@ -100,6 +102,16 @@ impl KeyedStation {
         }
         drop(held);
         Ok((batch.pick(own)?, own_hashes))
+    }
+
+    /// Says the mark that waits before the first row does: later it would be behind some rows of a window, and part them from the others.
+    fn say_before_held(&self, distributed: &DistributedKeys) {
+        let mut inputs = distributed.inputs.lock();
+        if distributed.held.lock().batches.is_empty()
+            && let Some(mark) = inputs.linger.take(Instant::now())
+        {
+            distributed.links.say(mark, &self.progress);
+        }
     }
 
     /// Sends what has to go before a mark, which the caller says next, before anybody else says one.

@@ -27,11 +27,11 @@ pub(crate) struct NodeReport {
 
 /// What the first of several nodes knows of all; empty on others, and where there is one.
 #[derive(Debug, Default)]
-pub(crate) struct NodeReports(Mutex<Vec<Heard>>);
+pub(crate) struct NodeReports(Mutex<Vec<HeardReport>>);
 
 /// What is known of a node.
 #[derive(Debug, Default)]
-struct Heard {
+struct HeardReport {
     /// Its last report, and when it came; of the first node there are none.
     report: Option<(NodeReport, Instant)>,
     /// Its time and the rows that it had read, of the last two moments.
@@ -97,7 +97,7 @@ impl NodeReport {
     }
 }
 
-impl Heard {
+impl HeardReport {
     /// Rows per second between the last two moments.
     fn rows_per_second(&self) -> f64 {
         let [(before, from), (last, to)] = self.pace;
@@ -109,7 +109,7 @@ impl Heard {
 impl NodeReports {
     /// Of so many nodes, of which this is the first.
     pub(crate) fn open(&self, nodes: usize) {
-        *self.0.lock() = (0..nodes).map(|_| Heard::default()).collect();
+        *self.0.lock() = (0..nodes).map(|_| HeardReport::default()).collect();
     }
 
     /// A node has read so many rows in that time.
@@ -145,7 +145,7 @@ impl NodeReports {
         if all.is_empty() {
             return own.stats;
         }
-        let row = |node: usize, heard: &Heard, report: &NodeReport, age: Duration| {
+        let row = |node: usize, heard: &HeardReport, report: &NodeReport, age: Duration| {
             let average = report.stats.rows_in as f64 / report.stats.elapsed.as_secs_f64().max(1e-9);
             report.of_node(node, age, if is_over { average } else { heard.rows_per_second() })
         };
