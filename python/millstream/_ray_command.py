@@ -156,6 +156,7 @@ def _cluster(words: Sequence[str]) -> int:
     action = [value for name, value, _ in options if name is None][1]
     _ray()
     from millstream import ray
+    from millstream._ray_metrics import line
 
     job, address = given["--job"], given.get("--address")
     if action == "stop":
@@ -166,8 +167,12 @@ def _cluster(words: Sequence[str]) -> int:
         return 0
     found = ray.status(job, address=address)
     print(f"{found['job']}: {found['state']}, {len(found['nodes']) + 1} nodes" if found["state"] == "running" else f"{found['job']}: {found['state']}")
+    done = {node["node"]: f": {line(node)}" for node in found["done"]}
+    if 0 in done:
+        print(f"  node 0, the first{done[0]}")
     for node in found["nodes"]:
-        print(f"  node {node['node']} at {node['address']}, process {node['pid']} of {node['host']}, for {node['seconds']} s")
+        place = f"{node['address']}, process {node['pid']} of {node['host']}"
+        print(f"  node {node['node']} at {place}, for {node['seconds']} s{done.get(node['node'], '')}")
     if found["said"]:
         print(found["said"])
     return 0

@@ -372,9 +372,10 @@ class Nodes:
 class FirstNode:
     """The process that runs the script, and the nodes that take part."""
 
-    def __init__(self, order: Order, nodes: Nodes, **options: Any) -> None:
+    def __init__(self, order: Order, nodes: Nodes, more: Sequence[str] = (), **options: Any) -> None:
+        """``more``: options for the first node."""
         words = [word.replace("{script}", self._script(order, nodes)) if order.text is not None else word for word in order.words]
-        words = ["run", *words, "--cluster", f"static+file://{nodes.file}"]
+        words = ["run", *words, *more, "--cluster", f"static+file://{nodes.file}"]
         if not any(word.split("=")[0] == "--cluster-listen" for word in words):
             words += ["--cluster-listen", order.listen()]
         self._nodes = nodes

@@ -28,6 +28,7 @@ from ray.util.placement_group import remove_placement_group
 
 from millstream._ray_cluster import RayCluster
 from millstream._ray_connection import SECURITY, connected, join
+from millstream._ray_metrics import Metrics, free_port
 from millstream._ray_nodes import LOOK, NAMESPACE, START, TOKEN, FirstNode, Lines, NodeActor, Nodes, Order, error_as, error_of, untyped
 
 __all__ = ["JobActor", "NodeActor", "RayCluster", "rescale", "run", "status", "stop"]
@@ -41,6 +42,7 @@ class JobActor:
         self._state, self._said = "starting", ""
         self._first: FirstNode | None = None
         self._nodes: Nodes | None = None
+        self._metrics: Metrics | None = None
         self._is_stopped = self._is_told = False
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -58,7 +60,8 @@ class JobActor:
             with Nodes(self._order) as self._nodes:
                 if self._is_stopped:
                     return
-                self._first = FirstNode(self._order, self._nodes, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+                served = self._serve()
+                self._first = FirstNode(self._order, self._nodes, served, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
                 lines = Lines(self._first.process, lambda line: print(line, end="", file=sys.stderr, flush=True))
                 self._state = "running"
                 code = self._first.watch()
@@ -67,17 +70,28 @@ class JobActor:
         except Exception as error:
             self._state, self._said = "failed", str(error)
         finally:
+            if self._metrics is not None:
+                self._metrics.close()
             if self._state != "failed" or self._is_stopped:
                 self._go()
+
+    def _serve(self) -> list[str]:
+        """Options by which the first node serves its statistics, unless it is to serve them elsewhere."""
+        if "MILLSTREAM_HTTP" in os.environ or any(word.split("=")[0] == "--http" for word in self._order.words):
+            return []
+        port = free_port()
+        self._metrics = Metrics(self._order.job, port)
+        return ["--http", f"127.0.0.1:{port}"]
 
     def _go(self) -> None:
         ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
     @ray.method(concurrency_group="control")
     def status(self) -> dict[str, Any]:
-        """The state of the job, what it has said last, and its nodes."""
+        """The state of the job, what it has said last, its nodes, and what each has done as of some seconds ago (the first one included)."""
         nodes = self._nodes.stats() if self._nodes is not None and self._state == "running" else []
-        return {"job": self._order.job, "state": self._state, "said": self._said, "nodes": nodes}
+        done = self._metrics.nodes if self._metrics is not None else []
+        return {"job": self._order.job, "state": self._state, "said": self._said, "nodes": nodes, "done": done}
 
     @ray.method(concurrency_group="control")
     def rescale(self, nodes: int) -> str:
@@ -256,12 +270,13 @@ def _found(job: str, address: str | None) -> Iterator[Any]:
 
 
 def status(job: str, *, address: str | None = None) -> Mapping[str, Any]:
-    """The state of a detached job (``starting``, again if its machine has gone, ``running``, ``ended``, ``failed``), what it has said last, and its nodes."""
+    """The state of a detached job (``starting``, again if its machine has gone, ``running``, ``ended``, ``failed``), what it has said last, its nodes, and what each node
+    has done (``done``: ``nodes`` of the statistics, as of some seconds ago)."""
     with _found(job, address) as actor:
         try:
             found: dict[str, Any] = ray.get(actor.status.remote(), timeout=START)
         except ray.exceptions.ActorUnavailableError:
-            found = {"job": job, "state": "starting", "said": "", "nodes": []}
+            found = {"job": job, "state": "starting", "said": "", "nodes": [], "done": []}
         return found
 
 

@@ -183,6 +183,9 @@ def test_a_detached_job_is_rescaled(job: Job, cluster: Any) -> None:
     assert begun.returncode == 0, begun
     until(lambda: on_ray.status("sized")["state"] == "running")
     until(job.has_checkpoint)
+    until(lambda: len(on_ray.status("sized")["done"]) == 3)
+    told = command(cluster, "cluster", "status", "--job", "sized")
+    assert told.stdout.count(" rows read, ") == 3 and "node 0, the first: " in told.stdout, told
     fewer = command(cluster, "cluster", "rescale", "--job", "sized", "--nodes", "2")
     assert fewer.returncode == 0 and "resumed on 2 nodes instead of 3" in fewer.stderr, fewer
     until(lambda: len(node_actors("sized")) == 2)
