@@ -7,7 +7,7 @@ use crate::durable::checkpointing::Checkpointing;
 use crate::durable::generations::TableGenerations;
 use crate::durable::restored::{Restored, RestoredSplit};
 use crate::durable::spilling::Spilling;
-use crate::exchange::{GatherStation, Links, Nodes, named};
+use crate::exchange::{Assignment, GatherStation, Links, Nodes, named};
 use crate::executable_plan::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
 use crate::host::Host;
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
@@ -229,8 +229,9 @@ struct SplitsOfNode<'a> {
 }
 
 impl SplitsOfNode<'_> {
-    fn has(self, source: usize, split: u32) -> bool {
-        self.nodes.is_none_or(|nodes| self.distribution.is_whole[source] || nodes.reads(source, split))
+    fn has(self, source: usize, split: u32, assignment: &Assignment) -> bool {
+        let reads = |nodes: &Nodes| assignment.node_of(source, split, nodes.count) == nodes.me;
+        self.nodes.is_none_or(|nodes| self.distribution.is_whole[source] || reads(nodes))
     }
 }
 
@@ -329,9 +330,9 @@ impl<'a> Streams<'a> {
         let is_in_beats = self.plan.has_beats() && self.plan.sources.iter().all(|other| other.phase <= plan.phase);
         let is_event_time = config.beats.clock.is_event_time();
         let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
-        let reads = |split: u32| self.reads.has(index, split);
+        let reads = |assignment: &Assignment, split: u32| self.reads.has(index, split, assignment);
         let (splits, readers) = match input.rows {
-            SourceRows::Constant { .. } if !reads(0) => (Vec::new(), 0),
+            SourceRows::Constant { .. } if !reads(&Assignment::default(), 0) => (Vec::new(), 0),
             SourceRows::Constant { columns, rows } => {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
@@ -351,6 +352,13 @@ impl<'a> Streams<'a> {
                 };
                 decoder = Some(source.decoder());
                 acknowledger = source.acknowledger();
+                // What has been read of bounded input says nothing of what is left.
+                let unread = self.restored.zip(shared).filter(|_| !source.is_bounded());
+                let balanced = |(restored, nodes): (&Restored<'_>, &Nodes)| {
+                    Assignment::of(index, nodes.count, restored.rows_of_splits(index))
+                };
+                let assignment = unread.map(balanced).unwrap_or_default();
+                let reads = |split: u32| reads(&assignment, split);
                 let splits = match self.restored {
                     Some(restored) => restored.splits(index, readers, reads)?,
                     None => RestoredSplit::all_fresh(readers, reads)?,

@@ -92,6 +92,13 @@ impl<'a> Restored<'a> {
         state.into_iter().flat_map(|state| &state.splits).map(|split| split.name.as_str()).collect()
     }
 
+    /// The numbers of those of them that have not ended, with the rows that they had.
+    pub(crate) fn rows_of_splits(&self, source: usize) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let state = self.manifest.sources.get(source).filter(|_| !self.is_fresh[source]);
+        let splits = state.into_iter().flat_map(|state| &state.splits).filter(|split| !split.ended);
+        splits.map(|split| (split.number, split.rows))
+    }
+
     /// The watermark that a split of a source had; `None` for sources that are read from the start.
     pub(crate) fn watermark(&self, source: usize, split: &str) -> Option<i64> {
         let state = self.manifest.sources.get(source).filter(|_| !self.is_fresh[source])?;

@@ -48,7 +48,7 @@ pub(crate) use receiving::receive_from_nodes;
 use reporting::Reporting;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-pub(crate) use splits::{NamedSplit, named, seen};
+pub(crate) use splits::{Assignment, NamedSplit, named, seen};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -278,11 +278,6 @@ impl Nodes {
     /// Those that this node owns.
     pub(crate) fn owned_here(&self, partitions: usize) -> Range<usize> {
         self.owned(self.me, partitions)
-    }
-
-    /// Whether the node reads a split of a source.
-    pub(crate) fn reads(&self, source: usize, split: u32) -> bool {
-        (source + split as usize) % self.count == self.me
     }
 }
 
