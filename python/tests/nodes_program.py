@@ -54,3 +54,13 @@ def slow_rows(split: int, position: int | None) -> Iterator[tuple[int, list[tupl
     for place, batch in rows(split, position):
         time.sleep(0.01)
         yield place, batch
+
+
+def skewed(split: int, position: int | None) -> Iterator[tuple[int, list[tuple[int, int]]] | None]:
+    """Endless: each run has 400 rows of every other split, and 4 of the rest."""
+    begin = position or 0
+    for number in range(begin, begin + (4 if split % 2 else 400)):
+        yield number + 1, [(split, number)]
+    while True:
+        time.sleep(0.02)
+        yield None

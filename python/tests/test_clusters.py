@@ -97,6 +97,29 @@ def test_a_job_resumes_on_fewer_nodes(tmp_path: pathlib.Path, nodes: list[Node])
     assert len(lines) == len(set(lines)) == 600
 
 
+def test_splits_move_from_a_node_that_had_too_many_rows(tmp_path: pathlib.Path, nodes: list[Node]) -> None:
+    out = tmp_path / "out"
+
+    def rows_of_nodes() -> list[int]:
+        with ms.connect(state_dir=tmp_path / "state") as con:
+            con.register_source("events", program.skewed, {"s": "BIGINT", "n": "BIGINT"}, splits=4, positions=True)
+            con.execute(f"CREATE TABLE sink (s BIGINT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv')")
+            job = con.table("events").insert_into("sink", cluster=ms.Cluster([nodes[0].address], token=TOKEN))
+            end = time.monotonic() + 30
+            while sum(rows := [node["rows_in"] for node in job.stats().get("nodes", [])]) < 808:
+                assert time.monotonic() < end and job.state == "running", rows
+                time.sleep(0.05)
+            job.checkpoint()
+            job.stop()
+            job.wait(60)
+        return sorted(rows)
+
+    assert rows_of_nodes() == [8, 800]
+    assert rows_of_nodes() == [404, 404]
+    lines = [line for path in out.glob("[!.]*") for line in path.read_text().splitlines()]
+    assert len(lines) == len(set(lines)) == 2 * 808
+
+
 def test_a_job_resumes_when_a_node_dies(tmp_path: pathlib.Path, nodes: list[Node], caplog: pytest.LogCaptureFixture) -> None:
     out = tmp_path / "out"
     with ms.connect(state_dir=tmp_path / "state", settings={"execution.checkpointing.interval": "100 ms"}) as con:
