@@ -13,8 +13,8 @@ import ray
 
 from millstream import _core
 from millstream._logging import logger
-from millstream._ray_connection import SECURITY, connected
-from millstream._ray_nodes import TOKEN, Nodes, Order, error_as
+from millstream._ray_connection import SERVER_NAME, connected, is_insecure, order_of, security_options, tls_of
+from millstream._ray_nodes import Nodes, error_as
 
 
 class RayCluster:
@@ -53,28 +53,13 @@ class RayCluster:
         self._insecure, self._tls = insecure, tls
 
     def _join(self) -> _OnRay:
-        others = self._nodes - 1
+        insecure, tls = is_insecure(self._insecure), tls_of(self._tls)
         with contextlib.ExitStack() as stack:
-            is_started, is_local = stack.enter_context(connected(self._address, self._workers * others, self._insecure))
-            security = ["--insecure-cluster"] if self._insecure else []
-            for option, file in zip(("--cluster-ca", "--cluster-cert", "--cluster-key"), self._tls or (), strict=self._tls is not None):
-                security += [option, os.path.abspath(file)]
-            order = Order(
-                job=f"{self._job}-{secrets.token_hex(3)}",
-                words=[],
-                text=None,
-                nodes=self._nodes,
-                workers=self._workers,
-                nodes_per_host=self._nodes_per_host or (others if is_started else 1),
-                token=os.environ.get(TOKEN) or secrets.token_hex(32),
-                insecure=self._insecure,
-                security=security,
-                environment={key: os.environ[key] for key in SECURITY if key in os.environ},
-                folder=os.getcwd(),
-                is_local=is_local,
-            )
+            where = stack.enter_context(connected(self._address, self._workers * (self._nodes - 1), insecure))
+            job, security = f"{self._job}-{secrets.token_hex(3)}", security_options(insecure, self._tls)
+            order = order_of(job, self._nodes, self._workers, self._nodes_per_host, where, insecure=insecure, security=security)
             nodes = stack.enter_context(Nodes(order))
-            core = _core.Cluster(f"static+file://{nodes.file}", order.listen(), order.token, self._tls, None, self._insecure, 60.0, None)
+            core = _core.Cluster(f"static+file://{nodes.file}", order.listen(), order.token, tls, os.environ.get(SERVER_NAME), insecure, 60.0, None)
             return _OnRay(core, nodes, stack.pop_all())
 
 

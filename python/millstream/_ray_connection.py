@@ -1,25 +1,81 @@
-"""How a program joins Ray, and which Ray it refuses."""
+"""How a program joins Ray, which Ray it refuses, and what it orders there."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ray
 
-from millstream._ray_nodes import NAMESPACE, error_as, untyped
+from millstream._ray_nodes import NAMESPACE, TOKEN, Order, error_as, untyped
 
 #: What the environment says of how nodes trust each other, besides the token.
+SERVER_NAME = "MILLSTREAM_CLUSTER_SERVER_NAME"
 SECURITY = (
     "MILLSTREAM_CLUSTER_CA",
     "MILLSTREAM_CLUSTER_CERT",
     "MILLSTREAM_CLUSTER_KEY",
-    "MILLSTREAM_CLUSTER_SERVER_NAME",
+    SERVER_NAME,
     "MILLSTREAM_INSECURE_CLUSTER",
 )
+
+
+Tls = tuple[str, str, str]
+
+
+def is_insecure(said: bool) -> bool:
+    """Whether other machines are spoken to without TLS, by an argument or the environment."""
+    return said or os.environ.get("MILLSTREAM_INSECURE_CLUSTER", "").lower() in ("1", "true", "yes", "on", "y", "t")
+
+
+def tls_of(said: Tls | None) -> Tls | None:
+    """Paths of the CA, the certificate and the key, by an argument or the environment."""
+    ca, certificate, key = (os.environ.get(name) for name in SECURITY[:3])
+    return said if said is not None or not (ca and certificate and key) else (ca, certificate, key)
+
+
+def security_options(insecure: bool, tls: Tls | None) -> list[str]:
+    """Options of a node that say how it trusts the others."""
+    options = ["--insecure-cluster"] if insecure else []
+    for option, file in zip(("--cluster-ca", "--cluster-cert", "--cluster-key"), tls or (), strict=tls is not None):
+        options += [option, os.path.abspath(file)]
+    return options
+
+
+def order_of(
+    job: str,
+    nodes: int,
+    workers: int,
+    nodes_per_host: int | None,
+    where: tuple[bool, bool],
+    *,
+    insecure: bool,
+    security: Sequence[str],
+    words: Sequence[str] = (),
+    text: str | None = None,
+    state: str | None = None,
+) -> Order:
+    """The order of this program, with its token, environment and folder; ``where`` is what :func:`connected` gives."""
+    is_started, is_local = where
+    return Order(
+        job=job,
+        words=list(words),
+        text=text,
+        nodes=nodes,
+        workers=workers,
+        nodes_per_host=nodes_per_host or (nodes - 1 if is_started else 1),
+        token=os.environ.get(TOKEN) or secrets.token_hex(32),
+        insecure=insecure,
+        security=list(security),
+        environment={key: os.environ[key] for key in SECURITY if key in os.environ},
+        folder=os.getcwd(),
+        is_local=is_local,
+        state=state,
+    )
 
 
 def refuse_open(hosts: Sequence[str], mode: str | None, insecure: bool) -> None:

@@ -21,7 +21,7 @@ FIELDS = {
     "rows_in": "Rows that the node has read.",
     "rows_out": "Rows that the node has written.",
     "sent_bytes": "Bytes of rows and partials that the node has sent to other nodes.",
-    "state_bytes": "Bytes of state that the node has in memory.",
+    "state_bytes": "Bytes of state of the node, in memory and in spilled files.",
     "watermark_delay_seconds": "How far the watermark of the node is behind its clock.",
 }
 

@@ -27,9 +27,9 @@ except ImportError as _absent:
 from ray.util.placement_group import remove_placement_group
 
 from millstream._ray_cluster import RayCluster
-from millstream._ray_connection import SECURITY, connected, join
+from millstream._ray_connection import connected, is_insecure, join, order_of, security_options
 from millstream._ray_metrics import Metrics, free_port
-from millstream._ray_nodes import LOOK, NAMESPACE, START, TOKEN, FirstNode, Lines, NodeActor, Nodes, Order, error_as, error_of, untyped
+from millstream._ray_nodes import LOOK, NAMESPACE, START, FirstNode, Lines, NodeActor, Nodes, Order, error_as, error_of, untyped
 
 __all__ = ["JobActor", "NodeActor", "RayCluster", "rescale", "run", "status", "stop"]
 
@@ -159,9 +159,6 @@ def run(
     words = ["--workers", str(workers), *options]
     if state_dir is not None:
         words += ["--state-dir", state_dir]
-    security = ["--insecure-cluster"] if insecure else []
-    for option, file in zip(("--cluster-ca", "--cluster-cert", "--cluster-key"), tls or (), strict=tls is not None):
-        security += [option, os.path.abspath(file)]
     code, said = _run(
         words,
         path,
@@ -173,7 +170,7 @@ def run(
         job=job,
         detached=detached,
         insecure=insecure,
-        security=security,
+        security=security_options(insecure, tls),
         state=state_dir,
         is_command=False,
     )
@@ -202,29 +199,26 @@ def _run(
         raise error_as("MS1001", f"{nodes} nodes were asked for", "a run on Ray has two nodes or more: nodes=, --nodes")
     if workers < 1 or (nodes_per_host is not None and nodes_per_host < 1):
         raise error_as("MS1001", "workers and nodes on one machine are counted from 1", "leave them out, or give a larger number")
-    insecure = insecure or os.environ.get("MILLSTREAM_INSECURE_CLUSTER", "").lower() in ("1", "true", "yes", "on", "y", "t")
+    insecure = is_insecure(insecure)
     detached = detached or (address or "").startswith("ray://")
     if path is not None and detached:
         words = ["{script}", *words]
     elif path is not None:
         words = [str(path), *words]
-    with connected(address, workers * (nodes - 1), insecure) as (is_started, is_local):
-        if detached and is_started:
+    with connected(address, workers * (nodes - 1), insecure) as where:
+        if detached and where[0]:
             raise error_as("MS1001", "there is no Ray cluster that a detached job could stay on", "start one with `ray start --head`, or give its address")
         name = job or (path.stem if path is not None and str(path) != "-" else "sql")
-        order = Order(
-            job=name if detached or job else f"{name}-{secrets.token_hex(3)}",
-            words=list(words),
-            text=text if detached else None,
-            nodes=nodes,
-            workers=workers,
-            nodes_per_host=nodes_per_host or (nodes - 1 if is_started else 1),
-            token=os.environ.get(TOKEN) or secrets.token_hex(32),
+        order = order_of(
+            name if detached or job else f"{name}-{secrets.token_hex(3)}",
+            nodes,
+            workers,
+            nodes_per_host,
+            where,
             insecure=insecure,
-            security=list(security),
-            environment={key: os.environ[key] for key in SECURITY if key in os.environ},
-            folder=os.getcwd(),
-            is_local=is_local,
+            security=security,
+            words=words,
+            text=text if detached else None,
             state=state,
         )
         if detached:

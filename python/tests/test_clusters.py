@@ -160,6 +160,22 @@ def test_a_function_that_hangs_does_not_keep_a_node(con: ms.Session, cluster: ms
     assert len(rows) == 600 and time.monotonic() - began < 10
 
 
+def test_jobs_of_one_session_have_clusters_of_their_own(tmp_path: pathlib.Path, nodes: list[Node]) -> None:
+    out = tmp_path / "out"
+    with ms.connect(state_dir=tmp_path / "state") as con:
+        con.register_source("events", program.skewed, {"s": "BIGINT", "n": "BIGINT"}, splits=4, positions=True)
+        con.execute(f"CREATE TABLE sink (s BIGINT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{out}', 'format' = 'csv')")
+        for _ in range(3):
+            # The same job, which resumes, and nodes that know of the last time.
+            job = con.table("events").insert_into("sink", cluster=ms.Cluster([nodes[0].address], token=TOKEN))
+            job.checkpoint()
+            job.stop()
+            job.wait(60)
+            assert job.state == "stopped"
+    lines = [line for path in out.glob("[!.]*") for line in path.read_text().splitlines()]
+    assert len(lines) == len(set(lines)) > 0
+
+
 def test_what_cannot_be_on_other_nodes_is_refused(con: ms.Session, cluster: ms.Cluster) -> None:
     con.register_source("once", (row for row in [(1,)]), {"x": "BIGINT"}, bounded=True)
     with pytest.raises(ms.errors.QueryError, match="MS2007.*`once` cannot be sent to other nodes"):

@@ -14,6 +14,7 @@ use std::fmt;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a lane may have unfinished at its receiver, in bytes.
@@ -22,6 +23,8 @@ pub const WINDOW: u64 = 16 << 20;
 const GREETING: Duration = Duration::from_secs(2);
 /// How long one may take to leave what it does and to plan a run.
 const BEGINNING: Duration = Duration::from_secs(120);
+/// Attempts of this process so far. A job may be run by one coordinator after the other.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 /// Between two looks for nodes that are not there.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -135,8 +138,6 @@ pub struct Coordinator {
 #[derive(Default)]
 struct State {
     listener: Option<Arc<Listener>>,
-    /// Attempts so far.
-    attempts: u64,
     /// How many nodes take part at most, if that is not what the configuration says.
     most: Option<Option<usize>>,
     /// Where those of the last run are.
@@ -251,12 +252,9 @@ impl Cluster for Coordinator {
     fn begin(&self, part: &RunPart, monitor: &RunMonitor) -> Result<FirstNode, Diagnostic> {
         let listener = self.listener()?;
         let others = self.present(&listener, monitor)?;
-        let attempt = {
-            let mut state = self.state.lock();
-            state.attempts += 1;
-            // The process that holds the state directory has a higher number than those before it.
-            attempts::number(part.state.as_ref().map(|state| state.run), state.attempts)
-        };
+        // The process that holds the state directory has a higher number than those before it.
+        let count = ATTEMPTS.fetch_add(1, Ordering::Relaxed) + 1;
+        let attempt = attempts::number(part.state.as_ref().map(|state| state.run), count);
         let job = part.state.as_ref().map_or_else(|| self.unnamed.clone(), |state| state.job.clone());
         let token = Token::random()?;
         let mut peers = vec![self.own_address(&listener)];

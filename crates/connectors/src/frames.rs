@@ -9,8 +9,6 @@ use crate::{
     CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SourceRequest, SplitReader, Witness, casts, locked,
 };
 use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_ipc::reader::StreamReader;
-use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{Field, Schema as ArrowSchema};
 use millstream_types::{Diagnostic, Place, Schema, code, counted};
 use serde_json::{Value, json};
@@ -217,31 +215,6 @@ impl SplitReader for Pieces {
         let piece = batch.slice(start, rows);
         Ok(Some(Chunk { payload: Box::new(piece), bytes: 0, after: Some(self.next) }))
     }
-}
-
-/// A batch as bytes, for another process: an Arrow stream.
-///
-/// # Errors
-/// When a column has a type that Arrow streams do not have.
-pub fn batch_to_bytes(batch: &RecordBatch) -> Result<Vec<u8>, Diagnostic> {
-    let write = || {
-        let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
-        writer.write(batch)?;
-        writer.into_inner()
-    };
-    write().map_err(|e| Diagnostic::new(code::TYPE_MISMATCH, format!("rows cannot be sent to another process: {e}")))
-}
-
-/// The batch of such bytes, which are checked.
-///
-/// # Errors
-/// When they are damaged.
-pub fn batch_from_bytes(bytes: &[u8]) -> Result<RecordBatch, Diagnostic> {
-    let failed =
-        |what: String| Diagnostic::new(code::DAMAGED_FRAME, format!("rows of another process cannot be read: {what}"));
-    let mut reader = StreamReader::try_new(bytes, None).map_err(|e| failed(e.to_string()))?;
-    let batch = reader.next().ok_or_else(|| failed("there are none".into()))?;
-    batch.map_err(|e| failed(e.to_string()))
 }
 
 /// Batches that are made one after the other. An error ends the query.

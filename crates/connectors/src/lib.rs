@@ -62,9 +62,7 @@ mod values;
 pub use blackhole::{discarding_sink, encoding_sink};
 pub use changes::with_kinds;
 pub use fit::fit;
-pub use frames::{
-    Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, batch_from_bytes, batch_to_bytes, open_reader, open_splits,
-};
+pub use frames::{Frame, FrameReader, FrameSplit, PlacedBatch, SplitKind, open_reader, open_splits};
 pub use kept::InMemory;
 pub use python::python_module;
 pub use registry::{

@@ -78,9 +78,9 @@ pub enum SessionStep {
         name: String,
         /// What stands between the parentheses of CREATE TABLE.
         columns: String,
-        /// An Arrow stream for each batch.
-        #[serde(with = "base64_list")]
-        batches: Vec<Vec<u8>>,
+        /// Their number, and the columns of each (`ByteWriter::columns`).
+        #[serde(with = "base64_bytes")]
+        batches: Vec<u8>,
     },
     /// A table of the program that the run does not read, or that only the first node writes.
     Declared {
@@ -174,25 +174,5 @@ mod base64_bytes {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
-    }
-}
-
-mod base64_list {
-    use super::base64_bytes;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(transparent)]
-    struct Bytes(#[serde(with = "base64_bytes")] Vec<u8>);
-
-    pub(super) fn serialize<S: Serializer>(list: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(transparent)]
-        struct Borrowed<'a>(#[serde(serialize_with = "base64_bytes::serialize")] &'a [u8]);
-        serializer.collect_seq(list.iter().map(|bytes| Borrowed(bytes)))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
-        Ok(Vec::<Bytes>::deserialize(deserializer)?.into_iter().map(|bytes| bytes.0).collect())
     }
 }

@@ -1,13 +1,13 @@
 //! What has made a session what it is, so that another node makes one like it (`replay`).
 //!
-//! Statements go there as texts, and data frames as Arrow streams. What is code of the program goes as the bytes that [`Portable::to_bytes`]
+//! Statements go there as texts, and data frames as the columns that checkpoints have. What is code of the program goes as the bytes that [`Portable::to_bytes`]
 //! gives: the engine does not look into them. Tables that a run does not read are declared only.
 
 use crate::cluster::SessionStep;
 use crate::memory::MemoryTables;
 use crate::portable::{OtherNodes, Portable};
-use millstream_connectors::batch_to_bytes;
 use millstream_sql::StatementText;
+use millstream_storage::ByteWriter;
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
 
@@ -69,18 +69,27 @@ impl Step {
             Step::Statement(text) => SessionStep::Statement(text.clone()),
             Step::Function { name, portable } => match portable {
                 Some(portable) => SessionStep::Object { name: name.clone(), bytes: portable.to_bytes()? },
-                None => return Err(only_here(&format!("the function `{name}`"))),
+                None => {
+                    let advice = "say what makes it there (with_portable), or run without a cluster";
+                    return Err(only_here(&format!("the function `{name}`"), advice));
+                }
             },
             Step::Table { name, columns, is_bounded, number } => {
                 let (name, columns) = (name.clone(), columns.clone());
                 match tables.read(*number).filter(|_| read.contains(number)) {
                     None => SessionStep::Declared { name, columns, is_bounded: *is_bounded },
                     Some(table) => match table.on_other_nodes() {
-                        OtherNodes::Nothing => return Err(only_here(&format!("the table `{name}`"))),
+                        OtherNodes::Nothing => {
+                            let advice = "give the rows as a table in memory (pyarrow.Table, a data frame) or as a file that all nodes see, or \
+                                          run without a cluster";
+                            return Err(only_here(&format!("the table `{name}`"), advice));
+                        }
                         OtherNodes::Object(portable) => SessionStep::Object { name, bytes: portable.to_bytes()? },
                         OtherNodes::Batches(batches) => {
-                            let batches = batches.iter().map(batch_to_bytes).collect::<Result<_, _>>()?;
-                            SessionStep::Frame { name, columns, batches }
+                            let mut bytes = ByteWriter::new();
+                            bytes.u64(batches.len() as u64);
+                            batches.iter().for_each(|batch| bytes.columns(batch.columns(), batch.num_rows()));
+                            SessionStep::Frame { name, columns, batches: bytes.into_bytes() }
                         }
                     },
                 }
@@ -93,7 +102,7 @@ impl Step {
     }
 }
 
-fn only_here(what: &str) -> Diagnostic {
+fn only_here(what: &str, advice: &str) -> Diagnostic {
     Diagnostic::new(code::UNSUPPORTED, format!("{what} cannot be on other nodes: only this process has it"))
-        .advise("give the rows as a table in memory (pyarrow.Table, a data frame) or as a file that all nodes see, or run without a cluster")
+        .advise(advice)
 }

@@ -5,8 +5,10 @@ use crate::local::LocalTable;
 use crate::monitor::RunMonitor;
 use crate::results::Collected;
 use crate::session::{Session, SessionConfig};
-use millstream_connectors::batch_from_bytes;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema};
 use millstream_sql::ParsedStatement;
+use millstream_storage::{ByteReader, Damaged};
 use millstream_types::{Diagnostic, code};
 
 /// Makes what is code of a program on another node. It runs what it is given: give it nothing that did not come with the token of the cluster.
@@ -49,7 +51,9 @@ pub(crate) fn session_of(
                 loader.load(bytes, &mut session)?;
             }
             SessionStep::Frame { name, columns, batches } => {
-                let batches = batches.iter().map(|bytes| batch_from_bytes(bytes)).collect::<Result<_, _>>()?;
+                let batches = batches_of(batches).map_err(|Damaged(what)| {
+                    Diagnostic::new(code::DAMAGED_FRAME, format!("the rows of `{name}` have arrived damaged: {what}"))
+                })?;
                 session.register(name, columns, batches)?;
             }
             SessionStep::Declared { name, columns, is_bounded } => session.declare(name, columns, *is_bounded)?,
@@ -62,6 +66,21 @@ pub(crate) fn session_of(
     Ok(session)
 }
 
+/// The batches of [`SessionStep::Frame`]. Their columns have no names: a table has them by their order.
+fn batches_of(bytes: &[u8]) -> Result<Vec<RecordBatch>, Damaged> {
+    let mut from = ByteReader::new(bytes);
+    let batch = |(columns, rows): (Vec<ArrayRef>, usize)| {
+        let field = |(i, column): (usize, &ArrayRef)| Field::new(i.to_string(), column.data_type().clone(), true);
+        let schema = Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>());
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let made = RecordBatch::try_new_with_options(schema.into(), columns, &options);
+        made.map_err(|e| Damaged(format!("columns are no rows: {e}")))
+    };
+    let batches = (0..from.u64()?).map(|_| from.columns().and_then(batch)).collect::<Result<_, _>>()?;
+    from.end()?;
+    Ok(batches)
+}
+
 fn execute(session: &mut Session, statement: &ParsedStatement) -> Result<(), Diagnostic> {
     session.execute(statement, &mut Collected::new(), &RunMonitor::new()).map(drop)
 }
@@ -70,9 +89,9 @@ fn execute(session: &mut Session, statement: &ParsedStatement) -> Result<(), Dia
 mod tests {
     use super::*;
     use crate::cluster::{Cluster, Distributed, FirstNode, RunPart, RunTask};
+    use arrow_array::Int64Array;
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
-    use arrow_array::{Int64Array, RecordBatch};
     use millstream_sql::{ParameterValue, Parameters};
     use std::sync::Arc;
 
@@ -166,5 +185,22 @@ mod tests {
         let step = SessionStep::Object { name: "f".into(), bytes: vec![1] };
         let refused = session_of(&[step], &SessionConfig::default(), None).unwrap_err();
         assert_eq!(refused.code, code::NODES_DIFFER);
+    }
+
+    #[test]
+    fn damaged_rows_are_refused() {
+        let mut session = Session::new(SessionConfig::default());
+        session.register("t", "x BIGINT", vec![batch(vec![1, 2])]).unwrap();
+        let (steps, _) = sent(&session, "SELECT x FROM t").unwrap();
+        let [SessionStep::Frame { name, columns, batches }] = &steps[..] else { panic!("it is one frame") };
+        for at in 0..batches.len() {
+            let (mut flipped, cut) = (batches.clone(), batches[..at].to_vec());
+            flipped[at] ^= 1 << (at % 8);
+            for batches in [flipped, cut] {
+                let step = SessionStep::Frame { name: name.clone(), columns: columns.clone(), batches };
+                let refused = session_of(&[step], &SessionConfig::default(), None).unwrap_err();
+                assert_eq!(refused.code, code::DAMAGED_FRAME, "{at}");
+            }
+        }
     }
 }
