@@ -140,8 +140,11 @@ chaos:
 # Jobs on several processes, of which any is killed, often; and Nexmark on 2, 3 and 5 processes.
 test-cluster: setup
 	@scripts/postgres.sh
+	scripts/setup.sh --kafka
+	scripts/kafka.sh jars
 	MILLSTREAM_NODE_KILLS=200 MILLSTREAM_NODE_COUNTS="2 3 5" $(CARGO) test --workspace --test crash -- --nocapture nodes::
 	MILLSTREAM_NODE_KILLS=200 $(CARGO) test --workspace --test postgres -- several_processes
+	MILLSTREAM_KAFKA=start MILLSTREAM_NODE_KILLS=200 $(CARGO) test --workspace --test kafka -- --nocapture killed_at_its_commits
 
 # A thousand nodes without rows that die, stop and come back late, in virtual time, with other seeds than CI has and more lanes.
 SIMULATION_SECONDS ?= 1200

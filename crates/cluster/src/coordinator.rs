@@ -193,8 +193,9 @@ impl Coordinator {
         self.state.lock().most.unwrap_or(self.config.most).map(|most| most.saturating_sub(1))
     }
 
-    /// The nodes that are there, as many as take part; waits a while for those that are not.
-    fn present(&self, listener: &Listener, monitor: &RunMonitor) -> Result<Vec<String>, Diagnostic> {
+    /// The nodes that are there, as many as take part in a job; waits a while for those that are not, and for those that another job has
+    /// not left yet.
+    fn present(&self, listener: &Listener, job: &str, monitor: &RunMonitor) -> Result<Vec<String>, Diagnostic> {
         let (until, most) = (Instant::now() + self.config.replacement_timeout, self.most().unwrap_or(usize::MAX));
         if most == 0 {
             return Ok(Vec::new());
@@ -209,9 +210,16 @@ impl Coordinator {
             if let Some(refusal) = asked.iter().filter_map(|(_, status)| status.as_ref().err()).find(|e| !is_gone(e)) {
                 return Err(refusal.clone());
             }
-            let (there, gone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, status)| status.is_ok());
+            let (mut there, gone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, status)| status.is_ok());
             let is_late = Instant::now() >= until;
-            if !there.is_empty() && (gone.is_empty() || there.len() >= most || is_late) {
+            let of_others = |(node, status): &(String, Result<Status, Diagnostic>)| {
+                let other = status.as_ref().ok()?.run.as_ref().map(|(job, ..)| job).filter(|other| *other != job)?;
+                Some(format!("{node}, which takes part in the job {other}"))
+            };
+            there.sort_by_key(|node| of_others(node).is_some());
+            let busy: Vec<String> = there.iter().take(most).filter_map(of_others).collect();
+            let is_complete = busy.is_empty() && (gone.is_empty() || there.len() >= most);
+            if !there.is_empty() && (is_complete || is_late) {
                 if let Some((node, _)) = gone.first().filter(|_| there.len() < most) {
                     let more = if gone.len() > 1 { format!(" and {} more", gone.len() - 1) } else { String::new() };
                     monitor.notice(format!(
@@ -238,7 +246,8 @@ impl Coordinator {
                 return Err(Diagnostic::new(code::CANCELLED, "the query was stopped while its nodes were waited for"));
             }
             if !std::mem::replace(&mut has_said, true) {
-                let names: Vec<&str> = gone.iter().map(|(node, _)| node.as_str()).collect();
+                let names: Vec<&str> =
+                    gone.iter().map(|(node, _)| node.as_str()).chain(busy.iter().map(String::as_str)).collect();
                 let what = if names.is_empty() { "nodes".into() } else { names.join(", ") };
                 let why = unread.map(|why| format!(": {}", why.message)).unwrap_or_default();
                 monitor.notice(format!("waiting for {what}{why}"));
@@ -251,11 +260,11 @@ impl Coordinator {
 impl Cluster for Coordinator {
     fn begin(&self, part: &RunPart, monitor: &RunMonitor) -> Result<FirstNode, Diagnostic> {
         let listener = self.listener()?;
-        let others = self.present(&listener, monitor)?;
+        let job = part.state.as_ref().map_or_else(|| self.unnamed.clone(), |state| state.job.clone());
+        let others = self.present(&listener, &job, monitor)?;
         // The process that holds the state directory has a higher number than those before it.
         let count = ATTEMPTS.fetch_add(1, Ordering::Relaxed) + 1;
         let attempt = attempts::number(part.state.as_ref().map(|state| state.run), count);
-        let job = part.state.as_ref().map_or_else(|| self.unnamed.clone(), |state| state.job.clone());
         let token = Token::random()?;
         let mut peers = vec![self.own_address(&listener)];
         peers.extend(others.iter().cloned());

@@ -43,6 +43,8 @@ pub struct SinkJob {
     pub sink: usize,
     /// Who writes. One that does not know yet that it is superseded may still do so, so files that are not to be its have this in their names.
     pub writer: SinkWriter,
+    /// Whether the job is on several nodes: any of them has to be able to commit what one has prepared.
+    pub is_distributed: bool,
     /// The checkpoint that the job resumes from. A sink without a span of it is new then.
     pub resumes: Option<u64>,
     /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there

@@ -82,7 +82,7 @@ impl StateOfJob {
         let (directory, remote) = sink_files(place, self.number);
         let writer = SinkWriter { run: self.run, node, attempt };
         let (job, resumes) = (self.job.clone(), self.restored);
-        SinkJob { job, sink, writer, resumes, directory, remote, shared: Arc::default() }
+        SinkJob { job, sink, writer, is_distributed: true, resumes, directory, remote, shared: Arc::default() }
     }
 
     /// The checkpoints, and the one that a run resumes from.

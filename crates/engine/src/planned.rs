@@ -243,7 +243,9 @@ impl PreparedRun {
         }
         // To its end: until then the job is this run's.
         let _running = state.as_ref().map(|state| Arc::clone(&state.running));
-        let beginning = state.as_ref().map(|state| state.begin(&plan, &mut sinks, monitor)).transpose()?;
+        let is_distributed = distributed.is_some() || !others.is_empty();
+        let begin = |state: &JobState| state.begin(&plan, &mut sinks, is_distributed, monitor);
+        let beginning = state.as_ref().map(begin).transpose()?;
         let checkpoints = match beginning {
             None => None,
             Some(Beginning::Run(config)) => Some(*config),

@@ -316,6 +316,7 @@ impl JobState {
         &self,
         plan: &QueryPlan,
         sinks: &mut [Box<dyn Sink>],
+        is_distributed: bool,
         monitor: &RunMonitor,
     ) -> Result<Beginning, Diagnostic> {
         let checkpoints = self.checkpoints.clone();
@@ -347,7 +348,16 @@ impl JobState {
         let sink_job = |sink: usize, resumes: Option<u64>| {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
             let writer = SinkWriter::first(self.run);
-            SinkJob { job: job.clone(), sink: number_of(sink), writer, resumes, directory, remote, shared }
+            SinkJob {
+                job: job.clone(),
+                sink: number_of(sink),
+                writer,
+                is_distributed,
+                resumes,
+                directory,
+                remote,
+                shared,
+            }
         };
         let asks = |sink: usize| plan.sinks[sink].table.iter().for_each(|table| monitor.opens(&table.name));
         let mut committed = Committed::Resumable;

@@ -1,5 +1,6 @@
-//! A job that is killed before and after each of its commits, to the last, gives the rows of an undisturbed run. Its
-//! topics are written in one transaction; those of a result that changes have its rows in the end, as messages by key and as changes.
+//! A job that is killed before and after each of its commits, to the last, gives the rows of an undisturbed run. In one process its
+//! topics are written in one transaction, on several nodes each node writes its spans; those of a result that changes have its rows in the end,
+//! as messages by key and as changes.
 
 use crate::broker::{Kafka, alone};
 use crate::folded::{current, left};
@@ -7,10 +8,13 @@ use crate::how_often::how_often;
 use crate::nodes::{Node, nodes, on};
 use crate::proxy::{Moment, Proxy};
 use crate::support::millstream;
+use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
 
 const ROWS: u64 = 6000;
 
@@ -24,40 +28,114 @@ CREATE TABLE source (id BIGINT, ts AS CAST(TO_TIMESTAMP_LTZ(id * 10, 3) AS TIMES
     'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '5999');
 CREATE TABLE ids (id BIGINT) WITH (TOPIC, 'topic' = 'ids');
 CREATE TABLE odd (id BIGINT) WITH (TOPIC, 'topic' = 'odd');
+CREATE TABLE sums (k STRING, n BIGINT) WITH (TOPIC, 'topic' = 'sums');
 CREATE TABLE windows (k BIGINT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'windows', 'format' = 'csv');
 CREATE TABLE current (k BIGINT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH (UPSERTS, 'topic' = 'current');
 CREATE TABLE log (k BIGINT, n BIGINT) WITH (CHANGES, 'topic' = 'log');
+CREATE VIEW words AS SELECT CAST(MOD(id, 7) AS STRING) AS k, ts FROM source;
 CREATE VIEW counts AS SELECT MOD(id, 50) AS k, COUNT(*) AS n FROM source GROUP BY MOD(id, 50) HAVING MOD(COUNT(*), 7) <> 3;
 BEGIN STATEMENT SET;
 INSERT INTO current SELECT * FROM counts;
 INSERT INTO log SELECT * FROM counts;
 INSERT INTO windows SELECT MOD(id, 7), COUNT(*) FROM TABLE(TUMBLE(TABLE source, DESCRIPTOR(ts), INTERVAL '5' SECOND))
 GROUP BY MOD(id, 7), window_start, window_end;
+INSERT INTO sums SELECT k, COUNT(*) FROM TABLE(TUMBLE(TABLE words, DESCRIPTOR(ts), INTERVAL '5' SECOND))
+GROUP BY k, window_start, window_end;
 INSERT INTO ids SELECT id FROM source;
 INSERT INTO odd SELECT id FROM source WHERE MOD(id, 2) = 1;
 END;
 ";
 
-/// On so many other processes; the names of its topics end in that.
-fn command(folder: &Path, port: u16, others: &[Node]) -> Command {
-    let options =
-        format!("'properties.bootstrap.servers' = '127.0.0.1:{port}', 'sink.delivery-guarantee' = 'exactly-once'");
-    let script = [
-        ("TOPIC", "'connector' = 'kafka', 'format' = 'json'"),
-        ("UPSERTS", "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"),
-        ("CHANGES", "'connector' = 'kafka', 'format' = 'debezium-json', 'key.format' = 'json', 'key.fields' = 'k'"),
-    ];
-    let script = script.iter().fold(SCRIPT.to_string(), |script, (name, connector)| {
-        script.replace(&format!("({name},"), &format!("({connector}, {options},"))
-    });
-    let of_topics = ["ids", "odd", "current", "log"].into_iter().fold(script, |script, topic| {
-        script.replace(&format!("'topic' = '{topic}'"), &format!("'topic' = '{topic}{}'", others.len()))
-    });
-    fs::write(folder.join("job.sql"), of_topics).unwrap();
-    let mut command = millstream(folder);
-    command.args(["run", "job.sql", "--quiet", "--workers", "2", "--state-dir", "state"]);
-    on(&mut command, others, "20");
-    command
+/// A job, and where what it writes is.
+struct Job<'a> {
+    kafka: &'a Kafka,
+    folder: TempDir,
+    /// What the names of its topics end in.
+    suffix: String,
+}
+
+impl Job<'_> {
+    fn new(kafka: &Kafka, suffix: impl Into<String>) -> Job<'_> {
+        let job = Job { kafka, folder: tempfile::tempdir().unwrap(), suffix: suffix.into() };
+        for name in ["ids", "odd", "log", "sums"] {
+            kafka.create(&job.topic(name), 2, &[]);
+        }
+        kafka.create(&job.topic("current"), 2, &[("cleanup.policy", "compact")]);
+        job
+    }
+
+    fn topic(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
+    /// Starts it, on other processes as well.
+    fn start(&self, others: &[Node]) -> Child {
+        let options = format!(
+            "'properties.bootstrap.servers' = '127.0.0.1:{}', 'sink.delivery-guarantee' = 'exactly-once'",
+            self.kafka.between().1
+        );
+        let script = [
+            ("TOPIC", "'connector' = 'kafka', 'format' = 'json'"),
+            ("UPSERTS", "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"),
+            ("CHANGES", "'connector' = 'kafka', 'format' = 'debezium-json', 'key.format' = 'json', 'key.fields' = 'k'"),
+        ];
+        let script = script.iter().fold(SCRIPT.to_string(), |script, (name, connector)| {
+            script.replace(&format!("({name},"), &format!("({connector}, {options},"))
+        });
+        let of_topics = ["ids", "odd", "current", "log", "sums"].into_iter().fold(script, |script, topic| {
+            script.replace(&format!("'topic' = '{topic}'"), &format!("'topic' = '{}'", self.topic(topic)))
+        });
+        fs::write(self.folder.path().join("job.sql"), of_topics).unwrap();
+        let mut command = millstream(self.folder.path());
+        command.args(["run", "job.sql", "--quiet", "--workers", "2", "--state-dir", "state"]);
+        on(&mut command, others, "20").stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// What was written is what an undisturbed run writes.
+    fn check(&self) {
+        let Job { kafka, folder, .. } = self;
+        let expected = |step| -> BTreeMap<String, u64> {
+            (0..ROWS).rev().step_by(step).map(|id| (format!("{{\"id\":{id}}}"), 1)).collect()
+        };
+        for (name, step) in [("ids", 1), ("odd", 2)] {
+            kafka.shows(&self.topic(name), |texts| {
+                let mut seen = BTreeMap::new();
+                texts.iter().for_each(|text| *seen.entry(text.clone()).or_default() += 1);
+                seen == expected(step)
+            });
+        }
+        let rows: BTreeSet<String> = (0..50).map(|k| format!("{{\"k\":{k},\"n\":120}}")).collect();
+        let topic = self.topic("current");
+        kafka.shows(&topic, |_| BTreeSet::from_iter(current(kafka.read(&topic))) == rows);
+        // Beats of event time make the same changes in every run, whatever kills it.
+        let changes = changes_of_beats();
+        kafka.shows(&self.topic("log"), |texts| {
+            let mut written = BTreeMap::new();
+            for text in texts {
+                let change: serde_json::Value = serde_json::from_str(text).unwrap();
+                *written.entry((change["before"].to_string(), change["after"].to_string())).or_insert(0) += 1;
+            }
+            written == changes
+        });
+        // Each takes back what is there, and nothing else.
+        kafka.shows(&self.topic("log"), |texts| left(texts).as_ref() == Some(&rows));
+        // 12 windows of 500 rows and 7 keys each.
+        kafka.shows(&self.topic("sums"), |texts| {
+            let count = |text: &String| serde_json::from_str::<serde_json::Value>(text).unwrap()["n"].as_u64().unwrap();
+            (texts.len(), texts.iter().map(count).sum::<u64>()) == (12 * 7, ROWS)
+        });
+        let files = fs::read_dir(folder.path().join("windows")).unwrap().map(|file| file.unwrap().path());
+        let shown = files.filter(|file| !file.file_name().unwrap().to_string_lossy().starts_with('.'));
+        let lines: Vec<String> = shown
+            .flat_map(|file| fs::read_to_string(file).unwrap().lines().map(str::to_string).collect::<Vec<_>>())
+            .collect();
+        let counted = lines.iter().map(|line| line.split(',').nth(1).unwrap().parse::<u64>().unwrap());
+        assert_eq!((lines.len(), counted.sum::<u64>()), (12 * 7, ROWS));
+        // One process has no such directory.
+        let waiting = fs::read_dir(folder.path().join("state/job-1/sinks")).into_iter().flatten();
+        let waiting: Vec<PathBuf> = waiting.map(|file| file.unwrap().path()).collect();
+        assert!(waiting.is_empty(), "rows that have been written still wait: {waiting:?}");
+    }
 }
 
 /// What the log says, and how often: counts before and behind each beat of two seconds, in which 200 rows come.
@@ -82,73 +160,87 @@ fn changes_of_beats() -> BTreeMap<(String, String), u64> {
     changes
 }
 
+/// Behind a kill before a commit that checkpoint comes again, behind the other one the next.
+fn moment(kills: u64) -> Moment {
+    if kills % 2 == 0 { Moment::Before } else { Moment::Behind }
+}
+
 #[test]
 fn a_job_that_is_killed_at_its_commits_loses_and_repeats_nothing() {
     let Some(kafka) = alone() else { return };
     let proxy = Proxy::start(kafka.between());
-    kill_at_commits(&kafka, &proxy, 0, u64::MAX);
-    // On several processes, each start of which takes longer.
-    kill_at_commits(&kafka, &proxy, 2, how_often("MILLSTREAM_NODE_KILLS", 6));
-}
-
-/// Kills the first of a job's processes, beside which there are so many others, at each of its commits, or at so many.
-fn kill_at_commits(kafka: &Kafka, proxy: &Proxy, others: usize, most: u64) {
-    let folder = tempfile::tempdir().unwrap();
-    let topic = |name: &str| format!("{name}{others}");
-    kafka.create(&topic("ids"), 2, &[]);
-    kafka.create(&topic("odd"), 2, &[]);
-    kafka.create(&topic("current"), 2, &[("cleanup.policy", "compact")]);
-    kafka.create(&topic("log"), 2, &[]);
-    let others = nodes(others, folder.path());
+    let job = Job::new(&kafka, "");
     let mut kills = 0;
     loop {
-        // Behind a kill before a commit that checkpoint comes again, behind the other one the next.
-        let moment = if kills % 2 == 0 { Moment::Before } else { Moment::Behind };
-        let child = command(folder.path(), kafka.between().1, &others).spawn().unwrap();
-        if kills < most {
-            proxy.kill(&child, moment);
-        }
+        let child = job.start(&[]);
+        proxy.kill(Pid::from_child(&child), moment(kills), "");
         let output = child.wait_with_output().unwrap();
-        let is_last = kills == most;
-        if is_last || !proxy.has_killed() {
+        if !proxy.has_killed() {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             break;
         }
         kills += 1;
         assert!(kills < 400, "the job makes no progress");
     }
-    eprintln!("{kills} kills");
     assert!(kills >= 4, "every run but the last ends at a commit");
-    let expected = |step| -> BTreeMap<String, u64> {
-        (0..ROWS).rev().step_by(step).map(|id| (format!("{{\"id\":{id}}}"), 1)).collect()
-    };
-    for (name, step) in [("ids", 1), ("odd", 2)] {
-        kafka.shows(&topic(name), |texts| {
-            let mut seen = BTreeMap::new();
-            texts.iter().for_each(|text| *seen.entry(text.clone()).or_default() += 1);
-            seen == expected(step)
-        });
-    }
-    let rows: BTreeSet<String> = (0..50).map(|k| format!("{{\"k\":{k},\"n\":120}}")).collect();
-    kafka.shows(&topic("current"), |_| BTreeSet::from_iter(current(kafka.read(&topic("current")))) == rows);
-    // Beats of event time make the same changes in every run, whatever kills it.
-    let changes = changes_of_beats();
-    kafka.shows(&topic("log"), |texts| {
-        let mut written = BTreeMap::new();
-        for text in texts {
-            let change: serde_json::Value = serde_json::from_str(text).unwrap();
-            *written.entry((change["before"].to_string(), change["after"].to_string())).or_insert(0) += 1;
+    job.check();
+    drop(job);
+    // On several processes, each start of which takes longer.
+    let (most, mut kills) = (how_often("MILLSTREAM_NODE_KILLS", 6), 0);
+    for round in 0.. {
+        let job = Job::new(&kafka, format!("-{round}"));
+        kills += kill_all_along(&job, &proxy, kills, most);
+        job.check();
+        if kills >= most {
+            break;
         }
-        written == changes
-    });
-    // Each takes back what is there, and nothing else.
-    kafka.shows(&topic("log"), |texts| left(texts).as_ref() == Some(&rows));
-    let files = fs::read_dir(folder.path().join("windows")).unwrap().map(|file| file.unwrap().path());
-    let shown = files.filter(|file| !file.file_name().unwrap().to_string_lossy().starts_with('.'));
-    let lines: Vec<String> = shown
-        .flat_map(|file| fs::read_to_string(file).unwrap().lines().map(str::to_string).collect::<Vec<_>>())
-        .collect();
-    let counted = lines.iter().map(|line| line.split(',').nth(1).unwrap().parse::<u64>().unwrap());
-    // 12 windows of 500 rows and 7 keys each.
-    assert_eq!((lines.len(), counted.sum::<u64>()), (12 * 7, ROWS));
+    }
+    eprintln!("{kills} kills of processes of several");
+}
+
+/// Runs a job on three processes, any of which is killed at a commit, and sometimes on one, until it has come to its end or there were `most`
+/// kills. Returns how many it has added to those of earlier jobs.
+fn kill_all_along(job: &Job, proxy: &Proxy, earlier: u64, most: u64) -> u64 {
+    let mut nodes = nodes(2, job.folder.path());
+    let mut kills = 0;
+    for run in 0.. {
+        // What several have prepared one has to finish, and the other way round.
+        let is_alone = run % 3 == 2;
+        let mut child = job.start(if is_alone { &[] } else { &nodes });
+        let mut has_ended = false;
+        while !has_ended {
+            let number = earlier + kills;
+            let victim = if is_alone { 0 } else { number as usize % 3 };
+            if number < most {
+                let process = if victim == 0 { Pid::from_child(&child) } else { nodes[victim - 1].pid() };
+                let of = if is_alone { String::new() } else { format!("node-{victim}") };
+                proxy.kill(process, moment(number / 3), &of);
+            }
+            while !has_ended && (number >= most || proxy.waits()) {
+                has_ended = child.try_wait().unwrap().is_some();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if number >= most || !proxy.has_killed() {
+                let output = child.wait_with_output().unwrap();
+                assert!(output.status.success(), "run {run}: {}", String::from_utf8_lossy(&output.stderr));
+                return kills;
+            }
+            kills += 1;
+            match victim {
+                0 => {
+                    child.wait().unwrap();
+                    has_ended = true;
+                }
+                node => {
+                    nodes[node - 1].replace(job.folder.path());
+                    has_ended = child.try_wait().unwrap().is_some();
+                    assert!(!has_ended || child.wait().unwrap().success(), "run {run} does not outlive node {node}");
+                    if has_ended {
+                        return kills;
+                    }
+                }
+            }
+        }
+    }
+    kills
 }

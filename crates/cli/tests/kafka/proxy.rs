@@ -3,7 +3,6 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -23,6 +22,8 @@ pub enum Moment {
 struct Victim {
     process: Pid,
     moment: Moment,
+    /// At commits of transactional ids that have this in them.
+    of: String,
 }
 
 /// See the module.
@@ -45,9 +46,14 @@ impl Proxy {
         proxy
     }
 
-    /// Has a process killed at its next commit.
-    pub fn kill(&self, child: &Child, moment: Moment) {
-        *self.victim.lock().unwrap() = Some(Victim { process: Pid::from_child(child), moment });
+    /// Has a process killed at the next commit of a transactional id that has `of` in it.
+    pub fn kill(&self, process: Pid, moment: Moment, of: &str) {
+        *self.victim.lock().unwrap() = Some(Victim { process, moment, of: of.to_string() });
+    }
+
+    /// Whether a process is still to be killed.
+    pub fn waits(&self) -> bool {
+        self.victim.lock().unwrap().is_some()
     }
 
     /// The process has ended; whether it was killed.
@@ -63,7 +69,7 @@ impl Proxy {
         let (proxy, number) = (Arc::clone(self), Arc::clone(&last));
         thread::spawn(move || {
             while let Ok(request) = frame(&mut requests) {
-                if i16::from_be_bytes([request[4], request[5]]) == END_TXN {
+                if i16::from_be_bytes([request[4], request[5]]) == END_TXN && proxy.is_meant(&request) {
                     if proxy.kill_at(Moment::Before) {
                         break;
                     }
@@ -87,11 +93,21 @@ impl Proxy {
         });
     }
 
+    /// Whether it is a request of an id at whose commit a process is killed.
+    fn is_meant(&self, request: &[u8]) -> bool {
+        let victim = self.victim.lock().unwrap();
+        victim.as_ref().is_some_and(|victim| contains(request, victim.of.as_bytes()))
+    }
+
     /// Kills the process if this is the moment.
     fn kill_at(&self, moment: Moment) -> bool {
         let victim = self.victim.lock().unwrap().take_if(|victim| victim.moment == moment);
         victim.is_some_and(|victim| kill_process(victim.process, Signal::KILL).is_ok())
     }
+}
+
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || all.windows(part.len()).any(|window| window == part)
 }
 
 /// A request or an answer, with its length before it.

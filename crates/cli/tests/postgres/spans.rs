@@ -52,6 +52,7 @@ impl Job {
             job: "job-1".into(),
             sink: self.sink,
             writer: SinkWriter { run: 1, node: self.node, attempt: 1 },
+            is_distributed: false,
             resumes: None,
             directory,
             remote,
@@ -391,7 +392,7 @@ fn damaged_state_is_refused_and_writes_nothing() {
     database.execute(TABLES);
     let mut job = Job::new(&database, "plain", false);
     drop(job.run(Some((1, Crash::BeforeCommit))));
-    let file = job.job().directory.join("sink-0-1-1.copy");
+    let file = job.job().directory.join("sink-0-1-1.rows");
     let whole = fs::read(&file).unwrap();
     let mut flipped = whole.clone();
     flipped[10] ^= 1;
@@ -405,7 +406,7 @@ fn damaged_state_is_refused_and_writes_nothing() {
     }
     fs::remove_file(&file).unwrap();
     let error = job.begin().err().unwrap();
-    assert!(error.message.contains("cannot be read") && error.to_string().contains("sink-0-1-1.copy"), "{error}");
+    assert!(error.message.contains("cannot be read") && error.to_string().contains("sink-0-1-1.rows"), "{error}");
     for token in [json!({}), json!({"spans": [{"checkpoint": 1}]}), json!({"files": []})] {
         let whole = std::mem::replace(&mut job.manifest, Job::restored(1, token));
         assert_eq!(job.begin().err().unwrap().code, code::CHECKPOINT_DAMAGED);

@@ -15,7 +15,7 @@
 
 use super::sink::{Files, Part};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
-use crate::ended_spans::EndedSpans;
+use crate::spans::EndedSpans;
 use crate::text_chunk::whole;
 use crate::{Commit, Encoded, RestoredSink, SharedPlace, SinkJob};
 use millstream_types::{Diagnostic, Place, code};

@@ -3,15 +3,18 @@
 //! A partition is a split ([`reader`]), with its own client: its messages come in order, and clients fetch and
 //! decompress in parallel. Partitions are assigned by hand, so no consumer group can take one away; a group only holds
 //! offsets, which are committed after checkpoints ([`acknowledge`]). A sink produces ([`sink`]), and in transactions
-//! when rows are to be seen exactly once ([`transactions`]).
+//! when rows are to be seen exactly once ([`exactly_once`]).
 
 mod acknowledge;
 mod client;
 mod dead_letters;
 mod decode;
 mod discovery;
+mod exactly_once;
 mod fields;
+mod kept_records;
 mod metadata;
+mod node_spans;
 mod offsets;
 mod options;
 mod producer;
@@ -24,6 +27,7 @@ mod source;
 mod tests;
 mod tokens;
 mod topics;
+mod transactional;
 mod transactions;
 
 use crate::declaration::{Connector, TakesFormats};
@@ -44,7 +48,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     },
     source: Some(source::open),
     sink: Some(sink::open),
-    is_on_every_node: sink::is_on_every_node,
+    is_on_every_node: |request| request.changes.is_none(),
     changes: fields::takes_changes,
     gives_changes: fields::gives_changes,
     split_front: Some(source::split_front),

@@ -1,11 +1,11 @@
 //! The sink: rows are produced as messages, by one client.
 
+use super::exactly_once::ExactlyOnceSink;
 use super::fields::set_keys;
 use super::options::{GUARANTEE, PARTITIONER};
 use super::producer::Producer;
 use super::properties::client_config;
-use super::record::{RecordEncoder, records};
-use super::transactions::TransactionalSink;
+use super::record::{Record, RecordEncoder, records};
 use crate::changes::not_at_least_once;
 use crate::option_table::option_fault;
 use crate::{ChangedBy, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
@@ -28,12 +28,6 @@ pub(super) fn open_upserts(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagn
     open_topic(&request, true)
 }
 
-/// Rows that only come, and are seen at once, are written by every node. A checkpoint is one transaction, so there the first node writes all.
-pub(super) fn is_on_every_node(request: &SinkRequest) -> bool {
-    let is_transactional = GUARANTEE.text(&request.options) == "exactly-once";
-    request.changes.is_none() && !is_transactional
-}
-
 fn open_topic(request: &SinkRequest, is_upserted: bool) -> Result<Box<dyn Sink>, Diagnostic> {
     let options = &request.options;
     let topic = options.require("topic")?.trim().to_string();
@@ -51,12 +45,13 @@ fn open_topic(request: &SinkRequest, is_upserted: bool) -> Result<Box<dyn Sink>,
         route.check_keeps_order(request, changed)?;
     }
     if guarantee == "exactly-once" {
-        return Ok(Box::new(TransactionalSink::open(options, config, route, encoder)?));
+        return Ok(Box::new(ExactlyOnceSink::open(options, config, route, encoder)?));
     }
     Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none", changes }))
 }
 
 /// Where messages go.
+#[derive(Clone)]
 pub(super) struct Route {
     pub topic: String,
     partitioner: Partitioner,
@@ -143,16 +138,18 @@ impl Route {
     }
 
     /// Sends the records of a piece.
-    pub(super) fn send(&mut self, piece: Encoded, producer: &Producer) -> Result<(), Diagnostic> {
+    pub(super) fn send_all(&mut self, piece: &Encoded, producer: &Producer) -> Result<(), Diagnostic> {
+        records(piece)?.try_for_each(|record| self.send(&record, producer))
+    }
+
+    /// Sends a record.
+    pub(super) fn send(&mut self, record: &Record<'_>, producer: &Producer) -> Result<(), Diagnostic> {
         if matches!(self.partitioner, Partitioner::RoundRobin(_)) && self.counted.elapsed() > REFRESH {
             self.count = producer.partitions(&self.topic, &self.options)?;
             self.counted = Instant::now();
         }
-        for record in records(&piece)? {
-            let partition = self.partition();
-            producer.send(&self.topic, partition, &record)?;
-        }
-        Ok(())
+        let partition = self.partition();
+        producer.send(&self.topic, partition, record)
     }
 }
 
@@ -173,7 +170,7 @@ impl Sink for PlainSink {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        self.route.send(piece, &self.producer)
+        self.route.send_all(&piece, &self.producer)
     }
 
     fn begin(&mut self, _: &SinkJob, _: Option<&RestoredSink>) -> Result<(), Diagnostic> {

@@ -5,16 +5,15 @@
 //! which needs such a key, each row also says there whether it is gone: then the one of the same key is deleted.
 //!
 //! Without checkpoints rows are written in batches, each in a transaction ([`batches`]); with them, the rows of a span wait in
-//! a file and are written, with a note of the checkpoint, in one transaction ([`spans`]).
+//! a file ([`crate::spans`]) and are written, with a note of the checkpoint, in one transaction ([`progress`]).
 
 mod batches;
 mod connection;
 mod encode;
 mod encryption;
 mod options;
+mod progress;
 mod sink;
-mod span_file;
-mod spans;
 mod table;
 #[cfg(test)]
 mod tests;

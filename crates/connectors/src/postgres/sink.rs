@@ -4,9 +4,10 @@ use super::batches::Batches;
 use super::connection::Connection;
 use super::encode::CopyEncoder;
 use super::options::GUARANTEE;
-use super::spans::Spans;
+use super::progress::JobProgress;
 use super::table::Table;
 use crate::changes::not_at_least_once;
+use crate::spans::Spans;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
 use serde_json::Value;
@@ -38,7 +39,7 @@ struct JdbcSink {
     database: Arc<Mutex<Database>>,
     batches: Batches,
     /// Under checkpoints, instead of batches.
-    spans: Option<Spans>,
+    spans: Option<Spans<JobProgress>>,
 }
 
 impl Sink for JdbcSink {
@@ -88,7 +89,8 @@ impl Sink for JdbcSink {
             return Err(not_at_least_once(advice));
         }
         if self.delivery == Delivery::ExactlyOnce {
-            self.spans = Some(Spans::begin(self.database.clone(), job, restored)?);
+            let progress = JobProgress::enter(self.database.clone(), job, restored)?;
+            self.spans = Some(Spans::begin(progress, job, restored)?);
         }
         Ok(())
     }

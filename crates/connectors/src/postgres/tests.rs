@@ -3,7 +3,6 @@
 use super::batches::{BatchTarget, Batches};
 use super::connection::Connection;
 use super::encode::{CopyEncoder, Form};
-use super::span_file::{DurableSpan, SpanRows};
 use super::table::{changes_of, transfer};
 use super::waiting::{MEMORY_BYTES, WaitingRows};
 use crate::{ChangedBy, Encoded, Encoder, SinkRequest, locked};
@@ -12,11 +11,8 @@ use arrow_array::{
     TimestampMicrosecondArray,
 };
 use millstream_types::{DataType, Diagnostic, Field, Options, RowKind, Schema, code};
-use serde_json::json;
-use std::fs;
 use std::io::Read;
 use std::sync::{Arc, Mutex};
-use tempfile::TempDir;
 
 fn encoder(types: &[(DataType, Form)], changes: Option<ChangedBy>) -> CopyEncoder {
     let fields = types.iter().enumerate().map(|(i, (t, _))| Field::new(format!("c{i}"), t.clone(), true)).collect();
@@ -193,39 +189,6 @@ fn a_beat_may_be_larger_than_memory() {
     batches.finish(&written).unwrap();
     let large = ["a", "b", "c", "d", "e"].map(piece).concat();
     assert!(written.take() == ["small", &large, "next"]);
-}
-
-#[test]
-fn a_span_comes_back_from_its_file_as_it_was() {
-    let directory = TempDir::new().unwrap();
-    for size in [10, 3 << 20] {
-        let mut rows = SpanRows::new(directory.path(), "sink-3-");
-        let line = vec![b'x'; size];
-        for _ in 0..5 {
-            rows.write(&line, 1).unwrap();
-        }
-        let span = rows.keep(8).unwrap();
-        assert_eq!((span.checkpoint, span.rows, span.file.as_str()), (8, 5, "sink-3-8.copy"));
-        assert_eq!(DurableSpan::of_json(&json!(span)), Some(span.clone()));
-        let mut read = Vec::new();
-        let mut reader = span.open(directory.path()).unwrap();
-        reader.read_to_end(&mut read).unwrap();
-        reader.check().unwrap();
-        assert_eq!(read, line.repeat(5));
-        // What is cut off is not taken for the whole.
-        fs::write(directory.path().join(&span.file), &read[..size]).unwrap();
-        let mut reader = span.open(directory.path()).unwrap();
-        reader.read_to_end(&mut Vec::new()).unwrap();
-        assert_eq!(reader.check().unwrap_err().code, code::CHECKPOINT_DAMAGED);
-    }
-    // A span that is given up leaves nothing.
-    let mut rows = SpanRows::new(directory.path(), "sink-4-");
-    rows.write(&vec![b'x'; 5 << 20], 1).unwrap();
-    drop(rows);
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    for broken in [json!({}), json!({"checkpoint": 1, "file": "../x", "rows": 1, "bytes": 1, "checksum": "0"})] {
-        assert_eq!(DurableSpan::of_json(&broken), None);
-    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod metadata;
 mod registry;
 mod security;
 mod sinks;
+mod spans;
 mod starts;
 mod transactions;
 mod windows;

@@ -7,7 +7,7 @@ use millstream::{Collected, DataType, Diagnostic, Field, Options, RunMonitor, Sc
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn open(kafka: &Kafka, topic: &str, extra: &[(&str, &str)]) -> Box<dyn Sink> {
+pub fn open(kafka: &Kafka, topic: &str, extra: &[(&str, &str)]) -> Box<dyn Sink> {
     let base = [
         ("connector", "kafka"),
         ("topic", topic),
@@ -30,7 +30,7 @@ fn open(kafka: &Kafka, topic: &str, extra: &[(&str, &str)]) -> Box<dyn Sink> {
     sink
 }
 
-fn write(sink: &mut dyn Sink, numbers: std::ops::Range<i64>) -> Result<(), Diagnostic> {
+pub fn write(sink: &mut dyn Sink, numbers: std::ops::Range<i64>) -> Result<(), Diagnostic> {
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.clone()));
     let piece = sink.encoder().encode(&[column], numbers.count())?;
     sink.write(piece)
@@ -41,6 +41,7 @@ fn job(name: &str) -> SinkJob {
         job: name.into(),
         sink: 0,
         writer: SinkWriter::first(1),
+        is_distributed: false,
         resumes: None,
         directory: std::path::PathBuf::new(),
         remote: None,
@@ -53,11 +54,11 @@ fn restored(checkpoint: u64) -> RestoredSink {
 }
 
 /// Checks what is seen in the end.
-fn assert_seen(kafka: &Kafka, topic: &str, expected: &[i64]) {
+pub fn assert_seen(kafka: &Kafka, topic: &str, expected: &[i64]) {
     kafka.shows(topic, |texts| numbers(texts) == expected);
 }
 
-fn seen(kafka: &Kafka, topic: &str) -> Vec<i64> {
+pub fn seen(kafka: &Kafka, topic: &str) -> Vec<i64> {
     numbers(&kafka.texts(topic))
 }
 

@@ -20,6 +20,7 @@ fn job() -> SinkJob {
         job: "job-1".into(),
         sink: 2,
         writer: SinkWriter::first(5),
+        is_distributed: false,
         resumes: None,
         directory: PathBuf::new(),
         remote: None,

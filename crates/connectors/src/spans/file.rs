@@ -1,4 +1,4 @@
-//! The rows of a span, as text of `COPY`: in memory while they are few, then in a file, which is there for good once the span
+//! The rows of a span, as bytes of whatever form: in memory while they are few, then in a file, which is there for good once the span
 //! is prepared.
 
 use crate::filesystem::{sync_directory, write_error};
@@ -17,7 +17,7 @@ const MEMORY_BYTES: usize = 4 << 20;
 
 /// A span that is being written.
 #[derive(Default)]
-pub(super) struct SpanRows {
+pub(crate) struct SpanRows {
     directory: PathBuf,
     /// What the names of files start with.
     prefix: String,
@@ -30,31 +30,31 @@ pub(super) struct SpanRows {
 
 /// A span in a file of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct DurableSpan {
+pub(crate) struct DurableSpan {
     /// The checkpoint that has ended it.
-    pub(super) checkpoint: u64,
-    pub(super) rows: u64,
+    pub(crate) checkpoint: u64,
+    pub(crate) rows: u64,
     /// Name of its file.
-    pub(super) file: String,
+    pub(crate) file: String,
     bytes: u64,
     /// XXH3 of the file, in hexadecimal.
     checksum: String,
     /// The node that has written it.
     #[serde(default)]
-    pub(super) node: usize,
+    pub(crate) node: usize,
 }
 
 impl SpanRows {
     /// No rows yet; files get names that start with `prefix`.
-    pub(super) fn new(directory: &Path, prefix: &str) -> SpanRows {
+    pub(crate) fn new(directory: &Path, prefix: &str) -> SpanRows {
         SpanRows { directory: directory.to_path_buf(), prefix: prefix.to_string(), ..SpanRows::default() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    pub(super) fn write(&mut self, data: &[u8], rows: usize) -> Result<(), Diagnostic> {
+    pub(crate) fn write(&mut self, data: &[u8], rows: usize) -> Result<(), Diagnostic> {
         self.rows += rows as u64;
         self.bytes += data.len() as u64;
         self.checksum.update(data);
@@ -77,8 +77,8 @@ impl SpanRows {
     }
 
     /// Forces the rows to disk, in a file that stays.
-    pub(super) fn keep(mut self, checkpoint: u64) -> Result<DurableSpan, Diagnostic> {
-        let name = format!("{}{checkpoint}.copy", self.prefix);
+    pub(crate) fn keep(mut self, checkpoint: u64) -> Result<DurableSpan, Diagnostic> {
+        let name = format!("{}{checkpoint}.rows", self.prefix);
         let kept = self.spill().and_then(|()| {
             let Some((file, temporary)) = self.file.take() else { return Ok(()) };
             file.sync_all()?;
@@ -101,12 +101,12 @@ fn hexadecimal(checksum: &Xxh3) -> String {
 
 impl DurableSpan {
     /// From a token; `None` if it makes no sense.
-    pub(super) fn of_json(value: &Value) -> Option<DurableSpan> {
+    pub(crate) fn of_json(value: &Value) -> Option<DurableSpan> {
         let is_name = |name: &str| !name.contains('/') && !name.starts_with('.');
         DurableSpan::deserialize(value).ok().filter(|span| is_name(&span.file))
     }
 
-    /// Opens the file, to be read once and checked behind the end.
+    /// Opens the file in a directory, to be read once and checked behind the end.
     pub(super) fn open(&self, directory: &Path) -> Result<CheckedReader<'_>, Diagnostic> {
         let path = directory.join(&self.file);
         let file = File::open(&path).map_err(|e| self.damaged(&path, &format!("cannot be read: {e}")))?;
@@ -115,13 +115,13 @@ impl DurableSpan {
 
     fn damaged(&self, path: &Path, what: &str) -> Diagnostic {
         let rows = self.rows;
-        let message = format!("the file with {rows} rows of checkpoint {} for PostgreSQL {what}", self.checkpoint);
+        let message = format!("the file with {rows} rows of checkpoint {} {what}", self.checkpoint);
         Diagnostic::new(code::CHECKPOINT_DAMAGED, message).at(whole(path.to_string_lossy()))
     }
 }
 
 /// Reads the file of a span.
-pub(super) struct CheckedReader<'a> {
+pub(crate) struct CheckedReader<'a> {
     span: &'a DurableSpan,
     path: PathBuf,
     reader: BufReader<File>,
@@ -139,8 +139,18 @@ impl Read for CheckedReader<'_> {
 }
 
 impl CheckedReader<'_> {
+    /// How much there is to read, if the file is whole.
+    pub(crate) fn left(&self) -> u64 {
+        self.span.bytes.saturating_sub(self.read)
+    }
+
+    /// The error for content that makes no sense.
+    pub(crate) fn damaged(&self, what: &str) -> Diagnostic {
+        self.span.damaged(&self.path, what)
+    }
+
     /// Fails if what was read, to the end, is not what was written.
-    pub(super) fn check(&self) -> Result<(), Diagnostic> {
+    pub(crate) fn check(&self) -> Result<(), Diagnostic> {
         let span = self.span;
         if self.read != span.bytes {
             return Err(span.damaged(&self.path, &format!("has {} bytes instead of {}", self.read, span.bytes)));
