@@ -213,7 +213,8 @@ bench-state: setup
 # What nodes send each other, for 2 to 1,000 of them, and how much faster four processes with 0.4 of a core each are than one (root, control
 # groups of version 1, 10 GB of memory); some quarter of an hour once built.
 bench-nodes: setup
-	scripts/bench.sh exchange scale-model scale-curve scale-sustainable --repetitions 3
+	scripts/bench.sh exchange scale-curve scale-sustainable --repetitions 3
+	scripts/bench.sh scale-model scale-link --repetitions 15
 
 # From Kafka to Kafka, exactly once, beside reading alone (Java 17 and Maven); some two minutes.
 bench-kafka: setup

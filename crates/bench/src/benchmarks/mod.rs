@@ -63,6 +63,7 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &sustainable::BENCHMARK,
     &nodes::MODEL,
     &nodes::CURVE,
+    &nodes::LIMITED,
     &nodes::SUSTAINED,
     &state::BENCHMARK,
     &kafka::BENCHMARK,

@@ -101,3 +101,29 @@ fn a_run_that_is_interrupted_tells_what_all_have_done() {
         assert!(stats["nodes"].as_array().unwrap().iter().all(|node| node["rows_in"].as_u64() > Some(0)), "{log}");
     }
 }
+
+#[test]
+fn a_run_waits_for_nodes_that_another_one_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes: Vec<Node> = processes(2, folder.path());
+    let sql = format!("{} INSERT INTO o SELECT k, id FROM t", tables(folder.path()));
+    let mut command = millstream(folder.path());
+    command.args(["run", "-e", &sql, "--workers", "1"]);
+    let job = Watching::start(on(&mut command, &nodes, "5"));
+    let series = [0, 1, 2].map(|node| format!("millstream_node_rows_in_total{{job=\"o\",node=\"{node}\"}}"));
+    job.shows(&series.each_ref().map(String::as_str), |rows| rows.iter().all(|&rows| rows > 0.0));
+    let other = |seconds: &str| {
+        let mut command = millstream(folder.path());
+        on(command.args(["run", "-e", "SELECT 1 AS x", "--output", "csv"]), &nodes, seconds);
+        command
+    };
+    let output = other("1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let waits = format!("waiting for {}, which takes part in the job ", nodes[0].address);
+    assert!(!output.status.success() && said.contains(&waits) && said.contains("MS5004"), "{said}");
+    let waiting = other("30").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    job.stopped();
+    let output = waiting.wait_with_output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains('1'));
+}

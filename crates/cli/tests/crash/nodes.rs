@@ -1,9 +1,11 @@
 //! A job on several processes, any of which dies: what it writes are the rows of an undisturbed run on one.
 
+use crate::disk::Disk;
 use crate::disturb::await_end;
 use crate::draws::Draws;
 use crate::how_often::how_often;
 use crate::job::{Job, assert_same};
+use crate::manifests::manifests;
 use crate::processes::{Node, TOKEN, addresses, nodes as processes, on};
 use crate::support::millstream;
 use crate::{FAST, SLOW};
@@ -87,6 +89,35 @@ fn a_node_that_wakes_up_late_does_no_harm() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::thread::sleep(Duration::from_millis(500));
     assert_same(&job.rows("out"), &expected, "beside a node that has woken up");
+}
+
+#[test]
+fn a_full_disk_ends_a_job_on_all_nodes_and_not_the_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job::new(folder.path(), 3000);
+    let Some(disk) = Disk::mount(&folder.path().join("state"), 64) else { return };
+    assert!(job.run("expected", None, 2).status.success());
+    let expected = job.rows("expected");
+    let nodes: Vec<Node> = processes(2, folder.path());
+    let state = folder.path().join("state/job-1");
+    // Nothing has room; then only what some of the nodes store.
+    for left in [0, 20 << 10] {
+        let before = manifests(&state);
+        let mut first = command(&job, &nodes, SLOW / 8, "20").spawn().unwrap();
+        while manifests(&state).difference(&before).count() < 2 {
+            assert!(first.try_wait().unwrap().is_none(), "it has ended too early");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        disk.fill(left);
+        let output = await_end(first, "on a full disk");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains("error[MS3011]"), "{}: {said}", output.status);
+        assert!(said.contains("No space left on device") && said.contains("free space"), "{said}");
+        disk.free();
+    }
+    let output = command(&job, &nodes, FAST, "20").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_same(&job.rows("out"), &expected, "after full disks");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn changes_of_beats() -> BTreeMap<(String, String), u64> {
 
 /// Behind a kill before a commit that checkpoint comes again, behind the other one the next.
 fn moment(kills: u64) -> Moment {
-    if kills % 2 == 0 { Moment::Before } else { Moment::Behind }
+    if kills.is_multiple_of(2) { Moment::Before } else { Moment::Behind }
 }
 
 #[test]
@@ -205,42 +205,52 @@ fn kill_all_along(job: &Job, proxy: &Proxy, earlier: u64, most: u64) -> u64 {
     let mut kills = 0;
     for run in 0.. {
         // What several have prepared one has to finish, and the other way round.
-        let is_alone = run % 3 == 2;
-        let mut child = job.start(if is_alone { &[] } else { &nodes });
-        let mut has_ended = false;
-        while !has_ended {
-            let number = earlier + kills;
-            let victim = if is_alone { 0 } else { number as usize % 3 };
-            if number < most {
-                let process = if victim == 0 { Pid::from_child(&child) } else { nodes[victim - 1].pid() };
-                let of = if is_alone { String::new() } else { format!("node-{victim}") };
-                proxy.kill(process, moment(number / 3), &of);
-            }
-            while !has_ended && (number >= most || proxy.waits()) {
-                has_ended = child.try_wait().unwrap().is_some();
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            if number >= most || !proxy.has_killed() {
-                let output = child.wait_with_output().unwrap();
-                assert!(output.status.success(), "run {run}: {}", String::from_utf8_lossy(&output.stderr));
-                return kills;
-            }
-            kills += 1;
-            match victim {
-                0 => {
-                    child.wait().unwrap();
-                    has_ended = true;
-                }
-                node => {
-                    nodes[node - 1].replace(job.folder.path());
-                    has_ended = child.try_wait().unwrap().is_some();
-                    assert!(!has_ended || child.wait().unwrap().success(), "run {run} does not outlive node {node}");
-                    if has_ended {
-                        return kills;
-                    }
-                }
-            }
+        let others = if run % 3 == 2 { &mut [][..] } else { &mut nodes[..] };
+        let child = job.start(others);
+        let (more, has_ended) = kill_until_first(job, proxy, (child, others), earlier + kills, most);
+        kills += more;
+        if has_ended {
+            break;
         }
     }
     kills
+}
+
+/// Kills processes of a run until its first one is killed or ends, which is the second thing that is returned.
+fn kill_until_first(
+    job: &Job,
+    proxy: &Proxy,
+    (mut child, others): (Child, &mut [Node]),
+    earlier: u64,
+    most: u64,
+) -> (u64, bool) {
+    for number in earlier.. {
+        let victim = if others.is_empty() { 0 } else { number as usize % 3 };
+        if number < most {
+            let process = if victim == 0 { Pid::from_child(&child) } else { others[victim - 1].pid() };
+            let of = if others.is_empty() { String::new() } else { format!("node-{victim}") };
+            proxy.kill(process, moment(number / 3), &of);
+            await_kill(&mut child, proxy);
+        }
+        if number >= most || !proxy.has_killed() {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return (number - earlier, true);
+        }
+        match victim {
+            0 => {
+                child.wait().unwrap();
+                return (number - earlier + 1, false);
+            }
+            node => others[node - 1].replace(job.folder.path()),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+/// Until there is nobody to be killed, or the job has ended.
+fn await_kill(child: &mut Child, proxy: &Proxy) {
+    while proxy.waits() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -17,6 +17,8 @@ mod how_often;
 mod job;
 mod kills;
 mod looking;
+#[path = "../support/nodes.rs"]
+mod nodes;
 mod outages;
 mod owners;
 mod server;

@@ -1,6 +1,7 @@
 //! A store that goes away, and stores that cannot be used.
 
 use crate::job::{FAST, Job, SLOW, fails, message, succeeds, with_store};
+use crate::nodes::{Node, on};
 use crate::server::{Gate, Server};
 use crate::support::millstream;
 use std::time::Duration;
@@ -40,6 +41,30 @@ fn a_job_that_fails_without_its_store_goes_on_later() {
     assert!(!output.status.success() && failed.contains("MS3011") && failed.contains("AWS_ENDPOINT_URL"), "{failed}");
     gate.open();
     succeeds(&mut job.job(FAST, 4));
+    job.assert_rows(&expected, "after the store has come back");
+}
+
+#[test]
+fn a_store_that_another_node_does_not_reach_ends_the_job_and_not_the_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Job::new(folder.path(), "far");
+    let expected = job.expected();
+    // The first node has its own way to the store.
+    let gate = Gate::new(&job.server);
+    let nodes = [Node::of(with_store(millstream(folder.path()), gate.port()), "127.0.0.1:0")];
+    let on_nodes = |rate: u64| {
+        let mut command = job.job(rate, 1);
+        on(&mut command, &nodes, "20");
+        command
+    };
+    let mut child = on_nodes(SLOW / 2).spawn().unwrap();
+    job.await_checkpoints(1, &mut child);
+    gate.close();
+    let output = child.wait_with_output().unwrap();
+    let failed = message(&output);
+    assert!(!output.status.success() && failed.contains("MS3011") && failed.contains("AWS_ENDPOINT_URL"), "{failed}");
+    gate.open();
+    succeeds(&mut on_nodes(FAST));
     job.assert_rows(&expected, "after the store has come back");
 }
 

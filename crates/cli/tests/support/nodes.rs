@@ -17,7 +17,11 @@ pub struct Node {
 
 impl Node {
     pub fn start(folder: &Path, listen: &str) -> Node {
-        let mut command = millstream(folder);
+        Node::of(millstream(folder), listen)
+    }
+
+    /// One that a command with its variables begins.
+    pub fn of(mut command: Command, listen: &str) -> Node {
         command.args(["node", "--listen", listen]).env("MILLSTREAM_CLUSTER_TOKEN", TOKEN);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

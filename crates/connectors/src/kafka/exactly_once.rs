@@ -37,7 +37,7 @@ enum Way {
     /// Into open transactions.
     Open(OpenTransactions),
     /// When their checkpoint is complete.
-    Deferred(Spans<NodeSpans>),
+    Deferred(Box<Spans<NodeSpans>>),
     /// It could not begin.
     Failed,
 }
@@ -171,7 +171,7 @@ impl Sink for ExactlyOnceSink {
         };
         if !job.writer.is_first() {
             let target = NodeSpans::new(&self.settings, job, route, None);
-            self.way = Way::Deferred(Spans::begin(target, job, None)?);
+            self.way = Way::Deferred(Box::new(Spans::begin(target, job, None)?));
             return Ok(());
         }
         let together = self.join(job)?;
@@ -182,7 +182,7 @@ impl Sink for ExactlyOnceSink {
             false => self.begin_open(route, together, job, spans)?,
             true => {
                 let target = NodeSpans::new(&self.settings, job, route, Some(together));
-                Way::Deferred(Spans::begin(target, job, spans)?)
+                Way::Deferred(Box::new(Spans::begin(target, job, spans)?))
             }
         };
         Ok(())

@@ -135,6 +135,14 @@ impl ArrayShape {
         Some(Arc::new(ArrayShape { layout: Arc::clone(layout), array, fresh }))
     }
 
+    /// Whether an array of a range is worth its memory for `keys` keys that are there, which as entries would take more for each.
+    pub(crate) fn is_worth(&self, range: KeyRange, keys: u64) -> bool {
+        /// An array may take as many times the memory of entries.
+        const TIMES: u64 = 4;
+        let of_entries = keys.saturating_mul(self.layout.stride as u64).saturating_mul(TIMES);
+        is_worth(range, keys) || range.len.saturating_mul(self.array.stride as u64) <= of_entries
+    }
+
     /// Which keys are in which partition.
     pub(crate) fn partitioner(&self) -> Partitioner {
         Partitioner::of(&self.layout)

@@ -14,7 +14,7 @@
 
 use super::{Entries, Partial};
 use crate::arena::Arena;
-use crate::array::{ArrayBlock, ArrayShape, Region, is_worth};
+use crate::array::{ArrayBlock, ArrayShape, Region};
 use crate::budget::MemoryBudget;
 use crate::dense::{dense_key_of_entry, key_of_entry};
 use crate::encoding::EntryFields;
@@ -363,7 +363,8 @@ fn has_pairs(block: &[u8]) -> bool {
     read_partition(&mut block).is_ok() && block.u8().is_ok_and(|content| content < EXACT)
 }
 
-/// A region for the arrays of blocks, if they are most of the keys of its range.
+/// A region for the arrays of blocks, if it takes little more memory than their keys as entries. Blocks of a few partitions, as another node
+/// sends them, are spread over a range that has keys of all; but entries would be sorted to be merged, which takes ten times as long.
 fn region_of(shape: &Arc<ArrayShape>, blocks: &[Block<'_>]) -> Option<Region> {
     let (mut keys, mut range) = (0, None::<KeyRange>);
     let arrays = blocks.iter().filter_map(|block| block.array.as_ref()).filter(|array| array.has_shape(shape));
@@ -371,7 +372,7 @@ fn region_of(shape: &Arc<ArrayShape>, blocks: &[Block<'_>]) -> Option<Region> {
         keys += count;
         range = range.map_or(of_block, |range| of_block.map(|of_block| range.union(of_block)));
     }
-    range.filter(|&range| is_worth(range, keys)).map(|range| Region::fresh(shape, range))
+    range.filter(|&range| shape.is_worth(range, keys)).map(|range| Region::fresh(shape, range))
 }
 
 /// A block whose entries are still to be read.

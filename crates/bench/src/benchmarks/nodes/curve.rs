@@ -26,8 +26,10 @@ const NODES: usize = 4;
 const WINDOWS: u64 = 8;
 /// What a node must have had of its part of a core.
 const GIVEN: f64 = 0.85;
-/// Of the smaller input.
-const FIRST_WINDOWS: u64 = 2;
+/// The smaller input.
+pub(super) fn few_windows(shape: StreamShape) -> StreamShape {
+    shape.first(shape.windows / 4)
+}
 
 /// What is measured, with rows of the largest table, keys, and the speed-up that four nodes should have.
 const CASES: [(&str, &NodeQuery, u64, u64, f64); 8] = [
@@ -47,16 +49,21 @@ fn files(nodes: usize) -> u64 {
 }
 
 /// The larger and the smaller input as scripts, for some number of files.
-struct InputFiles {
+pub(super) struct InputFiles {
     files: u64,
-    scripts: [PathBuf; 2],
+    pub(super) scripts: [PathBuf; 2],
     /// For each of the most nodes one over the files that it reads.
     parts: [Vec<PathBuf>; 2],
     _data: [Emptied; 2],
 }
 
 impl InputFiles {
-    fn write(directory: &Path, workload: &NodeQuery, shape: StreamShape, files: u64) -> Result<InputFiles, Failure> {
+    pub(super) fn write(
+        directory: &Path,
+        workload: &NodeQuery,
+        shape: StreamShape,
+        files: u64,
+    ) -> Result<InputFiles, Failure> {
         let script = |data: &Path| -> Result<PathBuf, Failure> {
             let script = data.join("script.sql");
             let text = format!(
@@ -80,7 +87,7 @@ impl InputFiles {
             let parts = (0..NODES as u64).map(part).collect::<Result<_, _>>()?;
             Ok((script(data.path())?, parts, data))
         };
-        let ((all, all_parts, all_data), (few, few_parts, few_data)) = (one(shape)?, one(shape.first(FIRST_WINDOWS))?);
+        let ((all, all_parts, all_data), (few, few_parts, few_data)) = (one(shape)?, one(few_windows(shape))?);
         Ok(InputFiles { files, scripts: [all, few], parts: [all_parts, few_parts], _data: [all_data, few_data] })
     }
 }
@@ -149,7 +156,7 @@ fn case(
     (name, workload, shape): (&str, &NodeQuery, StreamShape),
     inputs: &[InputFiles],
 ) -> Result<Last, Failure> {
-    let (all, few) = (workload.rows(shape), workload.rows(shape.first(FIRST_WINDOWS)));
+    let (all, few) = (workload.rows(shape), workload.rows(few_windows(shape)));
     suite.say(&format!("  {name}: {all} rows"));
     let mut runs: Vec<Vec<Repetition>> = (0..NODES).map(|_| Vec::new()).collect();
     let (mut expected, mut apart) = (None, Vec::new());

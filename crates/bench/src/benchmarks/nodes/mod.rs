@@ -1,8 +1,10 @@
 //! Queries on several nodes: what these send each other (`exchange`), what that comes to on many (`scale-model`), how much faster
-//! several processes are than one (`scale-curve`), and how many rows a second they sustain (`scale-sustainable`).
+//! several processes are than one (`scale-curve`), what that takes of the network (`scale-link`), and how many rows a second they sustain (`scale-sustainable`).
 
 mod curve;
 mod exchange;
+mod limited;
+mod links;
 mod model;
 mod processes;
 mod quota;
@@ -12,6 +14,7 @@ mod workload;
 use crate::suite::{Adder, Checksum, Failure, session, timed};
 pub(super) use curve::BENCHMARK as CURVE;
 pub(super) use exchange::BENCHMARK as EXCHANGE;
+pub(super) use limited::BENCHMARK as LIMITED;
 use millstream::{RunMonitor, SentSnapshot, StatsSnapshot, TriggerSnapshot};
 pub(super) use model::BENCHMARK as MODEL;
 use std::path::Path;
@@ -57,10 +60,21 @@ impl RunOfNodes {
 
 /// Runs a workload on several nodes of this process, each with so many threads.
 fn run(workload: &NodeQuery, directory: &Path, nodes: u64, threads: usize) -> Result<RunOfNodes, Failure> {
+    run_statement(workload.query, &workload.tables(directory), nodes, threads)
+}
+
+/// The same into nothing, on every node; tables are given by their definitions.
+fn run_into_nothing(workload: &NodeQuery, tables: &str, nodes: u64, threads: usize) -> Result<RunOfNodes, Failure> {
+    let result = workload.result;
+    let tables = format!("{tables} CREATE TABLE result ({result}) WITH ('connector' = 'blackhole');");
+    run_statement(&format!("INSERT INTO result {}", workload.query), &tables, nodes, threads)
+}
+
+fn run_statement(statement: &str, tables: &str, nodes: u64, threads: usize) -> Result<RunOfNodes, Failure> {
     let mut session = session(threads)?;
     session.set("pipeline.nodes", &nodes.to_string())?;
-    session.run(&workload.tables(directory))?;
-    let statements = session.parse(workload.query)?;
+    session.run(tables)?;
+    let statements = session.parse(statement)?;
     let (mut adder, monitor) = (Adder::default(), RunMonitor::new());
     let (seconds, ended) = timed(|| session.execute(&statements[0], &mut adder, &monitor));
     ended?;

@@ -1,5 +1,6 @@
 //! Nodes as processes: `millstream node`, and `millstream run` as the first one.
 
+use super::links::Links;
 use super::quota::Quota;
 use crate::suite::{Failure, timed};
 use serde_json::Value;
@@ -7,9 +8,11 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// For processes of this machine, which listen at its loopback only.
+/// For processes of this machine, which nobody else reaches.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const TOKEN_VARIABLE: &str = "MILLSTREAM_CLUSTER_TOKEN";
+/// For nodes that are not at the loopback.
+const INSECURE: &str = "--insecure-cluster";
 
 /// A node that waits for runs. Ended when it is dropped, before its quota.
 pub(super) struct Node {
@@ -23,6 +26,8 @@ pub(super) struct Cluster {
     others: Vec<Node>,
     first: Quota,
     program: PathBuf,
+    /// What they are connected by, if not the loopback.
+    links: Option<Links>,
 }
 
 /// What a run of the first nodes gave.
@@ -31,7 +36,7 @@ pub(super) struct ClusterRun {
     pub(super) seconds: f64,
     /// Of all nodes.
     pub(super) processor_s: f64,
-    /// Of the loopback, with all that is around frames.
+    /// Of the loopback, or of the busiest way of a link, with all that is around frames.
     pub(super) wire_bytes: f64,
     /// What the first node has done.
     pub(super) stats: Value,
@@ -46,10 +51,14 @@ pub(super) struct Apart {
 }
 
 impl Node {
-    fn start(program: &Path, name: &str, cores: f64) -> Result<Node, Failure> {
+    fn start(program: &Path, name: &str, cores: f64, place: Option<(&Links, usize)>) -> Result<Node, Failure> {
         let quota = Quota::new(name, cores)?;
-        let mut command = quota.command(program);
-        command.args(["node", "--listen", "127.0.0.1:0"]).env(TOKEN_VARIABLE, TOKEN);
+        let (mut command, host) = match place {
+            None => (quota.command(program), "127.0.0.1".to_string()),
+            Some((links, node)) => (links.command(&quota, program, node), links.host(node)),
+        };
+        command.args(["node", "--listen", &format!("{host}:0")]).env(TOKEN_VARIABLE, TOKEN);
+        command.args(place.map(|_| INSECURE));
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let mut lines = BufReader::new(child.stderr.take().ok_or("a node says nothing")?).lines();
         let first = lines.next().ok_or("a node has ended")??;
@@ -57,7 +66,11 @@ impl Node {
         // What it says is read, so that it never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
         let node = Node { child, address, quota };
-        if node.address.starts_with("127.0.0.1:") { Ok(node) } else { Err(format!("a node says: {first}").into()) }
+        if node.address.starts_with(&format!("{host}:")) {
+            Ok(node)
+        } else {
+            Err(format!("a node says: {first}").into())
+        }
     }
 }
 
@@ -70,21 +83,42 @@ impl Drop for Node {
 }
 
 impl Cluster {
-    /// So many nodes, each with a part of a core.
+    /// So many nodes, each with a part of a core, at the loopback.
     pub(super) fn start(nodes: usize, cores: f64) -> Result<Cluster, Failure> {
+        Cluster::at(nodes, cores, None)
+    }
+
+    /// The same, each in a network namespace of its own.
+    pub(super) fn with_links(nodes: usize, cores: f64) -> Result<Cluster, Failure> {
+        Cluster::at(nodes, cores, Some(Links::new(nodes)?))
+    }
+
+    /// What the nodes are connected by, if not by the loopback.
+    pub(super) fn links(&self) -> Option<&Links> {
+        self.links.as_ref()
+    }
+
+    fn at(nodes: usize, cores: f64, links: Option<Links>) -> Result<Cluster, Failure> {
         let program = std::env::current_exe()?.with_file_name("millstream");
         if !program.exists() {
             return Err(format!("{} is missing: make release", program.display()).into());
         }
         let name = |node: usize| format!("millstream-bench-{}-{node}", std::process::id());
-        let others = (1..nodes).map(|node| Node::start(&program, &name(node), cores)).collect::<Result<_, _>>()?;
-        Ok(Cluster { others, first: Quota::new(&name(0), cores)?, program })
+        let start = |node| Node::start(&program, &name(node), cores, links.as_ref().map(|links| (links, node)));
+        let others = (1..nodes).map(start).collect::<Result<_, _>>()?;
+        Ok(Cluster { others, first: Quota::new(&name(0), cores)?, program, links })
     }
 
     /// What runs a script on the first `nodes` nodes.
     pub(super) fn command(&self, script: &Path, nodes: usize) -> Command {
-        let mut command = self.first.command(&self.program);
+        let mut command = match &self.links {
+            None => self.first.command(&self.program),
+            Some(links) => links.command(&self.first, &self.program, 0),
+        };
         command.arg("run").arg(script).arg("--quiet").env(TOKEN_VARIABLE, TOKEN);
+        if let Some(links) = &self.links {
+            command.args([INSECURE, "--cluster-listen", &format!("{}:0", links.host(0))]);
+        }
         let others: Vec<&str> = self.others[..nodes - 1].iter().map(|node| node.address.as_str()).collect();
         if !others.is_empty() {
             command.args(["--cluster", &format!("static://{}", others.join(","))]);
@@ -96,9 +130,11 @@ impl Cluster {
     pub(super) fn run(&self, script: &Path, nodes: usize) -> Result<ClusterRun, Failure> {
         let mut command = self.command(script, nodes);
         command.args(["--stats", "json"]);
-        let (used, wire) = (self.used_s()?, wire_bytes()?);
+        let (used, wire) = (self.used_s()?, self.carried()?);
         let (seconds, output) = timed(|| command.output());
-        let (output, processor_s, wire_bytes) = (output?, self.used_s()? - used, wire_bytes()? - wire);
+        let (output, processor_s) = (output?, self.used_s()? - used);
+        let ways = self.carried()?.into_iter().zip(wire).map(|(now, before)| now - before);
+        let wire_bytes = ways.fold(0.0, f64::max);
         let text = String::from_utf8_lossy(&output.stderr);
         let stats = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).next_back();
         match stats {
@@ -126,6 +162,11 @@ impl Cluster {
         });
         ended?;
         Ok(Apart { seconds, processor_s: self.used_s()? - used })
+    }
+
+    /// Bytes so far: of the loopback, or of each way of each link.
+    fn carried(&self) -> Result<Vec<f64>, Failure> {
+        self.links.as_ref().map_or_else(|| Ok(vec![wire_bytes()?]), Links::carried)
     }
 
     fn used_s(&self) -> Result<f64, Failure> {

@@ -30,7 +30,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// A command that runs a program in it.
+    /// A command that runs a program in it, or what comes before it.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         let groups = [&self.cpu, &self.accounting].map(|folder| folder.join("cgroup.procs"));

@@ -306,10 +306,15 @@ impl NodeQuery {
 
     /// Statements that define the tables.
     pub(super) fn tables(&self, directory: &Path) -> String {
+        self.tables_with(directory, "")
+    }
+
+    /// The same with more options.
+    pub(super) fn tables_with(&self, directory: &Path, options: &str) -> String {
         let definition = |table: &Table| {
             format!(
                 "CREATE TABLE {} ({}, WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND)
-                 WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'arrow');\n",
+                 WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'arrow'{options});\n",
                 table.name,
                 table.columns(),
                 directory.join(table.name).display()
