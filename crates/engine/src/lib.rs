@@ -27,6 +27,7 @@ mod fitting;
 mod function;
 mod history;
 mod job;
+mod job_name;
 mod local;
 mod memory;
 mod monitor;

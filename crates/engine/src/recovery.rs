@@ -7,6 +7,7 @@
 
 use crate::cluster::StateOfJob;
 use crate::fitting::{of_another_version, recovered};
+use crate::job_name::{is_job_name, job_name};
 use crate::monitor::RunMonitor;
 use crate::stored_files::StoredFiles;
 use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, SinkWriter, Source};
@@ -22,7 +23,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// State of up to this many bytes is read before a query resumes from it, so that damage is found while an older
 /// checkpoint can take its place. Larger state is only checked to be there.
@@ -453,20 +453,6 @@ fn not_exactly_once_any_more(checkpoint: u64) -> Diagnostic {
         .advise("set it to what it was, or start the job from the beginning with another state directory")
 }
 
-/// A name that no other job has: time, process, and their checksum. Output has it in its names, so a damaged name would
-/// have the job write its rows a second time beside those that are there.
-fn job_name(nanos: u128, process: u32) -> String {
-    with_checksum(&format!("{nanos:x}{process:x}"))
-}
-
-fn with_checksum(plain: &str) -> String {
-    format!("{plain}x{:08x}", xxh3_64(plain.as_bytes()) as u32)
-}
-
-fn is_job_name(name: &str) -> bool {
-    name.split_once('x').is_some_and(|(plain, _)| with_checksum(plain) == name)
-}
-
 /// What several sinks ask for together.
 fn together(a: Committed, b: Committed) -> Result<Committed, Diagnostic> {
     match (a, b) {
@@ -577,27 +563,4 @@ fn unusable(place: &str, error: &io::Error) -> Diagnostic {
         false => failure,
     }
     .at(Place::Option("execution.checkpointing.dir".into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damaged_names_of_jobs_are_none() {
-        let name = job_name(1_795_457_125_002_227_000, 31_337);
-        assert!(is_job_name(&name), "{name}");
-        for at in 0..name.len() {
-            let mut others = vec![name[..at].to_string(), name.clone() + &name[at..], name[at..].to_string() + &name];
-            let repeated = name[at..].to_string();
-            others.push(name.clone());
-            others[3].insert_str(at, &repeated);
-            for bit in 0..7 {
-                let mut bytes = name.clone().into_bytes();
-                bytes[at] ^= 1 << bit;
-                others.push(String::from_utf8(bytes).unwrap());
-            }
-            others.iter().for_each(|other| assert!(!is_job_name(other), "{other}"));
-        }
-    }
 }

@@ -123,3 +123,74 @@ impl<'a> KeptRecords<'a> {
         self.file.read_exact(bytes).map_err(|e| self.file.damaged(&format!("cannot be read: {e}")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spans::{DurableSpan, SpanFiles, SpanRows};
+    use crate::{SinkJob, SinkWriter};
+    use millstream_types::code;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    fn files(directory: &Path) -> SpanFiles {
+        let job = SinkJob {
+            job: "j".into(),
+            sink: 0,
+            writer: SinkWriter::first(1),
+            is_distributed: true,
+            resumes: None,
+            directory: directory.into(),
+            remote: None,
+            shared: Arc::default(),
+        };
+        SpanFiles::new(&job).unwrap()
+    }
+
+    fn span(directory: &Path, bytes: &[u8], rows: usize) -> DurableSpan {
+        let mut span = SpanRows::new(directory, "span-");
+        span.write(bytes, rows).unwrap();
+        span.keep(7).unwrap()
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        let headers = vec![("a".to_string(), Some(vec![1, 2])), (String::new(), None), ("ü".into(), Some(vec![]))];
+        let records = [
+            Record { key: Some(b"key"), value: Some(b"value"), timestamp: Some(-1), headers },
+            Record { key: None, value: None, timestamp: None, headers: vec![] },
+            Record { key: Some(b""), value: None, timestamp: Some(i64::MAX), headers: vec![] },
+            Record { key: None, value: Some(&[7; 100_000]), timestamp: None, headers: vec![] },
+        ];
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| keep(record, &mut bytes));
+        let directory = tempfile::tempdir().unwrap();
+        let (files, span) = (files(directory.path()), span(directory.path(), &bytes, records.len()));
+        let mut kept = KeptRecords::new(files.open(&span).unwrap());
+        for record in &records {
+            assert_eq!(kept.next().unwrap().as_ref(), Some(record));
+        }
+        assert_eq!(kept.next().unwrap(), None);
+    }
+
+    /// What makes no sense is found out however it was written: neither a panic, nor memory for lengths that nothing has.
+    #[test]
+    fn bytes_that_are_no_records_are_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = files(directory.path());
+        let cases: [&[u8]; 7] = [
+            &[16],
+            &[1],
+            &[1, 255, 255, 255, 255, 0],
+            &[4, 1, 2, 3],
+            &[8, 255, 255, 255, 255],
+            &[8, 1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0],
+            &[2, 3, 0, 0, 0, 1, 2],
+        ];
+        for bytes in cases {
+            let span = span(directory.path(), bytes, 1);
+            let mut kept = KeptRecords::new(files.open(&span).unwrap());
+            assert_eq!(kept.next().unwrap_err().code, code::CHECKPOINT_DAMAGED, "{bytes:?}");
+        }
+    }
+}

@@ -121,3 +121,15 @@ fn ranges_that_are_far_from_the_others_stay_out() {
     assert_eq!(common_range(&far), Some(range(0, 90_010)));
     assert_eq!(common_range(&[range(i64::MIN, 10), range(i64::MAX - 9, 10)]), Some(range(i64::MIN, 10)));
 }
+
+#[test]
+fn what_owners_get_of_a_range_is_an_array_while_entries_would_take_as_much() {
+    // 8 bytes in an array, 24 as an entry: of so many nodes each owns as many keys of a range.
+    let (counts, keys) = (shape(&[Accumulator::Count], Counters::One(0)), 1 << 20);
+    let range = KeyRange { first: 0, len: keys };
+    assert_eq!((counts.array.stride, counts.layout.stride), (8, 24));
+    for (nodes, is_array) in [(1, true), (2, true), (4, true), (11, true), (13, false), (1000, false)] {
+        assert_eq!(counts.is_worth(range, keys / nodes), is_array, "{nodes} nodes");
+    }
+    assert!(!counts.is_worth(KeyRange { first: 0, len: u64::MAX }, 1000));
+}
