@@ -137,7 +137,7 @@ beats:
 chaos:
 	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
 
-# Jobs on several processes, of which any is killed, often; and Nexmark on 2, 3 and 5 processes.
+# Jobs on several processes, of which any is killed, 200 times each with files, PostgreSQL and Kafka; and Nexmark on 2, 3 and 5 processes.
 test-cluster: setup
 	@scripts/postgres.sh
 	scripts/setup.sh --kafka
@@ -210,8 +210,8 @@ bench-state: setup
 	scripts/setup.sh --rocksdb
 	LIBCLANG_PATH=$${LIBCLANG_PATH:-/usr/lib/llvm-19/lib} MILLSTREAM_BENCH_FEATURES=millstream-bench/rocksdb scripts/bench.sh state --repetitions 3
 
-# What nodes send each other, for 2 to 1,000 of them, and how much faster four processes with 0.4 of a core each are than one (root, control
-# groups of version 1, 10 GB of memory); some quarter of an hour once built.
+# What nodes send each other, for 2 to 1,000 of them, how much faster four processes with 0.4 of a core each are than one, and over links that
+# the exchange fills (root, control groups of version 1, iproute2, 10 GB of memory); some 25 minutes once built.
 bench-nodes: setup
 	scripts/bench.sh exchange scale-curve scale-sustainable --repetitions 3
 	scripts/bench.sh scale-model scale-link --repetitions 15
