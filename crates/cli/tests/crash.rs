@@ -29,10 +29,10 @@ use draws::Draws;
 use how_often::how_often;
 use job::{Job, assert_same};
 use manifests::manifests;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::Duration;
 use support::millstream;
 
@@ -100,6 +100,14 @@ fn a_job_that_is_disturbed_loses_and_repeats_nothing() {
     eprintln!("state in a directory: {}", disturber.report());
 }
 
+/// Later rounds find checkpoints of earlier ones: only its own say that a job has begun.
+fn await_two_more(state: &Path, before: &BTreeSet<String>, child: &mut Child) {
+    while manifests(state).difference(before).count() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended too early");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn a_disk_that_is_full_in_a_checkpoint_ends_the_query_and_nothing_is_half_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,11 +131,7 @@ fn a_disk_that_is_full_in_a_checkpoint_ends_the_query_and_nothing_is_half_writte
         };
         let before = manifests(&state);
         let mut child = run(2500).spawn().unwrap();
-        // Later rounds find checkpoints of earlier ones: only its own say that it has begun.
-        while manifests(&state).difference(&before).count() < 2 {
-            assert!(child.try_wait().unwrap().is_none(), "it has ended too early");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        await_two_more(&state, &before, &mut child);
         disk.fill(left);
         let output = await_end(child, "on a full disk");
         let message = String::from_utf8_lossy(&output.stderr).into_owned();

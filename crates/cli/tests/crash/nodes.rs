@@ -8,7 +8,7 @@ use crate::job::{Job, assert_same};
 use crate::manifests::manifests;
 use crate::processes::{Node, TOKEN, addresses, nodes as processes, on};
 use crate::support::millstream;
-use crate::{FAST, SLOW};
+use crate::{FAST, SLOW, await_two_more};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -104,10 +104,7 @@ fn a_full_disk_ends_a_job_on_all_nodes_and_not_the_nodes() {
     for left in [0, 20 << 10] {
         let before = manifests(&state);
         let mut first = command(&job, &nodes, SLOW / 8, "20").spawn().unwrap();
-        while manifests(&state).difference(&before).count() < 2 {
-            assert!(first.try_wait().unwrap().is_none(), "it has ended too early");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        await_two_more(&state, &before, &mut first);
         disk.fill(left);
         let output = await_end(first, "on a full disk");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -4,6 +4,7 @@ use crate::job::{FAST, Job, SLOW, fails, message, succeeds, with_store};
 use crate::nodes::{Node, on};
 use crate::server::{Gate, Server};
 use crate::support::millstream;
+use std::process::Child;
 use std::time::Duration;
 
 #[test]
@@ -26,6 +27,15 @@ fn a_store_that_comes_back_is_waited_for() {
     job.assert_rows(&expected, "after outages");
 }
 
+/// The store goes away under a job, which says so and ends, and comes back.
+fn ends_without_its_store(child: Child, gate: &Gate) {
+    gate.close();
+    let output = child.wait_with_output().unwrap();
+    let failed = message(&output);
+    assert!(!output.status.success() && failed.contains("MS3011") && failed.contains("AWS_ENDPOINT_URL"), "{failed}");
+    gate.open();
+}
+
 #[test]
 fn a_job_that_fails_without_its_store_goes_on_later() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,11 +45,7 @@ fn a_job_that_fails_without_its_store_goes_on_later() {
     let expected = job.expected();
     let mut child = job.job(SLOW, 2).spawn().unwrap();
     job.await_checkpoints(1, &mut child);
-    gate.close();
-    let output = child.wait_with_output().unwrap();
-    let failed = message(&output);
-    assert!(!output.status.success() && failed.contains("MS3011") && failed.contains("AWS_ENDPOINT_URL"), "{failed}");
-    gate.open();
+    ends_without_its_store(child, &gate);
     succeeds(&mut job.job(FAST, 4));
     job.assert_rows(&expected, "after the store has come back");
 }
@@ -59,11 +65,7 @@ fn a_store_that_another_node_does_not_reach_ends_the_job_and_not_the_node() {
     };
     let mut child = on_nodes(SLOW / 2).spawn().unwrap();
     job.await_checkpoints(1, &mut child);
-    gate.close();
-    let output = child.wait_with_output().unwrap();
-    let failed = message(&output);
-    assert!(!output.status.success() && failed.contains("MS3011") && failed.contains("AWS_ENDPOINT_URL"), "{failed}");
-    gate.open();
+    ends_without_its_store(child, &gate);
     succeeds(&mut on_nodes(FAST));
     job.assert_rows(&expected, "after the store has come back");
 }

@@ -5,10 +5,10 @@
 //! until the checkpoint is complete ([`node_spans`](super::node_spans)), and are written twice. The token of the sinks says which way was the
 //! last; a job changes it when it resumes on one process or on several.
 
-use super::node_spans::NodeSpans;
+use super::node_spans::{NodeSpans, written_by_nodes};
 use super::options::GUARANTEE;
 use super::sink::Route;
-use super::tokens::{Token, Writer};
+use super::tokens::Token;
 use super::transactional::TransactionSettings;
 use super::transactions::{OpenTransactions, SharedTransactions};
 use crate::option_table::option_fault;
@@ -81,12 +81,7 @@ impl ExactlyOnceSink {
             None => (wanted.is_none(), None),
             Some(Token::Checkpoint(last)) => (Some(last) == wanted || is_new && Some(last) == job.resumes, Some(last)),
             Some(Token::Spans) => {
-                let tokens = together.last();
-                let of_nodes = tokens.iter().filter_map(|(writer, token)| match (writer, token) {
-                    (Writer::Node(sink, _), Token::Checkpoint(last)) if *sink == job.sink => Some(*last),
-                    _ => None,
-                });
-                let last = of_nodes.max();
+                let last = written_by_nodes(&together.last(), job.sink).into_values().max();
                 (last <= wanted, last)
             }
         };

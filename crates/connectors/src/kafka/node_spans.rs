@@ -8,7 +8,7 @@ use super::kept_records::KeptRecords;
 use super::producer::Producer;
 use super::sink::Route;
 use super::tokens::{LastTokens, Token, Tokens, Writer};
-use super::transactional::{TransactionSettings, TransactionalProducer};
+use super::transactional::{TransactionSettings, TransactionalProducer, id_of_node, panicked};
 use super::transactions::SharedTransactions;
 use crate::spans::{DurableSpan, OfNodes, SpanFiles, SpanTarget};
 use crate::{SinkJob, locked};
@@ -16,9 +16,6 @@ use millstream_types::{Diagnostic, code};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-
-/// Transactional ids that are taken over at once, each by a client with threads of its own.
-const AT_ONCE: usize = 16;
 
 /// See the module.
 pub(super) struct NodeSpans {
@@ -52,10 +49,6 @@ impl OwnProducer {
     }
 }
 
-fn panicked() -> Diagnostic {
-    Diagnostic::bug("taking over a transactional id has panicked")
-}
-
 impl NodeSpans {
     /// Those of a node; `together` on the first one, which can write what others have prepared.
     pub(super) fn new(
@@ -72,25 +65,6 @@ impl NodeSpans {
             own: Mutex::new(OwnProducer::Closed),
             together,
         }
-    }
-
-    fn take_over(&self, node: usize) -> Result<TransactionalProducer, Diagnostic> {
-        self.settings.take_over_node(&self.job, self.job.sink, node)
-    }
-
-    /// Each takes half a second at times, so not one after the other.
-    fn take_over_all(&self, nodes: &[usize]) -> Result<Vec<TransactionalProducer>, Diagnostic> {
-        let mut producers = Vec::with_capacity(nodes.len());
-        for some in nodes.chunks(AT_ONCE) {
-            let taken: Vec<_> = std::thread::scope(|scope| {
-                let taking: Vec<_> = some.iter().map(|node| scope.spawn(move || self.take_over(*node))).collect();
-                taking.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
-            });
-            for producer in taken {
-                producers.push(producer.unwrap_or_else(|_| Err(panicked()))?);
-            }
-        }
-        Ok(producers)
     }
 
     /// Writes spans of a node, in one transaction.
@@ -113,7 +87,7 @@ impl NodeSpans {
 }
 
 /// Up to which checkpoint the rows of nodes are there.
-fn written_by_nodes(last: &LastTokens, sink: usize) -> BTreeMap<usize, u64> {
+pub(super) fn written_by_nodes(last: &LastTokens, sink: usize) -> BTreeMap<usize, u64> {
     let of_node = |(writer, token): (&Writer, &Token)| match (writer, token) {
         (Writer::Node(of, node), Token::Checkpoint(checkpoint)) if *of == sink => Some((*node, *checkpoint)),
         _ => None,
@@ -174,7 +148,8 @@ impl SpanTarget for NodeSpans {
         if missing.is_empty() {
             return Ok(());
         }
-        let producers = self.take_over_all(&missing)?;
+        let ids: Vec<String> = missing.iter().map(|node| id_of_node(*node)).collect();
+        let producers = self.settings.take_over_all(&self.job, &ids)?;
         let fence = |sink, node| self.settings.take_over_node(&self.job, sink, node).map(drop);
         let last = self.tokens.last(fence)?;
         written = written_by_nodes(&last, self.job.sink);

@@ -33,7 +33,6 @@ const SPANS: &str = "spans";
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// The token topic, as a job uses it.
-#[derive(Clone)]
 pub(super) struct Tokens {
     topic: String,
     /// What the keys of the job begin with: `prefix/job/`.

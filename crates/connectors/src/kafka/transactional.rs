@@ -16,6 +16,19 @@ pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 const TIMEOUT: &str = "transaction.timeout.ms";
 
+/// Ids that are taken over at once, each by a client with threads of its own.
+const AT_ONCE: usize = 16;
+
+/// What the id of a node ends in.
+pub(super) fn id_of_node(node: usize) -> String {
+    format!("node-{node}")
+}
+
+/// The error where a thread that takes over an id has panicked.
+pub(super) fn panicked() -> Diagnostic {
+    Diagnostic::bug("taking over a transactional id has panicked")
+}
+
 /// What producers of a sink are made with.
 #[derive(Clone)]
 pub(super) struct TransactionSettings {
@@ -54,7 +67,27 @@ impl TransactionSettings {
         sink: usize,
         node: usize,
     ) -> Result<TransactionalProducer, Diagnostic> {
-        self.take_over(job, sink, &format!("node-{node}"))
+        self.take_over(job, sink, &id_of_node(node))
+    }
+
+    /// Takes over ids of a sink, several at once: each takes half a second at times.
+    pub(super) fn take_over_all(
+        &self,
+        job: &SinkJob,
+        names: &[String],
+    ) -> Result<Vec<TransactionalProducer>, Diagnostic> {
+        let mut producers = Vec::with_capacity(names.len());
+        for some in names.chunks(AT_ONCE) {
+            let taken: Vec<_> = std::thread::scope(|scope| {
+                let taking: Vec<_> =
+                    some.iter().map(|name| scope.spawn(move || self.take_over(job, job.sink, name))).collect();
+                taking.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+            });
+            for producer in taken {
+                producers.push(producer.unwrap_or_else(|_| Err(panicked()))?);
+            }
+        }
+        Ok(producers)
     }
 
     /// Takes over an id of a sink: what its producer had not committed is aborted.

@@ -87,14 +87,9 @@ impl SharedTransactions {
     fn take_over(settings: &TransactionSettings, job: &SinkJob) -> Result<SharedTransactions, Diagnostic> {
         let tokens = Tokens::new(settings, &job.job);
         tokens.create_topic()?;
-        let turn = |number: &str| settings.take_over(job, job.sink, number).map(Turn::new);
-        // Each takes half a second at times.
-        let turns = std::thread::scope(|scope| {
-            let other = scope.spawn(|| turn("1"));
-            let first = turn("0")?;
-            let other = other.join().unwrap_or_else(|_| Err(Diagnostic::bug("taking over an id panicked")))?;
-            Ok::<_, Diagnostic>([first, other])
-        })?;
+        let turns = settings.take_over_all(job, &["0", "1"].map(String::from))?.into_iter().map(Turn::new);
+        let turns = turns.collect::<Vec<_>>().try_into();
+        let turns = turns.map_err(|_| Diagnostic::bug("two ids were taken over, and there are not two producers"))?;
         let fence = |sink, node| settings.take_over_node(job, sink, node).map(drop);
         let last = Mutex::new(tokens.last(fence)?);
         let (writer, settings) = (Writer::Sinks(job.sink), settings.clone());
