@@ -37,6 +37,8 @@ impl Trouble {
             code if is_hopeless(code) => 2,
             _ => 1,
         };
+        // librdkafka adds how long it has tried, which differs each time: " (after 0ms in state CONNECT, 1 identical error(s) suppressed)".
+        let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
         let mut last = locked(&self.last);
         if code == RDKafkaErrorCode::AllBrokersDown {
             let why = || last.as_ref().map_or(reason, |(_, reason)| reason).to_string();
