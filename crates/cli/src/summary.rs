@@ -154,6 +154,9 @@ fn details(s: &StatsSnapshot) -> String {
         let (read, rate) = (counted(x.rows_in, "row"), amount(x.rows_per_second));
         let _ = write!(out, "\nnode {}: {read} in ({rate} rows/s), {} out, ", x.node, x.rows_out);
         let _ = write!(out, "{state}B of state, {sent}B sent to other nodes{}", watermark(x.watermark_ms));
+        if x.replaced > 0 {
+            let _ = write!(out, ", replaced {}", counted(x.replaced, "time"));
+        }
     }
     let of_node = if s.nodes.is_empty() { "" } else { " of node 0" };
     for (index, x) in s.workers.iter().enumerate() {

@@ -21,6 +21,8 @@ mod manifests;
 mod nodes;
 #[path = "support/nodes.rs"]
 mod processes;
+#[path = "crash/replaced.rs"]
+mod replaced;
 mod support;
 
 use disk::Disk;

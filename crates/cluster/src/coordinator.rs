@@ -6,7 +6,8 @@
 use crate::attempts;
 use crate::flight::{ListenConfig, Listener, TlsPaths, Token};
 use crate::orders::{Begin, Leave, Status, call};
-use crate::peers::join;
+use crate::peers::Membership;
+use crate::replacement::Substitutes;
 use millstream::cluster::{Cluster, FirstNode, RunPart};
 use millstream::{CancelState, Diagnostic, RunMonitor, code};
 use parking_lot::Mutex;
@@ -24,9 +25,9 @@ const GREETING: Duration = Duration::from_secs(2);
 /// How long one may take to leave what it does and to plan a run.
 const BEGINNING: Duration = Duration::from_secs(120);
 /// Attempts of this process so far. A job may be run by one coordinator after the other.
-static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
+pub(crate) static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 /// Between two looks for nodes that are not there.
-const LOOK: Duration = Duration::from_millis(250);
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
 /// How the nodes of a cluster are found and spoken to.
 #[derive(Clone)]
@@ -88,7 +89,7 @@ impl Addresses {
     ///
     /// # Errors
     /// When the file cannot be read, or is no list of nodes.
-    fn resolve(&self) -> Result<Vec<String>, Diagnostic> {
+    pub(crate) fn resolve(&self) -> Result<Vec<String>, Diagnostic> {
         match self {
             Addresses::List(nodes) => Ok(nodes.clone()),
             Addresses::Name(name) => {
@@ -132,16 +133,48 @@ pub struct Coordinator {
     config: StaticNodes,
     /// Of jobs without checkpoints: tells them from those of other processes.
     unnamed: String,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
+/// What is known of the nodes.
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     listener: Option<Arc<Listener>>,
     /// How many nodes take part at most, if that is not what the configuration says.
     most: Option<Option<usize>>,
     /// Where those of the last run are.
-    members: Vec<String>,
+    pub(crate) members: Vec<String>,
+    /// Those that have been waited for while the run went on: the next one begins without them.
+    pub(crate) given_up: Vec<String>,
+}
+
+/// What each of some nodes says. Each is asked by itself: those that are gone must not take the time of the others.
+pub(crate) fn ask(listener: &Listener, token: &Token, nodes: Vec<String>) -> Vec<(String, Result<Status, Diagnostic>)> {
+    std::thread::scope(|scope| {
+        let ask = |node: String| {
+            scope.spawn(move || {
+                let status = call(listener, token, &node, "status", &(), GREETING);
+                (node, status)
+            })
+        };
+        let asking: Vec<_> = nodes.into_iter().map(ask).collect();
+        asking.into_iter().filter_map(|asking| asking.join().ok()).collect()
+    })
+}
+
+/// Has a node begin an attempt.
+pub(crate) fn tell(listener: &Listener, token: &Token, node: &str, begin: &Begin) -> Result<(), Diagnostic> {
+    call(listener, token, node, "begin", begin, BEGINNING)
+}
+
+/// Whether a node has not answered because it is not there.
+pub(crate) fn is_absent(error: &Diagnostic) -> bool {
+    [code::NODE_UNREACHABLE, code::NODE_LOST].contains(&error.code)
+}
+
+/// The job that a node takes part in, if it is another one.
+pub(crate) fn busy_with<'a>(status: &'a Status, job: &str) -> Option<&'a str> {
+    status.run.as_ref().map(|(job, ..)| job.as_str()).filter(|other| *other != job)
 }
 
 impl fmt::Debug for Coordinator {
@@ -155,7 +188,7 @@ impl Coordinator {
     pub fn new(config: StaticNodes) -> Coordinator {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unnamed = format!("{:x}-{:x}", since_epoch.as_nanos(), std::process::id());
-        Coordinator { config, unnamed, state: Mutex::default() }
+        Coordinator { config, unnamed, state: Arc::default() }
     }
 
     fn listener(&self) -> Result<Arc<Listener>, Diagnostic> {
@@ -174,18 +207,8 @@ impl Coordinator {
         format!("{host}:{}", listener.address().port())
     }
 
-    /// What each of some nodes says. Each is asked by itself: those that are gone must not take the time of the others.
     fn ask(&self, listener: &Listener, nodes: Vec<String>) -> Vec<(String, Result<Status, Diagnostic>)> {
-        std::thread::scope(|scope| {
-            let ask = |node: String| {
-                scope.spawn(move || {
-                    let status = call(listener, &self.config.token, &node, "status", &(), GREETING);
-                    (node, status)
-                })
-            };
-            let asking: Vec<_> = nodes.into_iter().map(ask).collect();
-            asking.into_iter().filter_map(|asking| asking.join().ok()).collect()
-        })
+        ask(listener, &self.config.token, nodes)
     }
 
     /// How many other nodes take part at most.
@@ -206,19 +229,23 @@ impl Coordinator {
             let (nodes, unread) =
                 self.config.nodes.resolve().map_or_else(|why| (Vec::new(), Some(why)), |nodes| (nodes, None));
             let asked = self.ask(listener, nodes);
-            let is_gone = |error: &Diagnostic| [code::NODE_UNREACHABLE, code::NODE_LOST].contains(&error.code);
-            if let Some(refusal) = asked.iter().filter_map(|(_, status)| status.as_ref().err()).find(|e| !is_gone(e)) {
+            if let Some(refusal) = asked.iter().filter_map(|(_, status)| status.as_ref().err()).find(|e| !is_absent(e))
+            {
                 return Err(refusal.clone());
             }
             let (mut there, gone): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, status)| status.is_ok());
+            let awaits_none = {
+                let given_up = &self.state.lock().given_up;
+                gone.iter().all(|(node, _)| given_up.contains(node))
+            };
             let is_late = Instant::now() >= until;
             let of_others = |(node, status): &(String, Result<Status, Diagnostic>)| {
-                let other = status.as_ref().ok()?.run.as_ref().map(|(job, ..)| job).filter(|other| *other != job)?;
+                let other = busy_with(status.as_ref().ok()?, job)?;
                 Some(format!("{node}, which takes part in the job {other}"))
             };
             there.sort_by_key(|node| of_others(node).is_some());
             let busy: Vec<String> = there.iter().take(most).filter_map(of_others).collect();
-            let is_complete = busy.is_empty() && (gone.is_empty() || there.len() >= most);
+            let is_complete = busy.is_empty() && (awaits_none || there.len() >= most);
             if !there.is_empty() && (is_complete || is_late) {
                 if let Some((node, _)) = gone.first().filter(|_| there.len() < most) {
                     let more = if gone.len() > 1 { format!(" and {} more", gone.len() - 1) } else { String::new() };
@@ -227,6 +254,7 @@ impl Coordinator {
                         there.len() + 1
                     ));
                 }
+                self.state.lock().given_up.clear();
                 return Ok(there.into_iter().map(|(node, _)| node).take(most).collect());
             }
             if is_late {
@@ -282,7 +310,7 @@ impl Cluster for Coordinator {
         let told: Vec<Result<(), Diagnostic>> = std::thread::scope(|scope| {
             let tell = |(me, node): (usize, &String)| {
                 let (begin, node, listener) = (begin(me), node.clone(), &listener);
-                scope.spawn(move || call(listener, &self.config.token, &node, "begin", &begin, BEGINNING))
+                scope.spawn(move || tell(listener, &self.config.token, &node, &begin))
             };
             let telling: Vec<_> = (1..).zip(&others).map(tell).collect();
             let ended = |told: std::thread::ScopedJoinHandle<'_, _>| told.join();
@@ -300,8 +328,24 @@ impl Cluster for Coordinator {
             }
             return Err(why);
         }
-        let joined = join(&listener, begin(0).mesh()?)?;
-        Ok(FirstNode { nodes: joined.nodes, held: Box::new(joined.membership) })
+        let (membership, nodes) = Membership::new(0, peers.len());
+        let farewell = Box::new(membership.farewell());
+        if !part.is_independent {
+            membership.join(&listener, begin(0).mesh()?)?;
+            return Ok(FirstNode { nodes, held: farewell });
+        }
+        (1..peers.len()).try_for_each(|node| membership.join(&listener, begin(0).mesh_with(node)?))?;
+        let nodes = nodes.replaced_by(Arc::new(Substitutes {
+            config: self.config.clone(),
+            listener,
+            state: Arc::clone(&self.state),
+            job: job.clone(),
+            part: part.clone(),
+            membership,
+            notices: monitor.notices(),
+            cancel: monitor.cancel().clone(),
+        }));
+        Ok(FirstNode { nodes, held: farewell })
     }
 
     fn resize(&self, nodes: Option<usize>) -> Result<(), Diagnostic> {

@@ -9,6 +9,7 @@
 //! | [`flight`] | nodes in processes, over Arrow Flight |
 //! | [`attempts`] | which of two attempts of a job counts |
 //! | [`coordinator`] | the first node of a run, and where the others are |
+//! | `replacement` | processes in the place of lost nodes |
 //! | [`node`] | a process that takes part in runs |
 //! | [`delayed`] | any of them over a slow network that breaks, from a seed |
 //!
@@ -31,6 +32,7 @@ mod queue;
 mod random;
 #[cfg(test)]
 mod recording;
+mod replacement;
 pub mod transport;
 
 pub use bytes::Bytes;

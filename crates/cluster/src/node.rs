@@ -5,7 +5,7 @@
 use crate::attempts::{Precedence, precedence, stale};
 use crate::flight::{Control, ListenConfig, Listener};
 use crate::orders::{Begin, Leave, Pieces, Status, from_json, to_json};
-use crate::peers::{Joined, join};
+use crate::peers::Membership;
 use bytes::Bytes;
 use millstream::cluster::{Loader, PartOfRun};
 use millstream::{CancelToken, Diagnostic, SessionConfig, code};
@@ -164,14 +164,17 @@ impl Runs {
         }
         self.leave(&mut running);
         let part = PartOfRun::new(&begin.part, (begin.me, begin.attempt), &self.config, self.loader.as_deref())?;
-        let Joined { nodes, membership } = join(&listener, begin.mesh()?)?;
+        let (membership, nodes) = Membership::new(begin.me, begin.peers.len());
+        let nodes = nodes.behind(begin.part.cuts);
+        membership.join(&listener, begin.mesh()?)?;
+        let farewell = membership.farewell();
         let (number, cancel, notices) = (part.number(), CancelToken::new(), Arc::clone(&self.notices));
         let Begin { job, attempt, me, peers, .. } = begin;
         notices(Notice::Begun(job.clone(), attempt, me, peers.len()));
         let (of_run, name) = (cancel.clone(), job.clone());
         let body = move || {
             let ended = part.run(nodes, &of_run);
-            drop(membership);
+            drop(farewell);
             notices(Notice::Ended(name, ended));
         };
         let thread = std::thread::Builder::new().name("run".into()).spawn(body);

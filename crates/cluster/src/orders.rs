@@ -41,12 +41,22 @@ pub struct Status {
 }
 
 impl Begin {
-    /// The mesh of the attempt.
+    /// The mesh of the attempt, on the node that it is for.
     pub(crate) fn mesh(&self) -> Result<MeshConfig, Diagnostic> {
+        self.lanes(self.me, self.part.is_independent.then_some(0))
+    }
+
+    /// The mesh of the attempt, on the first node: with one of the others alone.
+    pub(crate) fn mesh_with(&self, node: usize) -> Result<MeshConfig, Diagnostic> {
+        self.lanes(0, Some(node))
+    }
+
+    fn lanes(&self, me: usize, only: Option<usize>) -> Result<MeshConfig, Diagnostic> {
         Ok(MeshConfig {
+            only,
             job: self.job.clone(),
             attempt: self.attempt,
-            me: self.me,
+            me,
             peers: self.peers.clone(),
             plan: self.part.plan,
             engine: self.engine.clone(),

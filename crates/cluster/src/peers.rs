@@ -1,4 +1,4 @@
-//! The nodes of a query over a mesh: what the runtime sends is put on lanes, and what comes is put into its inbox.
+//! The nodes of a query over meshes: what the runtime sends is put on lanes, and what comes is put into its inbox.
 
 use crate::flight::{Listener, Mesh, MeshConfig};
 use crate::frame::MARK_LIMIT;
@@ -6,27 +6,24 @@ use crate::transport::{self, Inbound, Sent, Transport};
 use bytes::Bytes;
 use millstream_runtime::{Credit, NodeInbox, Nodes, Peers};
 use millstream_types::Diagnostic;
-use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How long the end of a run waits until the other nodes have what was sent to them.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What the runtime sends.
+/// By node: the mesh with the lane to it. One for all, or one for each.
 #[derive(Default)]
-struct Outbound(OnceLock<Arc<Mesh>>);
+struct Outbound(RwLock<Vec<Option<Arc<Mesh>>>>);
 
 /// What comes from other nodes.
-struct Delivery {
-    inbox: NodeInbox,
-    /// The first node that is lost says why.
-    is_lost: Mutex<bool>,
-}
+struct Delivery(NodeInbox);
 
 impl Peers for Outbound {
     fn send(&self, to: usize, message: Vec<u8>, credit: Option<Credit>) {
-        let Some(mesh) = self.0.get() else { return };
+        let mesh = self.0.read().get(to).cloned().flatten();
+        let Some(mesh) = mesh else { return };
         let sent = if credit.is_some() || message.len() > MARK_LIMIT { Sent::Data } else { Sent::Mark };
         // A message that is too large is found by whoever makes it: frames are cut.
         let sent = mesh.send(to, Bytes::from(message), sent, credit);
@@ -37,42 +34,58 @@ impl Peers for Outbound {
 impl Inbound for Delivery {
     fn receive(&self, from: usize, message: Bytes, credit: transport::Credit) {
         let credit = (credit.bytes() > 0).then(|| Box::new(credit) as Credit);
-        self.inbox.deliver(from, message.into(), credit);
+        self.0.deliver(from, message.into(), credit);
     }
 
-    fn lost(&self, _from: usize, why: Diagnostic) {
-        if !std::mem::replace(&mut *self.is_lost.lock(), true) {
-            self.inbox.lost(why);
+    fn lost(&self, from: usize, why: Diagnostic) {
+        self.0.lost(from, why);
+    }
+}
+
+/// The place of this process in a run. Dropped when the run has ended here: the others get what has been sent to them, then the connections
+/// are closed.
+#[derive(Clone)]
+pub(crate) struct Membership {
+    outbound: Arc<Outbound>,
+    delivery: Arc<Delivery>,
+}
+
+/// Closes the connections of a run at its end.
+pub(crate) struct Farewell(Membership);
+
+impl Membership {
+    /// Of a node of so many, with the nodes as the runtime sees them. There is no lane yet.
+    pub(crate) fn new(me: usize, count: usize) -> (Membership, Nodes) {
+        let outbound = Arc::new(Outbound(RwLock::new(vec![None; count])));
+        let (nodes, inbox) = Nodes::new(me, count, Arc::clone(&outbound) as Arc<dyn Peers>);
+        (Membership { outbound, delivery: Arc::new(Delivery(inbox)) }, nodes)
+    }
+
+    /// Joins the mesh of an attempt: from now on its lanes lead to the nodes that it has any with.
+    ///
+    /// # Errors
+    /// Those of [`Listener::mesh`].
+    pub(crate) fn join(&self, listener: &Listener, config: MeshConfig) -> Result<(), Diagnostic> {
+        let to: Vec<usize> = config.others().collect();
+        let mesh = Arc::new(listener.mesh(config, Arc::clone(&self.delivery) as Arc<dyn Inbound>)?);
+        let mut meshes = self.outbound.0.write();
+        to.into_iter().for_each(|to| meshes[to] = Some(Arc::clone(&mesh)));
+        Ok(())
+    }
+
+    /// Closes all connections when it is dropped.
+    pub(crate) fn farewell(&self) -> Farewell {
+        Farewell(self.clone())
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let meshes: Vec<Arc<Mesh>> = self.0.outbound.0.write().iter_mut().filter_map(Option::take).collect();
+        meshes.iter().for_each(|mesh| mesh.begin_close());
+        let until = Instant::now() + FAREWELL;
+        for mesh in &meshes {
+            mesh.close(until.saturating_duration_since(Instant::now()));
         }
     }
-}
-
-/// The place of this process in a run.
-pub(crate) struct Joined {
-    pub(crate) nodes: Nodes,
-    pub(crate) membership: Membership,
-}
-
-/// Dropped when the run has ended here: the others get what has been sent to them, then the connections are closed.
-pub(crate) struct Membership(Arc<Mesh>);
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        self.0.close(FAREWELL);
-    }
-}
-
-/// Joins the mesh of an attempt.
-///
-/// # Errors
-/// Those of [`Listener::mesh`].
-pub(crate) fn join(listener: &Listener, config: MeshConfig) -> Result<Joined, Diagnostic> {
-    let (me, count) = (config.me, config.peers.len());
-    let outbound = Arc::new(Outbound::default());
-    let (nodes, inbox) = Nodes::new(me, count, Arc::clone(&outbound) as Arc<dyn Peers>);
-    let mesh = listener.mesh(config, Arc::new(Delivery { inbox, is_lost: Mutex::new(false) }))?;
-    let mesh = Arc::new(mesh);
-    // Nothing is sent before the run begins.
-    let _ = outbound.0.set(Arc::clone(&mesh));
-    Ok(Joined { nodes, membership: Membership(mesh) })
 }

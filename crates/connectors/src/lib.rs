@@ -98,6 +98,10 @@ pub trait Source: Send {
     /// The query is recovered from a checkpoint that has splits of these names. Called before [`Source::splits`].
     fn resumes(&mut self, _splits: &[&str]) {}
 
+    /// The splits of all nodes, as the first one has told; called before [`Source::splits`]. What is not among them has come later, and is found
+    /// while the query runs, if at all.
+    fn agreed(&mut self, _splits: &[String]) {}
+
     /// The decoder of the chunks of every split.
     fn decoder(&self) -> Arc<dyn Decoder>;
 
@@ -463,6 +467,13 @@ pub trait Sink: Send {
     fn commit_of_others(&mut self, tokens: &[Value]) -> Result<(), Diagnostic> {
         let _ = tokens;
         Err(Diagnostic::bug("this sink is on one node only"))
+    }
+
+    /// Another process takes the place of a node, where the sink of the same table has been lost: commits the span that it has prepared for the
+    /// last complete checkpoint with its token, unless that has been done, and removes what it has left of later ones. `None`: there is no such span.
+    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+        let _ = node;
+        token.map_or(Ok(()), |_| Err(Diagnostic::bug("a sink without spans has prepared one")))
     }
 
     /// Ends the span of a checkpoint: the pieces before it are in the span, those after it in the next. Quick, because a

@@ -44,6 +44,10 @@ impl Source for RateLimitedSource {
         self.inner.resumes(splits);
     }
 
+    fn agreed(&mut self, splits: &[String]) {
+        self.inner.agreed(splits);
+    }
+
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
         let pace = |inner| {
             Box::new(PacedReader { inner, pace: self.pace.clone(), part: None, pending: None }) as Box<dyn SplitReader>

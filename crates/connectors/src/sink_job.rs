@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Debug, Display};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, Weak};
 
 /// What the sink of the first node has put outside for those of other nodes to find.
@@ -77,6 +78,20 @@ impl SinkWriter {
     /// Whether it is the first node, or the only one.
     pub fn is_first(self) -> bool {
         self.node == 0
+    }
+}
+
+impl FromStr for SinkWriter {
+    type Err = ();
+
+    /// From its text in the name of a file.
+    fn from_str(text: &str) -> Result<SinkWriter, ()> {
+        let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = |text: &str| Some(text).filter(is_number).and_then(|text| text.parse::<u64>().ok()).ok_or(());
+        let Some((run, of_node)) = text.split_once('n') else { return Ok(SinkWriter::first(number(text)?)) };
+        let (node, attempt) = of_node.split_once('a').ok_or(())?;
+        let node = usize::try_from(number(node)?).map_err(drop)?;
+        Ok(SinkWriter { run: number(run)?, node, attempt: number(attempt)? })
     }
 }
 

@@ -8,6 +8,8 @@ use crate::monitor::RunMonitor;
 pub use crate::part_of_run::PartOfRun;
 pub use crate::portable::Portable;
 pub use crate::replay::Loader;
+use millstream_plan::physical::distribute;
+use millstream_plan::pipeline::QueryPlan;
 use millstream_runtime::Nodes;
 pub use millstream_sql::StatementText;
 use millstream_types::Diagnostic;
@@ -57,6 +59,10 @@ pub struct RunPart {
     pub state: Option<StateOfJob>,
     /// By sink of the plan: what a node has to know of one that is on every node.
     pub sinks: Vec<Option<SinkOfNodes>>,
+    /// Whether nodes have to do with the first one alone: they send each other nothing, and one that is lost is replaced while the others go on.
+    pub is_independent: bool,
+    /// Cuts of the run before the node takes part.
+    pub cuts: u32,
 }
 
 /// What has made a session what it is, as another node is told of it.
@@ -144,6 +150,11 @@ pub struct StateOfJob {
     pub base: u64,
     /// The checkpoint that it resumes from.
     pub restored: Option<u64>,
+}
+
+/// Whether the nodes of a plan have to do with the first one alone, so that one that is lost can resume from the last checkpoint by itself.
+pub(crate) fn is_independent(plan: &QueryPlan, has_checkpoints: bool) -> bool {
+    has_checkpoints && !plan.has_beats() && distribute(plan).is_independent()
 }
 
 impl fmt::Debug for RunPart {

@@ -70,7 +70,7 @@ pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, RowKind, Schema, TimeUnit,
     code, counted, secret, text,
 };
-pub use monitor::{Outcome, RunMonitor};
+pub use monitor::{Notices, Outcome, RunMonitor};
 pub use planned::PreparedRun;
 pub use portable::OtherNodes;
 pub use relation::Relation;

@@ -16,6 +16,17 @@ pub enum Outcome {
     Ran(Box<StatsSnapshot>),
 }
 
+/// What is worth telling a user of a run and is not an error.
+#[derive(Debug, Clone, Default)]
+pub struct Notices(Arc<Mutex<Vec<String>>>);
+
+impl Notices {
+    /// Notes something.
+    pub fn say(&self, text: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+}
+
 /// Follows a run from another thread: its statistics, and a way to end it.
 #[derive(Debug, Default)]
 pub struct RunMonitor {
@@ -23,7 +34,7 @@ pub struct RunMonitor {
     run: u64,
     cancel: CancelToken,
     stats: Mutex<Option<Arc<QueryStats>>>,
-    notices: Mutex<Vec<String>>,
+    notices: Notices,
     /// The table that is being opened.
     opening: Mutex<Option<String>>,
 }
@@ -56,12 +67,17 @@ impl RunMonitor {
     /// What is worth telling a user and is not an error, since the last call: that a query resumes from a checkpoint,
     /// that one is damaged.
     pub fn take_notices(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.notices.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes something that is worth telling a user.
     pub fn notice(&self, text: String) {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        self.notices.say(text);
+    }
+
+    /// Where that is noted by what outlives a call.
+    pub fn notices(&self) -> Notices {
+        self.notices.clone()
     }
 
     /// The table whose source or sink is being opened or made to resume, before the run has started: its server may not answer.

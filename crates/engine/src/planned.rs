@@ -1,6 +1,6 @@
 //! A run: from bound inserts to executed pipelines.
 
-use crate::cluster::{Distributed, RunPart};
+use crate::cluster::{Distributed, RunPart, is_independent};
 use crate::compiler::QueryCompiler;
 use crate::constant;
 use crate::fitting;
@@ -290,8 +290,9 @@ impl PreparedRun {
             let JobPartitions { tables, keys } = partitions;
             let state = state.as_ref().zip(checkpoints.as_ref()).map(|(state, config)| state.of_nodes(config));
             let (sinks, _held) = sinks::shared(&plan, &sinks, number_of)?;
-            let plan = fingerprint(&plan);
-            let part = RunPart { session, task, plan, partitions: (tables, keys), state, sinks };
+            let (is_independent, plan) = (is_independent(&plan, state.is_some()), fingerprint(&plan));
+            let part =
+                RunPart { session, task, plan, partitions: (tables, keys), state, sinks, is_independent, cuts: 0 };
             let node = cluster.begin(&part, monitor)?;
             (first.nodes, held) = (Some(node.nodes), Some(node.held));
         } else if !others.is_empty() {

@@ -345,19 +345,20 @@ impl<'a> Streams<'a> {
                 if let Some(restored) = self.restored {
                     source.resumes(&restored.names(index));
                 }
-                let found = source.splits()?;
-                let readers = match shared {
-                    Some(nodes) => nodes.agree_on_splits(index, found, cancel)?,
-                    None => named(found),
+                let (readers, assignment) = match shared {
+                    Some(nodes) => {
+                        // What has been read of bounded input says nothing of what is left.
+                        let unread = self.restored.filter(|_| !source.is_bounded());
+                        let balanced =
+                            |from: &Restored<'_>| Assignment::of(index, nodes.count, from.rows_of_splits(index));
+                        let resumed = self.restored.map(|restored| restored.names(index)).unwrap_or_default();
+                        let assigned = || unread.map(balanced).unwrap_or_default();
+                        nodes.agree_on_splits((index, &mut *source), &resumed, assigned, cancel)?
+                    }
+                    None => (named(source.splits()?), Assignment::default()),
                 };
                 decoder = Some(source.decoder());
                 acknowledger = source.acknowledger();
-                // What has been read of bounded input says nothing of what is left.
-                let unread = self.restored.zip(shared).filter(|_| !source.is_bounded());
-                let balanced = |(restored, nodes): (&Restored<'_>, &Nodes)| {
-                    Assignment::of(index, nodes.count, restored.rows_of_splits(index))
-                };
-                let assignment = unread.map(balanced).unwrap_or_default();
                 let reads = |split: u32| reads(&assignment, split);
                 let splits = match self.restored {
                     Some(restored) => restored.splits(index, readers, reads)?,

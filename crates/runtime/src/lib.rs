@@ -64,7 +64,7 @@ pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
 pub use config::{Adaptivity, BeatConfig, ErrorPolicy, MergeStrategy, RunConfig, SpillConfig, When};
 pub use durable::{CheckpointConfig, Recovered, Unfit, kept_shape};
-pub use exchange::{Credit, NodeInbox, Nodes, Peers};
+pub use exchange::{Credit, LostNode, NodeInbox, Nodes, Peers, Replacements};
 pub use executable_plan::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,

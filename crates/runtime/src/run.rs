@@ -8,7 +8,7 @@ use crate::durable::cuts::make_cut;
 use crate::durable::restored::Restored;
 use crate::durable::spill_thread::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
-use crate::exchange::{NodeMessage, Nodes, receive_from_nodes};
+use crate::exchange::{NodeMessage, Nodes, receive_from_nodes, replace_nodes};
 use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
 use crate::query::{Query, caught, panicked};
@@ -89,6 +89,7 @@ fn run_here(
         compiler.iter().for_each(|compiler| compiler.end());
     }
     if let Some(nodes) = &query.host().nodes {
+        nodes.stop_replacing();
         nodes.close();
     }
     let checkpointed = threads.join(&query);
@@ -118,7 +119,7 @@ fn wait_for_all(query: &Query) -> Result<(), Diagnostic> {
 fn ask_for_reports(query: &Query) {
     let host = query.host();
     let Some(nodes) = host.nodes.as_ref().filter(|nodes| nodes.is_first()) else { return };
-    nodes.tell_others(|| NodeMessage::AskReport);
+    nodes.ask_for_reports();
     let until = Instant::now() + REPORTS;
     let is_done = || host.stats.reports.are_last() || query.has_failed();
     while !is_done() && Instant::now() < until {
@@ -133,7 +134,8 @@ fn end_together(query: &Query) -> Result<(), Diagnostic> {
     let host = query.host();
     let nodes = host.nodes.as_ref().filter(|nodes| nodes.is_first() && host.checkpointing.is_some());
     let Some(nodes) = nodes.filter(|_| !query.was_cut_short()) else { return Ok(()) };
-    nodes.tell_others(|| NodeMessage::Finish);
+    // Locked, so that none of these is lost and replaced meanwhile: one in its place is told when it has all rows.
+    nodes.ending.lock().end(!nodes.are_replaced()).for_each(|node| nodes.send(node, NodeMessage::Finish));
     wait_until(query, || nodes.ending.lock().have_finished())
 }
 
@@ -370,6 +372,7 @@ struct Threads {
     checkpoints: Option<JoinHandle<Result<(), Diagnostic>>>,
     spilling: Option<JoinHandle<()>>,
     receiving: Option<JoinHandle<()>>,
+    replacing: Option<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -389,6 +392,12 @@ impl Threads {
             self.receiving = Some(spawn("exchange".into(), query, |query| {
                 let received = caught("the exchange", || receive_from_nodes(query));
                 received.unwrap_or_else(|diagnostic| query.fail(diagnostic));
+            })?);
+        }
+        if query.host().nodes.as_ref().is_some_and(|nodes| nodes.are_replaced()) {
+            self.replacing = Some(spawn("replacements".into(), query, |query| {
+                let replaced = caught("whoever replaces nodes", || replace_nodes(query));
+                replaced.unwrap_or_else(|diagnostic| query.fail(diagnostic));
             })?);
         }
         if query.host().spilling.needs_thread() {
@@ -437,6 +446,7 @@ impl Threads {
         query.host().checkpointing.iter().for_each(|checkpointing| checkpointing.close());
         let checkpointed = self.checkpoints.map_or(Ok(Ok(())), JoinHandle::join);
         self.spilling.into_iter().for_each(|spilling| join("the spilling thread", spilling));
+        self.replacing.into_iter().for_each(|replacing| join("whoever replaces nodes", replacing));
         self.receiving.into_iter().for_each(|receiving| join("the exchange", receiving));
         query.wait_for_readers();
         let readers = self.readers.into_iter().filter(JoinHandle::is_finished);

@@ -13,6 +13,7 @@ use crate::objects::is_unavailable;
 use crate::pack::PackWriter;
 use crate::run::Run;
 use crate::store::{Store, StoredFile};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -184,6 +185,25 @@ impl Checkpoints {
             manifest => return Ok(manifest),
         };
         Ok(manifest.map_err(|Damaged(what)| Damaged(format!("the manifest {}: {what}", file.name))))
+    }
+
+    /// By sink: the tokens of the spans that a node other than the first has prepared for a checkpoint of this run.
+    ///
+    /// # Errors
+    /// When the checkpoint is not there, damaged, or has nothing of the node.
+    pub fn tokens_of(&self, checkpoint: u64, node: usize) -> io::Result<Vec<Option<Value>>> {
+        let damaged = |Damaged(what)| io::Error::other(what);
+        let files = self.store.list()?;
+        let (_, file) = manifests(&files)
+            .0
+            .into_iter()
+            .find(|(numbers, _)| numbers.checkpoint == checkpoint)
+            .ok_or(io::ErrorKind::NotFound)?;
+        let manifest = self.root(file)?.map_err(damaged)?;
+        let of_node = manifest.nodes.get(node).ok_or(io::ErrorKind::NotFound)?;
+        let bytes = of_node.manifest.begin(&*self.store).try_finish(&*self.store)?.map_err(damaged)?;
+        let of_node = NodeManifest::decode(&bytes, manifest.format, checkpoint, node).map_err(damaged)?;
+        Ok(of_node.tokens)
     }
 
     fn whole(&self, manifest: Manifest) -> io::Result<Result<Manifest, Damaged>> {
@@ -400,7 +420,7 @@ mod tests {
             version: "0".into(),
             is_finished: false,
             is_later: false,
-            shape: serde_json::Value::Null,
+            shape: Value::Null,
             partitions: JobPartitions { tables: 1, ..JobPartitions::default() },
             sources: vec![],
             aggregations: vec![aggregation],

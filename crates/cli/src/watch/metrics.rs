@@ -285,6 +285,13 @@ const METRICS: &[Metric] = &[
     metric!("node_rows_out_total", Counter, "node", "Rows that a node has written to sinks", |s, out| {
         each_node(s, out, |node| Some(node.rows_out as f64));
     }),
+    metric!(
+        "node_replaced_total",
+        Counter,
+        "node",
+        "How often another process has taken the place of a node while the run went on",
+        |s, out| each_node(s, out, |node| Some(node.replaced as f64))
+    ),
     metric!("node_sent_bytes_total", Counter, "node", "Bytes that a node has sent to others", |s, out| {
         each_node(s, out, |node| Some(node.sent_bytes as f64));
     }),

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -13,6 +14,7 @@ pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 pub struct Node {
     child: Child,
     pub address: String,
+    said: Arc<Mutex<String>>,
 }
 
 impl Node {
@@ -29,15 +31,32 @@ impl Node {
         let address = first.rsplit(' ').next().unwrap().to_string();
         assert!(address.starts_with("127.0.0.1:"), "{first}");
         // What it says is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Node { child, address }
+        let said: Arc<Mutex<String>> = Arc::default();
+        let heard = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut said = heard.lock().unwrap();
+                said.push_str(&line);
+                said.push('\n');
+            }
+        });
+        Node { child, address, said }
     }
 
     /// Ends it, and starts another one at its place.
     pub fn replace(&mut self, folder: &Path) {
+        self.kill();
+        *self = Node::start(folder, &self.address);
+    }
+
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        *self = Node::start(folder, &self.address);
+    }
+
+    /// What it has said since it listens.
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
     }
 
     pub fn pid(&self) -> Pid {

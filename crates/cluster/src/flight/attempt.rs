@@ -17,6 +17,9 @@ pub struct MeshConfig {
     pub me: usize,
     /// Host and port of each node, by number.
     pub peers: Vec<String>,
+    /// The only other node that there are lanes with; `None`: with all. Where nodes send each other nothing each is in a mesh of two with the
+    /// first one, so that another process can take its place in a later attempt while the others stay in theirs.
+    pub only: Option<usize>,
     /// A fingerprint of the plan and of what else must be equal.
     pub plan: u64,
     /// The version of the engine.
@@ -33,8 +36,20 @@ impl MeshConfig {
     /// How long the others are tried to be reached, if nobody says otherwise.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+    /// The other nodes that there are lanes with.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (me, only) = (self.me, self.only);
+        (0..self.peers.len()).filter(move |&node| node != me && only.is_none_or(|only| only == node))
+    }
+
+    /// Whether there are lanes with a node.
+    pub(super) fn has(&self, node: usize) -> bool {
+        node < self.peers.len() && node != self.me && self.only.is_none_or(|only| only == node)
+    }
+
     pub(super) fn check(&self) -> Result<(), Diagnostic> {
-        if self.me >= self.peers.len() || self.window == 0 {
+        let is_whole = self.only.is_none_or(|only| self.has(only));
+        if self.me >= self.peers.len() || self.window == 0 || !is_whole {
             let text = format!("there is no node {} of {} with a window of {}", self.me, self.peers.len(), self.window);
             return Err(Diagnostic::bug(text));
         }

@@ -17,9 +17,9 @@ pub(super) enum Verdict {
     Refused(Diagnostic),
 }
 
-/// The attempt that a listener serves.
+/// The attempts that a listener serves: of one job, and no two with lanes to the same node.
 #[derive(Default)]
-pub(super) struct Serving(Option<Served>);
+pub(super) struct Serving(Vec<Served>);
 
 struct Served {
     config: MeshConfig,
@@ -31,29 +31,38 @@ fn differ(what: &str, theirs: impl std::fmt::Display, ours: impl std::fmt::Displ
 }
 
 impl Serving {
-    /// Serves another attempt from now on.
+    /// Serves another attempt from now on, in place of those of other jobs and of those that have lanes to the same nodes.
     ///
     /// # Errors
-    /// When it is not a newer one.
+    /// When it is not newer than these.
     pub(super) fn replace(&mut self, mesh: &Arc<Shared>) -> Result<(), Diagnostic> {
         let config = mesh.config();
-        if let Some(served) = &self.0 {
-            let why = match served.precedence(&config.job, config.attempt) {
+        let mut replaced = Vec::new();
+        for (place, served) in self.0.iter().enumerate() {
+            let precedence = served.precedence(&config.job, config.attempt);
+            let has_same = || config.others().any(|node| served.config.has(node)) || served.config.me != config.me;
+            let why = match precedence {
+                Precedence::OfAnotherJob => lost(served.config.me, "it has begun another job"),
+                _ if !has_same() => continue,
                 Precedence::Same | Precedence::Older => return Err(stale(config.attempt, served.config.attempt)),
                 Precedence::Newer => stale(served.config.attempt, config.attempt),
-                Precedence::OfAnotherJob => lost(served.config.me, "it has begun another job"),
             };
-            if let Some(old) = served.mesh.upgrade() {
+            replaced.push((place, why));
+        }
+        for (place, why) in replaced.into_iter().rev() {
+            if let Some(old) = self.0.swap_remove(place).mesh.upgrade() {
                 old.stop(why);
             }
         }
-        self.0 = Some(Served { config: config.clone(), mesh: Arc::downgrade(mesh) });
+        self.0.push(Served { config: config.clone(), mesh: Arc::downgrade(mesh) });
         Ok(())
     }
 
     /// Whether a node may speak.
     pub(super) fn judge(&self, hello: &Hello) -> Verdict {
-        match self.0.as_ref().map(|served| served.judge(hello)) {
+        // Without lanes to that node: whichever there is says what is wrong.
+        let served = self.0.iter().find(|served| served.config.has(hello.from)).or(self.0.first());
+        match served.map(|served| served.judge(hello)) {
             None => Verdict::NotYet,
             Some(Ok(verdict)) => verdict,
             Some(Err(why)) => Verdict::Refused(why),
@@ -98,8 +107,8 @@ impl Served {
         if hello.to != ours.me {
             return Err(differ("the address is that of another node", hello.to, ours.me));
         }
-        if hello.from >= ours.peers.len() || hello.from == ours.me {
-            let text = format!("there is no other node {} of {}", hello.from, ours.peers.len());
+        if !ours.has(hello.from) {
+            let text = format!("node {} of {} has no lanes with node {}", ours.me, ours.peers.len(), hello.from);
             return Err(Diagnostic::new(code::NODES_DIFFER, text));
         }
         let Some(mesh) = self.mesh.upgrade().filter(|mesh| !mesh.is_stopped()) else {

@@ -135,8 +135,7 @@ impl Shared {
     }
 
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let me = self.config.me;
-        (0..self.config.peers.len()).filter(move |&node| node != me)
+        self.config.others()
     }
 
     pub(super) fn lane(&self, to: usize) -> &Arc<Lane> {
@@ -171,12 +170,17 @@ impl Shared {
         self.lanes.iter().map(|lane| lane.unsent()).sum()
     }
 
-    /// Ends all lanes once they have brought what waits, and waits for that. Whether each other side has everything.
-    pub(super) fn close(&self, within: Duration) -> bool {
-        let mut has_closed = self.has_closed.lock();
-        if !std::mem::replace(&mut *has_closed, true) {
+    /// Ends all lanes once they have brought what waits.
+    pub(super) fn begin_close(&self) {
+        if !std::mem::replace(&mut *self.has_closed.lock(), true) {
             self.others().for_each(|to| self.lanes[to].put(Item::End));
         }
+    }
+
+    /// The same, and waits for that. Whether each other side has everything.
+    pub(super) fn close(&self, within: Duration) -> bool {
+        self.begin_close();
+        let mut has_closed = self.has_closed.lock();
         let end = Instant::now() + within;
         let is_over = |node: usize| self.lanes[node].state.lock().queue.is_over();
         while !self.others().all(is_over) {

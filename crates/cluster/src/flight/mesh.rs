@@ -25,6 +25,11 @@ impl Mesh {
         Mesh { shared, _io: Arc::clone(io) }
     }
 
+    /// The first part of [`Transport::close`]: nothing more is sent than what waits. Never waits itself.
+    pub fn begin_close(&self) {
+        self.shared.begin_close();
+    }
+
     /// What waits for one node, in bytes.
     pub fn unsent_to(&self, to: usize) -> u64 {
         self.shared.lane(to).unsent()

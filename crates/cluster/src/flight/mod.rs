@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A process has one [`Listener`], bound once. Each attempt of a job has a [`Mesh`] on it, which replaces the one before: streams of older attempts are
-//! closed and refused. Each ordered pair of nodes has a connection. What is lost stays lost within an attempt: nothing is sent twice.
+//! closed and refused. Where nodes send each other nothing the first one has a mesh with each of the others, and each of these can be replaced by itself. Each ordered pair of nodes has a connection. What is lost stays lost within an attempt: nothing is sent twice.
 //!
 //! A frame is a `FlightData`, its header in `app_metadata`, its body in `data_body`.
 //!

@@ -44,6 +44,7 @@ fn config(listeners: &[Listener], me: usize) -> MeshConfig {
         attempt: 7,
         me,
         peers: listeners.iter().map(|listener| listener.address().to_string()).collect(),
+        only: None,
         plan: 0xABC,
         engine: "0.1.0".into(),
         token: token(),

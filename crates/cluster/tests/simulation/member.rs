@@ -543,7 +543,7 @@ impl Member {
 
     /// The first node has the others end when all rows are written, and no checkpoint is under way.
     fn finish_if_written(&mut self) {
-        let may_finish = self.is_written && self.ending.have_all_written() && !self.schedule.is_under_way();
+        let may_finish = self.is_written && self.ending.have_all_written() && self.schedule.under_way().is_none();
         if self.is_first() && may_finish && !self.is_ending {
             self.is_ending = true;
             self.tell_others(Message::Finish);
@@ -592,7 +592,8 @@ impl Member {
                 }
             }
             Message::AllWritten => {
-                self.ending.has_all_written();
+                let is_told = self.ending.has_all_written(from);
+                assert!(!is_told, "nobody is replaced here");
                 self.finish_if_written();
             }
             Message::Finish => {

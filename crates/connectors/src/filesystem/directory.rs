@@ -17,7 +17,7 @@ use super::sink::{Files, Part};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
 use crate::spans::EndedSpans;
 use crate::text_chunk::whole;
-use crate::{Commit, Encoded, RestoredSink, SharedPlace, SinkJob};
+use crate::{Commit, Encoded, RestoredSink, SharedPlace, SinkJob, SinkWriter};
 use millstream_types::{Diagnostic, Place, code};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -148,6 +148,19 @@ impl PartDirectory {
         Ok(())
     }
 
+    /// Gives the files of a span that a lost node has prepared their names, unless they have them, and removes those that it has written behind it.
+    pub(super) fn succeed(&self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+        let Some(spans) = &self.spans else { return Ok(()) };
+        for file in token.map_or(Ok(Vec::new()), |token| files_of(&self.path, token))? {
+            let checkpoint = span_of(&file.name, &spans.job).map_or(0, |(checkpoint, _)| checkpoint);
+            self.recover(&file, checkpoint, true)?;
+        }
+        sync_directory(&self.path);
+        self.remove(|is_hidden, name| {
+            is_hidden && span_of(name, &spans.job).is_some_and(|(_, writer)| writer.node == node)
+        })
+    }
+
     /// Puts a file there for other nodes to find.
     pub(super) fn share(&self) -> Result<SharedPlace, Diagnostic> {
         let file = tempfile::Builder::new().prefix(SHARED).tempfile_in(&self.path);
@@ -210,13 +223,18 @@ impl PartDirectory {
 
     /// Removes what the job's sink has written behind a checkpoint, visible or not, and what it has not committed.
     fn remove_later(&self, job: &SinkJob, checkpoint: u64) -> Result<(), Diagnostic> {
+        self.remove(|is_hidden, name| span_of(name, job).is_some_and(|(span, _)| is_hidden || span >= checkpoint))
+    }
+
+    /// Removes files: by whether they are hidden, and the name that they have or will have.
+    fn remove(&self, is_left: impl Fn(bool, &str) -> bool) -> Result<(), Diagnostic> {
         let unreadable = |e: io::Error| write_error(&self.path, &e);
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let (is_hidden, plain) = name.strip_prefix('.').map_or((false, name), |plain| (true, plain));
-            if span_of(plain, job).is_some_and(|span| is_hidden || span >= checkpoint) {
+            if is_left(is_hidden, plain) {
                 fs::remove_file(entry.path()).map_err(|e| write_error(entry.path(), &e))?;
             }
         }
@@ -292,21 +310,16 @@ fn files_of(directory: &Path, token: &Value) -> Result<Vec<DurableFile>, Diagnos
     files.filter(|files| files.iter().all(is_file)).ok_or_else(|| damaged_token(directory, token))
 }
 
-/// The checkpoint behind which a file was written, if it is a file of this sink: numbers follow the job's name, so that
+/// The checkpoint behind which a file was written, and who has written it, if it is a file of this sink: numbers follow the job's name, so that
 /// a job is not taken for one whose name begins alike.
-fn span_of(name: &str, job: &SinkJob) -> Option<u64> {
+fn span_of(name: &str, job: &SinkJob) -> Option<(u64, SinkWriter)> {
     let rest = name.strip_prefix(&format!("part-{}-{}-", job.job, job.sink))?;
     let (numbers, _) = rest.split_once('.')?;
     let numbers: Vec<&str> = numbers.split('-').collect();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_writer = |text: &str| {
-        let (run, of_node) = text.split_once('n').map_or((text, None), |(run, node)| (run, node.split_once('a')));
-        let is_node = |(node, attempt): (&str, &str)| is_number(node) && is_number(attempt);
-        is_number(run) && (run == text || of_node.is_some_and(is_node))
-    };
     match numbers[..] {
-        [checkpoint, writer, file] if is_number(checkpoint) && is_writer(writer) && is_number(file) => {
-            checkpoint.parse().ok()
+        [checkpoint, writer, file] if is_number(checkpoint) && is_number(file) => {
+            Some((checkpoint.parse().ok()?, writer.parse().ok()?))
         }
         _ => None,
     }

@@ -232,6 +232,13 @@ impl Sink for FileSink {
         }
     }
 
+    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+        match &self.place {
+            Destination::Directory(parts) => parts.succeed(node, token),
+            Destination::Single(_) | Destination::Growing(_) => Err(Diagnostic::bug("a single file is not shared")),
+        }
+    }
+
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         match &mut self.place {
             Destination::Single(part) => part.flush().map(|()| None),

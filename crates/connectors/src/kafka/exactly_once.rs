@@ -190,6 +190,13 @@ impl Sink for ExactlyOnceSink {
         }
     }
 
+    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+        match &self.way {
+            Way::Deferred(spans) => spans.succeed(node, token),
+            _ => Err(Diagnostic::bug("rows of other nodes have been prepared, and those of this one have not")),
+        }
+    }
+
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         match &mut self.way {
             Way::Open(transactions) => transactions.cut(checkpoint).map(Some),

@@ -13,6 +13,7 @@ use super::topics::Topics;
 use crate::{Acknowledger, Chunk, Decoder, Position, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Options};
 use rdkafka::ClientConfig;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,7 @@ fn open_topics(request: &SourceRequest, is_upserted: bool) -> Result<Box<dyn Sou
         wants,
         decoder,
         share: Share::ALL,
+        agreed: None,
         shared: None,
     }))
 }
@@ -79,6 +81,8 @@ struct KafkaSource {
     wants: Wants,
     decoder: Arc<KafkaDecoder>,
     share: Share,
+    /// On another node than the first: the names of all splits.
+    agreed: Option<BTreeSet<String>>,
     /// Once there are splits.
     shared: Option<Arc<SharedByReaders>>,
 }
@@ -98,11 +102,19 @@ impl Source for KafkaSource {
         self.share = Share { node, nodes };
     }
 
+    fn agreed(&mut self, splits: &[String]) {
+        self.agreed = Some(splits.iter().cloned().collect());
+    }
+
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
         let options = &self.options;
         let cluster = Arc::new(Cluster::open(options, &self.config)?);
         let topics = Topics::of(options)?;
-        let partitions = topics.partitions(&cluster)?;
+        let mut partitions = topics.partitions(&cluster)?;
+        if let Some(agreed) = &self.agreed {
+            // Those that have come since are found like any that are new.
+            partitions.retain(|partition| agreed.contains(&partition.to_string()));
+        }
         let spans = self.extent.spans(&cluster, &partitions)?;
 
         let interval = DISCOVERY.duration(options)?;

@@ -102,6 +102,10 @@ impl Sink for JdbcSink {
         }
     }
 
+    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+        self.spans.as_ref().map_or(Ok(()), |spans| spans.succeed(node, token))
+    }
+
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         match &mut self.spans {
             None => self.batches.finish(&*self.database).map(|()| None),

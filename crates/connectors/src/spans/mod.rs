@@ -21,7 +21,7 @@ pub(crate) use ended::EndedSpans;
 pub(crate) use file::{CheckedReader, DurableSpan, SpanRows};
 
 use crate::filesystem::write_error;
-use crate::{Commit, RestoredSink, SinkJob};
+use crate::{Commit, RestoredSink, SinkJob, SinkWriter};
 use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -85,6 +85,12 @@ impl<T: SpanTarget + 'static> Spans<T> {
         Ok(())
     }
 
+    /// Writes the span that a lost node has prepared, if it is not there, and removes the files of those that it has begun since.
+    pub(crate) fn succeed(&self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+        token.map_or(Ok(()), |token| self.commit_of_others(std::slice::from_ref(token)))?;
+        self.shared.files.remove(|writer| writer.is_some_and(|writer| writer.node == node))
+    }
+
     pub(crate) fn write(&mut self, data: &[u8], rows: usize) -> Result<(), Diagnostic> {
         self.open.write(data, rows)
     }
@@ -146,7 +152,7 @@ impl SpanFiles {
     pub(crate) fn finish(&self, target: &dyn SpanTarget, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         let spans = spans_of(restored.map_or(&[], |restored| &restored.tokens))?;
         target.finish(&of_nodes(&spans), self)?;
-        self.remove_all()
+        self.remove(|_| true)
     }
 
     fn new_rows(&self) -> SpanRows {
@@ -184,20 +190,24 @@ impl SpanFiles {
         }
     }
 
-    fn remove_all(&self) -> Result<(), Diagnostic> {
+    /// Removes files of the sink, by who has written them.
+    fn remove(&self, is_left: impl Fn(Option<SinkWriter>) -> bool) -> Result<(), Diagnostic> {
         let failed = |e: io::Error| self.failed(&e);
         let prefix = self.prefix();
+        let is_left = |name: &str| {
+            let rest = name.strip_prefix('.').unwrap_or(name).strip_prefix(&prefix);
+            rest.is_some_and(|rest| is_left(rest.split('-').next().and_then(|writer| writer.parse().ok())))
+        };
         for entry in fs::read_dir(&self.job.directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.strip_prefix('.').unwrap_or(&name).starts_with(&prefix) {
+            if is_left(&name.to_string_lossy()) {
                 fs::remove_file(entry.path()).map_err(failed)?;
             }
         }
         let Some(remote) = &self.job.remote else { return Ok(()) };
         let files = remote.list().map_err(failed)?;
-        files.iter().filter(|name| name.starts_with(&prefix)).try_for_each(|name| remote.delete(name)).map_err(failed)
+        files.iter().filter(|name| is_left(name)).try_for_each(|name| remote.delete(name)).map_err(failed)
     }
 
     /// What the names of all files of the sink start with.

@@ -61,6 +61,14 @@ pub fn distribute(plan: &QueryPlan) -> Distribution {
 }
 
 impl Distribution {
+    /// Whether nodes send each other nothing, no rows and no marks: each writes what it makes of what it reads.
+    pub fn is_independent(&self) -> bool {
+        let operators = self.operators.iter().flatten();
+        let parts = self.aggregations.iter().chain(operators).chain(&self.sorts);
+        parts.into_iter().all(|exchange| *exchange == Exchange::Nothing)
+            && self.sinks.iter().all(|exchange| *exchange == Exchange::Stays)
+    }
+
     /// What of the inputs of a keyed operator is sent.
     pub fn operator(&self, operator: usize) -> Exchange {
         self.operators[operator].iter().fold(Exchange::Nothing, |all, input| all.with(*input))

@@ -86,12 +86,32 @@ impl Checkpointing {
 
     /// Whether one has been begun that is not complete.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.schedule.lock().is_under_way()
+        self.under_way().is_some()
+    }
+
+    /// The one that has been begun and is not complete: the generation that begins with it, and its number.
+    pub(crate) fn under_way(&self) -> Option<(Generation, u64)> {
+        self.schedule.lock().under_way()
+    }
+
+    /// The last that is complete, by this process or an earlier one.
+    pub(crate) fn last_complete(&self) -> Option<u64> {
+        self.schedule.lock().last_complete()
+    }
+
+    /// The one that the query has resumed from.
+    pub(crate) fn restored_number(&self) -> Option<u64> {
+        self.config.restored.as_ref().map(|restored| restored.manifest().checkpoint)
+    }
+
+    /// The cuts of this run for tables or checkpoints up to that of a checkpoint, with it.
+    pub(crate) fn table_cuts_to(&self, checkpoint: u64) -> u32 {
+        u32::try_from(checkpoint.saturating_sub(self.config.base)).unwrap_or(u32::MAX)
     }
 
     /// Whether a checkpoint of the job has been completed, by this process or an earlier one.
     pub(crate) fn has_completed(&self) -> bool {
-        self.schedule.lock().has_completed()
+        self.last_complete().is_some()
     }
 
     /// Notes that a checkpoint ends before a generation, which begins one of tables.

@@ -34,17 +34,24 @@ pub(crate) fn make_cut(query: &Query, purpose: Purpose) -> bool {
             nodes.send(0, NodeMessage::AskCut);
             false
         }
-        nodes => cut(query, purpose, |generation| {
-            nodes.iter().for_each(|nodes| nodes.tell_others(|| NodeMessage::Cut(generation, purpose)));
-        })
-        .is_some(),
+        Some(nodes) => nodes.may_cut().is_some_and(|mut may_cut| {
+            let tell = |generation| {
+                may_cut.note(generation, purpose);
+                nodes.tell_others(|| NodeMessage::Cut(generation, purpose));
+            };
+            cut(query, purpose, tell).is_some()
+        }),
+        None => cut(query, purpose, |_| {}).is_some(),
     }
 }
 
 /// Makes the cut of this generation, as the first node says, unless one is on its way; whether it has.
 pub(crate) fn follow_cut(query: &Query, generation: Generation, purpose: Purpose) -> Result<bool, Diagnostic> {
+    let before = query.host().nodes.as_ref().map_or(0, |nodes| nodes.cuts_before);
     match cut(query, purpose, |_| {}) {
-        Some(made) if made != generation => Err(Diagnostic::bug("nodes count their cuts differently")),
+        Some(made) if u64::from(made.0) + u64::from(before) != u64::from(generation.0) => {
+            Err(Diagnostic::bug("nodes count their cuts differently"))
+        }
         made => Ok(made.is_some()),
     }
 }

@@ -45,14 +45,14 @@ impl CheckpointSchedule {
         self.complete = Some(checkpoint);
     }
 
-    /// Whether one has been begun that is not complete.
-    pub fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
+    /// The one that has been begun and is not complete: the generation that begins with it, and its number.
+    pub fn under_way(&self) -> Option<(Generation, u64)> {
+        self.under_way
     }
 
-    /// Whether a checkpoint of the job has been completed, by this process or an earlier one.
-    pub fn has_completed(&self) -> bool {
-        self.complete.is_some()
+    /// The last checkpoint of the job that is complete, by this process or an earlier one.
+    pub fn last_complete(&self) -> Option<u64> {
+        self.complete
     }
 
     /// Notes that the checkpoint of this number ends before a generation.

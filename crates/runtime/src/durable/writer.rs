@@ -202,7 +202,9 @@ impl<'a> Writer<'a> {
                 self.commit(gathering, others, false)?;
                 // Before the next one can begin: the others must not hear of its cut first.
                 nodes.tell_others(|| NodeMessage::Completed(number));
+                let under_way = self.checkpointing.under_way();
                 self.checkpointing.complete(number);
+                under_way.into_iter().for_each(|(generation, _)| nodes.has_completed(generation));
             }
             None => {
                 self.commit(gathering, others, false)?;

@@ -28,8 +28,10 @@ pub(crate) mod in_turn;
 mod links;
 pub(crate) mod marks;
 mod receiving;
+mod replacing;
 mod reporting;
 mod splits;
+mod succession;
 mod wire;
 
 use crate::ids::{Generation, StationId};
@@ -45,6 +47,8 @@ use millstream_storage::{NodeFiles, SourceState};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 pub(crate) use receiving::receive_from_nodes;
+use replacing::Replacing;
+pub use replacing::{LostNode, Replacements};
 use reporting::Reporting;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +57,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+pub(crate) use succession::replace_nodes;
 
 /// Target size of a frame in bytes: the rows for one owner are cut into frames of about this size.
 pub(crate) const FRAME_BYTES: usize = 2 << 20;
@@ -64,8 +69,8 @@ pub(crate) enum NodeMessage {
     Frame(StationId, Vec<u8>),
     /// To the same station there: how far the inputs of the station on the node have come.
     Mark(StationId, Mark),
-    /// To the other nodes, from the first: the names of the splits of a source, by number.
-    Splits(usize, Vec<String>),
+    /// To the other nodes, from the first: the names of the splits of a source, by number, and who reads them.
+    Splits(usize, Vec<String>, Assignment),
     /// To the other nodes, from the first: a generation begins in all splits.
     Cut(Generation, Purpose),
     /// To the first node: a generation should begin.
@@ -144,7 +149,7 @@ pub trait Peers: Send + Sync {
 /// What comes to a node.
 enum Arriving {
     Message(usize, Vec<u8>, Option<Credit>),
-    Lost(Diagnostic),
+    Lost(usize, Diagnostic),
     /// What a cut was waiting for on this node is done.
     CutPassed,
     /// Nothing more is wanted.
@@ -162,9 +167,10 @@ impl NodeInbox {
         let _ = self.0.send(Arriving::Message(from, message, credit));
     }
 
-    /// Nothing more comes from another node: the query fails.
-    pub fn lost(&self, why: Diagnostic) {
-        let _ = self.0.send(Arriving::Lost(why));
+    /// Nothing more comes from another node: the query fails, or has another process take its place ([`Replacements`]), of which messages come
+    /// from then on.
+    pub fn lost(&self, node: usize, why: Diagnostic) {
+        let _ = self.0.send(Arriving::Lost(node, why));
     }
 }
 
@@ -180,6 +186,10 @@ pub struct Nodes {
     reporting: Reporting,
     own: NodeInbox,
     inbound: Mutex<Option<Receiver<Arriving>>>,
+    /// On the first node: how others are replaced, if they are.
+    replacing: Option<Replacing>,
+    /// Cuts of the run that this node is not told of: it takes the place of another one.
+    pub(crate) cuts_before: u32,
     /// What has come before the query was built.
     early: Mutex<VecDeque<Arriving>>,
 }
@@ -225,7 +235,7 @@ impl Nodes {
     ) -> Nodes {
         let (ending, reporting, early) =
             (Mutex::new(Ending::of_others(count - 1)), Reporting::default(), Mutex::default());
-        Nodes { me, count, peers, ending, reporting, own, inbound, early }
+        Nodes { me, count, peers, ending, reporting, own, inbound, replacing: None, cuts_before: 0, early }
     }
 
     /// Sends to another node.

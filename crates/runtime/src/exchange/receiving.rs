@@ -30,7 +30,10 @@ pub(crate) fn receive_from_nodes(query: &Query) -> Result<(), Diagnostic> {
                     receiving.act(0, cut, permit)?;
                 }
             }
-            Arriving::Lost(why) => return Err(why),
+            Arriving::Lost(node, why) => match &query.host().nodes {
+                Some(nodes) => nodes.lose(node, why)?,
+                None => return Err(why),
+            },
             Arriving::Close => break,
         }
     }
@@ -105,7 +108,10 @@ impl Receiving<'_> {
                 // It may have no split that comes to the end of this one.
                 query.look_at_beat();
             }
-            NodeMessage::Stored(checkpoint, stored) => query.hand_over(checkpoint, Handed::OfNode(from, stored)),
+            NodeMessage::Stored(checkpoint, stored) => {
+                query.host().nodes.iter().for_each(|nodes| nodes.has_stored(from, checkpoint));
+                query.hand_over(checkpoint, Handed::OfNode(from, stored));
+            }
             NodeMessage::Completed(checkpoint) => {
                 // Before the next one begins.
                 query.host().checkpointing.iter().for_each(|checkpointing| checkpointing.complete(checkpoint));
@@ -122,7 +128,9 @@ impl Receiving<'_> {
             }
             NodeMessage::AllWritten => {
                 if let Some(nodes) = &query.host().nodes {
-                    nodes.ending.lock().has_all_written();
+                    if nodes.ending.lock().has_all_written(from) {
+                        nodes.send(from, NodeMessage::Finish);
+                    }
                     query.cancel().wake();
                 }
             }

@@ -3,9 +3,10 @@
 
 use super::{Arriving, NodeMessage, Nodes, wire};
 use crate::cancel::{CancelState, CancelToken, aborted};
-use millstream_connectors::SplitReader;
+use millstream_connectors::{Source, SplitReader};
 use millstream_types::{Diagnostic, code};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const SKEWED: u64 = 125;
 
 /// Which node reads which split of a source. They go round by their numbers, unless the last checkpoint has seen that some nodes had much more to read than
-/// others: then those that had rows are dealt out anew, the largest first. All nodes have the same checkpoint, so they agree.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// others: then those that had rows are dealt out anew, the largest first. The first node decides, for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Assignment(BTreeMap<u32, usize>);
 
 impl Assignment {
@@ -67,29 +68,35 @@ pub(crate) fn seen((name, reader): NamedSplit) -> Result<Box<dyn SplitReader>, D
 }
 
 impl Nodes {
-    /// The splits of a source as the first node has them, in its order.
+    /// The splits of a source (with its number) as the first node has them, in its order, and who reads them. `resumed`: those of the checkpoint
+    /// that the query resumes from. One that takes the place of another node may find some of them that the first one has not known at its start.
     ///
     /// # Errors
-    /// When the first node has failed.
+    /// When the splits cannot be found, or the first node has failed.
     pub(crate) fn agree_on_splits(
         &self,
-        source: usize,
-        readers: Vec<Box<dyn SplitReader>>,
+        (number, source): (usize, &mut dyn Source),
+        resumed: &[&str],
+        assigned: impl FnOnce() -> Assignment,
         cancel: &CancelToken,
-    ) -> Result<Vec<NamedSplit>, Diagnostic> {
+    ) -> Result<(Vec<NamedSplit>, Assignment), Diagnostic> {
         if self.is_first() {
-            let splits = named(readers);
-            self.tell_others(|| NodeMessage::Splits(source, splits.iter().map(|(name, _)| name.clone()).collect()));
-            return Ok(splits);
+            let (splits, assignment) = (named(source.splits()?), assigned());
+            self.tell_splits(number, splits.iter().map(|(name, _)| name.clone()).collect(), assignment.clone());
+            return Ok((splits, assignment));
         }
-        let names = self.await_splits(source, cancel)?;
+        let (mut names, assignment) = self.await_splits(number, cancel)?;
+        let told: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let later: Vec<String> = resumed.iter().filter(|name| !told.contains(*name)).map(|&name| name.into()).collect();
+        names.extend(later);
+        source.agreed(&names);
         let mut found: BTreeMap<String, NamedSplit> =
-            named(readers).into_iter().map(|split| (split.0.clone(), split)).collect();
-        Ok(names.into_iter().map(|name| found.remove(&name).unwrap_or((name, None))).collect())
+            named(source.splits()?).into_iter().map(|split| (split.0.clone(), split)).collect();
+        Ok((names.into_iter().map(|name| found.remove(&name).unwrap_or((name, None))).collect(), assignment))
     }
 
     /// Waits for what the first node says of a source; what comes before that is kept.
-    fn await_splits(&self, source: usize, cancel: &CancelToken) -> Result<Vec<String>, Diagnostic> {
+    fn await_splits(&self, source: usize, cancel: &CancelToken) -> Result<(Vec<String>, Assignment), Diagnostic> {
         let inbound = self.inbound.lock();
         let inbound = inbound.as_ref().ok_or_else(|| Diagnostic::bug("a node listens before it is built"))?;
         loop {
@@ -100,11 +107,11 @@ impl Nodes {
             };
             match arriving {
                 Arriving::Message(0, message, credit) => match wire::decode(message)? {
-                    NodeMessage::Splits(of, names) if of == source => return Ok(names),
+                    NodeMessage::Splits(of, names, assignment) if of == source => return Ok((names, assignment)),
                     NodeMessage::Ended(why) => return Err(why.unwrap_or_else(aborted)),
                     other => self.early.lock().push_back(Arriving::Message(0, wire::encode(other), credit)),
                 },
-                Arriving::Lost(why) => return Err(why),
+                Arriving::Lost(_, why) => return Err(why),
                 other => self.early.lock().push_back(other),
             }
         }

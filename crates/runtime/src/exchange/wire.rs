@@ -56,9 +56,9 @@ pub(super) fn encode(message: NodeMessage) -> Vec<u8> {
             out.u8(u8::from(is_idle));
             MARK
         }
-        NodeMessage::Splits(source, names) => {
+        NodeMessage::Splits(source, names, assignment) => {
             out.u32(source as u32);
-            out.raw(&as_json(&names));
+            out.raw(&as_json(&(names, assignment)));
             SPLITS
         }
         NodeMessage::Cut(generation, purpose) => {
@@ -167,7 +167,8 @@ fn small(kind: u8, message: &[u8]) -> Result<NodeMessage, Damaged> {
         }
         SPLITS => {
             let source = from.u32()? as usize;
-            return Ok(NodeMessage::Splits(source, json(&message[size_of::<u32>()..])?));
+            let (names, assignment) = json(&message[size_of::<u32>()..])?;
+            return Ok(NodeMessage::Splits(source, names, assignment));
         }
         COMPLETED => NodeMessage::Completed(from.u64()?),
         ALL_WRITTEN => NodeMessage::AllWritten,
@@ -236,7 +237,7 @@ fn text(bytes: &[u8]) -> Result<String, Damaged> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FinishedNode;
+    use super::super::{Assignment, FinishedNode};
     use super::*;
     use crate::stats::QueryStats;
     use millstream_storage::{BlobRef, SourceState, SplitState};
@@ -255,7 +256,11 @@ mod tests {
             NodeMessage::Frame(StationId::new(3), vec![1, 2, 3]),
             NodeMessage::Frame(StationId::new(3), vec![]),
             NodeMessage::Mark(StationId::new(0), mark),
-            NodeMessage::Splits(2, vec!["a".into(), "b".into()]),
+            NodeMessage::Splits(
+                2,
+                vec!["a".into(), "b".into()],
+                Assignment::of(0, 2, [(0, 100), (2, 100)].into_iter()),
+            ),
             NodeMessage::Cut(Generation(4), Purpose::Beat),
             NodeMessage::Cut(Generation(5), Purpose::Tables),
             NodeMessage::Cut(Generation(6), Purpose::Checkpoint),

@@ -25,7 +25,7 @@ use crate::ids::{Generation, Port};
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::schedule::flow::Permit;
 use crate::schedule::threads::Watch;
-use crate::station::{Awaited, Consequences, Job, Station};
+use crate::station::{Awaited, Consequences, Job, Station, Succeeded};
 use crate::stats::SinkStats;
 use arrow_array::ArrayRef;
 use lanes::{Lanes, PieceContent, Ready, SinkPiece};
@@ -36,6 +36,7 @@ use millstream_storage::{Manifest, SinkState};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::{DataType, Diagnostic, Field, Schema};
 use parking_lot::{Condvar, Mutex};
+use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -455,6 +456,15 @@ impl Station for SinkStation {
             return Ok(());
         }
         lanes.sink.as_deref_mut().map_or(Ok(()), |sink| self.stats.commits(|| sink.commit_of_others(tokens)))
+    }
+
+    fn succeed(&self, node: usize, tokens: &[Option<Value>]) -> Result<Option<Succeeded>, Diagnostic> {
+        let token = tokens.get(self.number).and_then(Option::as_ref);
+        let mut lanes = self.lanes.lock();
+        // Whoever writes has taken it.
+        let Some(sink) = lanes.sink.as_deref_mut() else { return Ok(None) };
+        self.stats.commits(|| sink.succeed(node, token))?;
+        Ok(Some(Succeeded(sink.share()?.map(|place| (self.number, place)))))
     }
 
     fn finish(&self) -> Result<(), Diagnostic> {

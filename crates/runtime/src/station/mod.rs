@@ -22,11 +22,13 @@ use crate::durable::restored::Restored;
 use crate::exchange::StationMessage;
 use crate::ids::{Generation, Port, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
+use millstream_connectors::SharedPlace;
 use millstream_storage::{Manifest, SinkState};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::Diagnostic;
 use parking_lot::MutexGuard;
 use progress::Progress;
+use serde_json::Value;
 use std::time::Instant;
 
 /// Where pipelines end.
@@ -125,6 +127,13 @@ pub(crate) trait Station: Send + Sync {
         Ok(())
     }
 
+    /// Another node is lost, and will be replaced: what it has prepared for the last complete checkpoint is made visible, by the number of the
+    /// station's sink, and what else it has left is removed. A process that takes its place has to find where that sink writes to. `None`: the
+    /// sink is in use.
+    fn succeed(&self, _node: usize, _tokens: &[Option<Value>]) -> Result<Option<Succeeded>, Diagnostic> {
+        Ok(Some(Succeeded::default()))
+    }
+
     /// The same, behind the last checkpoint: what has been written is made visible.
     fn finish(&self) -> Result<(), Diagnostic> {
         Ok(())
@@ -133,6 +142,10 @@ pub(crate) trait Station: Send + Sync {
     /// The query is over, in whatever way: what is held outside of the process is let go.
     fn abandon(&self) {}
 }
+
+/// What a process that takes the place of a node has to find: by the number of a sink.
+#[derive(Default)]
+pub(crate) struct Succeeded(pub(crate) Option<(usize, SharedPlace)>);
 
 /// What a station has to do with a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -37,6 +37,10 @@ struct HeardReport {
     /// Its time and the rows that it had read, of the last two moments.
     pace: [(Duration, u64); 2],
     has_told_last: bool,
+    /// What processes have done that were this node before.
+    before: Option<StatsSnapshot>,
+    /// How many there were.
+    replaced: u64,
 }
 
 impl NodeReport {
@@ -87,6 +91,7 @@ impl NodeReport {
             node,
             age: Some(age),
             elapsed: stats.elapsed,
+            replaced: 0,
             rows_in: stats.rows_in,
             rows_per_second,
             rows_out: stats.rows_out,
@@ -98,6 +103,16 @@ impl NodeReport {
 }
 
 impl HeardReport {
+    /// With what processes have done that were this node before.
+    fn with_past(&self, now: NodeSnapshot) -> NodeSnapshot {
+        let mut all = NodeSnapshot { replaced: self.replaced, ..now };
+        if let Some(before) = &self.before {
+            all.rows_in = all.rows_in.saturating_add(before.rows_in);
+            all.rows_out = all.rows_out.saturating_add(before.rows_out);
+        }
+        all
+    }
+
     /// Rows per second between the last two moments.
     fn rows_per_second(&self) -> f64 {
         let [(before, from), (last, to)] = self.pace;
@@ -134,6 +149,22 @@ impl NodeReports {
         Ok(())
     }
 
+    /// Another process takes the place of a node. Rows that it reads once more count again.
+    pub(crate) fn replaced(&self, node: usize) {
+        let mut all = self.0.lock();
+        let Some(heard) = all.get_mut(node) else { return };
+        let HeardReport { report, before, replaced, .. } = std::mem::take(heard);
+        let last = report.map(|(report, _)| report.stats.of_the_past());
+        let before = match (before, last) {
+            (Some(mut before), Some(last)) => {
+                before.add(&last, node);
+                Some(before)
+            }
+            (before, last) => before.or(last),
+        };
+        *heard = HeardReport { before, replaced: replaced + 1, ..HeardReport::default() };
+    }
+
     /// Whether each other node has told what it was asked for.
     pub(crate) fn are_last(&self) -> bool {
         self.0.lock().iter().skip(1).all(|heard| heard.has_told_last)
@@ -147,13 +178,14 @@ impl NodeReports {
         }
         let row = |node: usize, heard: &HeardReport, report: &NodeReport, age: Duration| {
             let average = report.stats.rows_in as f64 / report.stats.elapsed.as_secs_f64().max(1e-9);
-            report.of_node(node, age, if is_over { average } else { heard.rows_per_second() })
+            heard.with_past(report.of_node(node, age, if is_over { average } else { heard.rows_per_second() }))
         };
         let mut nodes = vec![row(0, &all[0], &own, Duration::ZERO)];
         let mut sum = own;
         for (node, heard) in all.iter().enumerate().skip(1) {
             let report = heard.report.as_ref();
-            let untold = NodeSnapshot { node, ..NodeSnapshot::default() };
+            let untold = heard.with_past(NodeSnapshot { node, ..NodeSnapshot::default() });
+            heard.before.iter().for_each(|before| sum.stats.add(before, node));
             nodes.push(report.map_or(untold, |(report, at)| row(node, heard, report, at.elapsed())));
             sum.add(node, report.map(|(report, _)| report));
         }
@@ -245,6 +277,29 @@ mod tests {
             all.nodes.iter().map(|n| (n.node, n.rows_in, n.rows_out, n.sent_bytes, n.watermark_ms)).collect();
         assert_eq!(nodes, [(0, 100, 50, 300, Some(5000)), (1, 30, 15, 90, Some(3000)), (2, 70, 35, 210, None)]);
         assert!(all.nodes.iter().all(|node| node.age.is_some()));
+    }
+
+    #[test]
+    fn what_a_node_has_done_before_it_was_replaced_counts() {
+        let first = counters(100, 5000);
+        first.reports.open(2);
+        first.note_report(1, sent(&counters(30, 3000).report(true))).unwrap();
+        first.replaced(1);
+        assert!(!first.reports.are_last(), "the process in its place has told nothing");
+        let untold = first.snapshot();
+        assert_eq!((untold.rows_in, untold.rows_out, untold.watermark_ms), (130, 65, None));
+        first.note_report(1, sent(&counters(20, 4000).report(false))).unwrap();
+        let all = first.snapshot();
+        assert_eq!((all.rows_in, all.rows_out, all.watermark_ms), (150, 75, Some(4000)));
+        let source = &all.sources[0];
+        assert_eq!((source.rows, source.split_count, source.lag, source.splits.len()), (150, 2, Some(120), 2));
+        let node = &all.nodes[1];
+        assert_eq!((node.rows_in, node.rows_out, node.replaced, all.nodes[0].replaced), (50, 25, 1, 0));
+        // Once more, by one that has said nothing.
+        first.replaced(1);
+        first.replaced(1);
+        assert_eq!((first.snapshot().rows_in, first.snapshot().nodes[1].replaced), (150, 3));
+        first.replaced(7);
     }
 
     #[test]

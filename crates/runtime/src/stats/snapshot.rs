@@ -260,6 +260,8 @@ pub struct NodeSnapshot {
     /// Since its statistics were made.
     #[serde(rename = "elapsed_s", serialize_with = "seconds")]
     pub elapsed: Duration,
+    /// How often another process has taken its place while the run went on.
+    pub replaced: u64,
     /// Rows decoded from the splits that it reads.
     pub rows_in: u64,
     /// Those of about the last second, and after the end of the run of all its time.

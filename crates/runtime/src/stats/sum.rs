@@ -10,6 +10,7 @@ use super::snapshot::{
     Begun, PipelineSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot,
 };
 use super::spill::SpillSnapshot;
+use millstream_state::MemorySnapshot;
 use std::time::Duration;
 
 /// Adds each to its sum.
@@ -47,6 +48,22 @@ impl StatsSnapshot {
         self.memory.add(&other.memory);
         self.spill.add(&other.spill);
         self.checkpoints.add(&other.checkpoints);
+    }
+
+    /// What is left of what a node has done when another process has taken its place: counts and times, and nothing that is there now.
+    pub(super) fn of_the_past(mut self) -> StatsSnapshot {
+        for source in &mut self.sources {
+            (source.queued, source.split_count, source.idle_splits) = (0, 0, 0);
+            (source.lag, source.splits) = (None, Vec::new());
+        }
+        self.pipelines.iter_mut().for_each(|pipeline| (pipeline.queued, pipeline.epochs_in_flight) = (0, 0));
+        self.aggregations.iter_mut().chain(&mut self.operators).for_each(|trigger| trigger.in_flight = 0);
+        for sink in &mut self.sinks {
+            (sink.writing, sink.committing) = (Duration::ZERO, Duration::ZERO);
+        }
+        (self.queued, self.spill.bytes_held) = (0, 0);
+        self.memory = MemorySnapshot::default();
+        self
     }
 
     /// Windows that every node has a part of the keys of.

@@ -12,32 +12,38 @@ use millstream_storage::{Checkpoints, LocalStore};
 use millstream_types::{Diagnostic, code};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// A message, and what its sender gets back.
-type Message = (Vec<u8>, Option<Credit>);
+pub type Message = (Vec<u8>, Option<Credit>);
 
 /// From which node to which.
-type Way = (usize, usize);
+pub type Way = (usize, usize);
 
 /// Messages on their way, by who has sent them and to whom.
 #[derive(Default)]
-struct Post {
-    waiting: Mutex<BTreeMap<Way, VecDeque<Message>>>,
+pub struct Post {
+    pub waiting: Mutex<BTreeMap<Way, VecDeque<Message>>>,
     changed: Condvar,
 }
 
 /// What a node sends.
-struct Sender {
-    from: usize,
-    post: Arc<Post>,
+pub struct Sender {
+    pub from: usize,
+    pub post: Arc<Post>,
+    /// Whether nothing more comes from it.
+    pub is_gone: Arc<AtomicBool>,
 }
 
 impl Peers for Sender {
     fn send(&self, to: usize, message: Vec<u8>, credit: Option<Credit>) {
         let mut waiting = self.post.waiting.lock().unwrap();
+        if self.is_gone.load(Relaxed) {
+            return;
+        }
         waiting.entry((self.from, to)).or_default().push_back((message, credit));
         drop(waiting);
         self.post.changed.notify_all();
@@ -46,7 +52,7 @@ impl Peers for Sender {
 
 impl Post {
     /// Takes out one of the messages that are next in their lane; `None` when there is none for a while.
-    fn take(&self, random: &mut Random) -> Option<(Way, Message)> {
+    pub fn take(&self, random: &mut Random) -> Option<(Way, Message)> {
         let mut waiting = self.waiting.lock().unwrap();
         loop {
             waiting.retain(|_, lane| !lane.is_empty());
@@ -89,7 +95,7 @@ impl Simulated<'_> {
         let (post, mut ends) = (Arc::new(Post::default()), Ends::new());
         let (mut inboxes, mut failures, mut cancels) = (Vec::new(), Vec::new(), Vec::new());
         for me in 0..count {
-            let sender = Sender { from: me, post: Arc::clone(&post) };
+            let sender = Sender { from: me, post: Arc::clone(&post), is_gone: Arc::default() };
             let (nodes, inbox) = Nodes::new(me, count, Arc::new(sender));
             let (failure, cancel) = (Failure::never(), CancelToken::new());
             let store = FailingStore {
@@ -131,7 +137,7 @@ impl Simulated<'_> {
                 failures[victim].begin();
                 cancels[victim].abort();
                 let others = inboxes.iter().enumerate().filter(|(node, _)| *node != victim);
-                others.for_each(|(_, inbox)| inbox.lost(Diagnostic::new(code::READ_FAILED, "a node is gone")));
+                others.for_each(|(_, inbox)| inbox.lost(victim, Diagnostic::new(code::READ_FAILED, "a node is gone")));
             }
             if let Some(((from, to), (message, credit))) = self.post_of(&post, delivered >= dies_after) {
                 inboxes[to].deliver(from, message, credit);

@@ -166,6 +166,13 @@ impl Sink for SpanSink {
         tokens.iter().for_each(|token| SpanToken::deserialize(token).unwrap().commit(&self.committed));
         Ok(())
     }
+
+    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+        let token = token.map(|token| SpanToken::deserialize(token).unwrap());
+        assert!(token.iter().all(|token| token.node == node));
+        token.into_iter().for_each(|token| token.commit(&self.committed));
+        Ok(())
+    }
 }
 
 impl Commit for Span {

@@ -1,0 +1,91 @@
+//! The thread of the first node that has another process take the place of each node that is lost ([`replacing`](super::replacing) says how).
+
+use super::Nodes;
+use super::replacing::{LostNode, Replacing};
+use crate::query::Query;
+use millstream_storage::store_failed;
+use millstream_types::{Diagnostic, code};
+use std::collections::VecDeque;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+/// How soon whoever waits looks again.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The body of the thread that replaces lost nodes, until the query is over.
+///
+/// # Errors
+/// Why a node cannot be replaced.
+pub(crate) fn replace_nodes(query: &Query) -> Result<(), Diagnostic> {
+    let Some(nodes) = &query.host().nodes else { return Ok(()) };
+    let Some(replacing) = &nodes.replacing else { return Ok(()) };
+    let Some(receiver) = replacing.listen() else { return Ok(()) };
+    let mut waiting = VecDeque::new();
+    loop {
+        let lost = match waiting.is_empty() {
+            true => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => receiver.recv_timeout(LOOK),
+        };
+        match lost {
+            Ok(Some(lost)) => waiting.push_back(lost),
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        // What one has stored may be waited for because another one has not.
+        let is_due = |(node, _): &(usize, Diagnostic)| !is_awaited(query, replacing, *node);
+        if let Some((node, why)) = waiting.iter().position(is_due).and_then(|at| waiting.remove(at)) {
+            replace(query, nodes, replacing, node, why)?;
+        }
+    }
+}
+
+/// Whether what a lost node has stored of the checkpoint under way counts as soon as the others have stored theirs.
+fn is_awaited(query: &Query, replacing: &Replacing, node: usize) -> bool {
+    let under_way = query.host().checkpointing.as_ref().and_then(|checkpointing| checkpointing.under_way());
+    under_way.is_some_and(|(_, number)| replacing.has_stored(node, number))
+}
+
+fn replace(
+    query: &Query,
+    nodes: &Nodes,
+    replacing: &Replacing,
+    node: usize,
+    why: Diagnostic,
+) -> Result<(), Diagnostic> {
+    let Some(checkpointing) = &query.host().checkpointing else { return Err(why) };
+    // No cut is made while the node is absent, so this stays as it is.
+    let (checkpoint, under_way) = (checkpointing.last_complete(), checkpointing.under_way());
+    let (cuts, table_cuts) = match under_way {
+        Some((generation, number)) => (generation.0 - 1, checkpointing.table_cuts_to(number) - 1),
+        None => (query.cuts().last().0, query.host().tables.next().0 - 1),
+    };
+    // Those of the checkpoint that the run began with are committed.
+    let tokens = match checkpoint.filter(|_| checkpoint != checkpointing.restored_number()) {
+        Some(number) => checkpointing.config.checkpoints.tokens_of(number, node).map_err(|e| {
+            let message = format!("what node {node} has stored of checkpoint {number} cannot be read");
+            store_failed(code::CHECKPOINT_DAMAGED, &message, &e)
+        })?,
+        None => Vec::new(),
+    };
+    let mut shared = Vec::new();
+    for station in query.stations() {
+        let succeeded = loop {
+            match station.succeed(node, &tokens)? {
+                Some(succeeded) => break succeeded,
+                None if replacing.is_over() => return Ok(()),
+                None => std::thread::sleep(LOOK),
+            }
+        };
+        shared.extend(succeeded.0);
+    }
+    let mut places = vec![None; query.plan().sinks.len()];
+    shared.iter().for_each(|(sink, place)| places[*sink] = Some(place.name.clone()));
+    let lost = LostNode { node, why, checkpoint, cuts, table_cuts, places };
+    replacing.by.replace(&lost, &|| replacing.is_over())?;
+    // It has found them.
+    drop(shared);
+    query.host().stats.replaced(node);
+    replacing.join(nodes, node, cuts);
+    query.cancel().wake();
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Nodes that die at any message, and another process takes their place while the others go on: what is committed in the end are the rows of an
+//! undisturbed run.
+
+use crate::simulation::{Post, Sender};
+use crate::support::stored::*;
+use crate::support::*;
+use millstream_plan::pipeline::QueryPlan;
+use millstream_runtime::*;
+use millstream_storage::{Checkpoints, LocalStore};
+use millstream_types::{Diagnostic, code};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const NODES: usize = 3;
+
+/// A job whose nodes send each other nothing.
+struct Job {
+    plan: QueryPlan,
+    data: Vec<Vec<Row>>,
+    folder: PathBuf,
+    committed: Committed,
+    post: Arc<Post>,
+    members: Mutex<Vec<Member>>,
+    /// Where those that have been replaced have begun again.
+    replaced: Mutex<Vec<Option<u64>>>,
+    /// Whether nobody takes the place of a node.
+    is_alone: bool,
+}
+
+/// The process that is a node now.
+struct Member {
+    inbox: NodeInbox,
+    failure: Failure,
+    cancel: CancelToken,
+    is_gone: Arc<AtomicBool>,
+    end: Receiver<Result<(), Diagnostic>>,
+}
+
+struct Replacer(Arc<Job>);
+
+impl Replacements for Replacer {
+    fn replace(&self, lost: &LostNode, is_over: &dyn Fn() -> bool) -> Result<(), Diagnostic> {
+        assert!(!is_over());
+        if self.0.is_alone {
+            return Err(lost.why.clone());
+        }
+        // What was sent to the lost one since is lost with its lane.
+        self.0.post.waiting.lock().unwrap().remove(&(0, lost.node));
+        let member = Job::begin(&self.0, lost.node, Some(lost));
+        self.0.members.lock().unwrap()[lost.node] = member;
+        self.0.replaced.lock().unwrap().push(lost.checkpoint);
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Has a process begin as a node, in the place of a lost one.
+    fn begin(job: &Arc<Job>, me: usize, lost: Option<&LostNode>) -> Member {
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let sender = Sender { from: me, post: Arc::clone(&job.post), is_gone: Arc::clone(&is_gone) };
+        let (nodes, inbox) = Nodes::new(me, NODES, Arc::new(sender));
+        let nodes = match me {
+            0 => nodes.replaced_by(Arc::new(Replacer(Arc::clone(job)))),
+            _ => nodes.behind(lost.map_or(0, |lost| lost.cuts)),
+        };
+        let restored = lost.and_then(|lost| lost.checkpoint).map(|number| {
+            let manifest = manifests(&job.folder).into_iter().find(|manifest| manifest.checkpoint == number);
+            Recovered::new(&job.plan, manifest.unwrap()).unwrap()
+        });
+        let (failure, cancel) = (Failure::never(), CancelToken::new());
+        let inner = if me == 0 { LocalStore::open(&job.folder).unwrap() } else { LocalStore::existing(&job.folder) };
+        let checkpoints =
+            Checkpoints::new(Arc::new(FailingStore { inner, failure: failure.clone(), reads: Reads::default() }));
+        // Each process writes files of its own.
+        let attempt = job.replaced.lock().unwrap().len() as u64;
+        let checkpoints = CheckpointConfig {
+            checkpoints: if me == 0 { checkpoints } else { checkpoints.of_node(me, attempt) },
+            job: "j".into(),
+            name: None,
+            interval: Some(Duration::from_micros(200)),
+            retained: 2,
+            base: lost.map_or(0, |lost| u64::from(lost.table_cuts)),
+            restored,
+        };
+        let mut input = input(job.plan.clone(), vec![connector(MemorySource::of(&job.data, 7))], vec![]);
+        let (rows, committed) = (MemorySink::default(), Arc::clone(&job.committed));
+        input.sinks = vec![Box::new(SpanSink { rows, node: me, committed, stops: None })];
+        (input.nodes, input.checkpoints) = (Some(nodes), Some(checkpoints));
+        let (sender, end) = channel();
+        let (stats, of_node) = (Arc::new(QueryStats::new(&job.plan)), cancel.clone());
+        std::thread::spawn(move || sender.send(run(input, &config(1, 3), &stats, &of_node)));
+        Member { inbox, failure, cancel, is_gone, end }
+    }
+
+    /// The process that is a node dies, and the first one hears of it, unless it is dead.
+    fn kill(&self, victim: usize) {
+        let members = self.members.lock().unwrap();
+        let Member { failure, cancel, is_gone, .. } = &members[victim];
+        let mut waiting = self.post.waiting.lock().unwrap();
+        if is_gone.swap(true, Relaxed) {
+            return;
+        }
+        waiting.retain(|&(from, to), _| from != victim && to != victim);
+        drop(waiting);
+        failure.begin();
+        cancel.abort();
+        members[0].inbox.lost(victim, Diagnostic::new(code::NODE_LOST, "a node is gone"));
+    }
+}
+
+/// Runs a job whose nodes die after so many messages; how the first one has ended, and where others have begun in the place of those.
+fn run_job(
+    plan: &QueryPlan,
+    data: &[Vec<Row>],
+    deaths: &[u64],
+    is_alone: bool,
+) -> (Result<(), Diagnostic>, Vec<String>, Vec<Option<u64>>, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Arc::new(Job {
+        plan: plan.clone(),
+        data: data.to_vec(),
+        folder: folder.path().to_path_buf(),
+        committed: Committed::default(),
+        post: Arc::default(),
+        members: Mutex::default(),
+        replaced: Mutex::default(),
+        is_alone,
+    });
+    let members = (0..NODES).map(|me| Job::begin(&job, me, None)).collect();
+    *job.members.lock().unwrap() = members;
+    let mut random = Random(deaths.iter().sum::<u64>() + 1);
+    let (mut delivered, mut left, mut idle) = (0, deaths, 0);
+    let ended = loop {
+        if let [death, rest @ ..] = left
+            && delivered >= *death
+        {
+            job.kill(1 + random.below(NODES as u64 - 1) as usize);
+            left = rest;
+        }
+        if let Some(((from, to), (message, credit))) = job.post.take(&mut random) {
+            job.members.lock().unwrap()[to].inbox.deliver(from, message, credit);
+            (delivered, idle) = (delivered + 1, 0);
+        } else {
+            idle += 1;
+            assert!(idle < 15_000, "nothing happens any more after {delivered} messages");
+        }
+        if let Ok(ended) = job.members.lock().unwrap()[0].end.try_recv() {
+            break ended;
+        }
+    };
+    let replaced = job.replaced.lock().unwrap().clone();
+    (ended, all_committed(&job.committed), replaced, left.is_empty())
+}
+
+fn independent_plan() -> QueryPlan {
+    let mut plan = copy_plan(None);
+    plan.sinks[0].is_on_every_node = true;
+    plan
+}
+
+#[test]
+fn nodes_are_replaced_while_the_others_go_on() {
+    let (plan, data) = (independent_plan(), random_splits(21, 4, 200, 60));
+    let (mut expected, _) = run_to_end(plan.clone(), MemorySource::of(&data, 7), config(2, 3));
+    expected.sort();
+    let (mut is_through, mut from) = (false, Vec::new());
+    for step in (0..).map(|n: u64| n * n / 8 + n).take_while(|&step| step < 3000) {
+        // One, and then another one or that which has taken its place.
+        let deaths = [step, step + step / 3 + 1, step + step / 3 + 2];
+        let (ended, rows, replaced, have_died) = run_job(&plan, &data, &deaths, false);
+        assert!(ended.is_ok(), "dead after {step} messages: {ended:?}");
+        assert!(rows == expected, "dead after {step} messages: {} rows of {}", rows.len(), expected.len());
+        from.extend(replaced);
+        is_through = !have_died;
+        if is_through {
+            break;
+        }
+    }
+    assert!(is_through, "the query ends before any node dies");
+    assert!(from.contains(&None) && from.iter().flatten().count() > 5, "{from:?}");
+}
+
+/// With more checkpoints, and up to five deaths at random places. `MILLSTREAM_SEEDS=1000` for long.
+#[test]
+fn nodes_are_replaced_again_and_again() {
+    let seeds = std::env::var("MILLSTREAM_SEEDS").map_or(15, |seeds| seeds.parse().unwrap());
+    let plan = independent_plan();
+    for seed in 0..seeds {
+        let (mut random, data) = (Random(seed + 1), random_splits(seed + 30, 5, 1500, 60));
+        let (mut expected, _) = run_to_end(plan.clone(), MemorySource::of(&data, 7), config(2, 3));
+        expected.sort();
+        let mut deaths: Vec<u64> = (0..=random.below(5)).map(|_| random.below(120)).collect();
+        deaths.sort_unstable();
+        let (ended, rows, replaced, _) = run_job(&plan, &data, &deaths, false);
+        assert!(ended.is_ok(), "seed {seed}: {ended:?}");
+        let (count, of) = (rows.len(), expected.len());
+        assert!(
+            rows == expected,
+            "seed {seed}, dead after {deaths:?} messages, begun again at {replaced:?}: {count} rows of {of}"
+        );
+    }
+}
+
+#[test]
+fn a_node_without_replacement_ends_the_query() {
+    let (plan, data) = (independent_plan(), random_splits(22, 4, 200, 60));
+    let (ended, ..) = run_job(&plan, &data, &[9], true);
+    assert_eq!(ended.unwrap_err().code, code::NODE_LOST);
+}
