@@ -1,5 +1,6 @@
 //! EXPLAIN and EXPLAIN CODEGEN.
 
+use crate::cluster::is_independent;
 use crate::planned::PreparedRun;
 use millstream_codegen::lower::entry_layout;
 use millstream_plan::beat::BeatClock;
@@ -55,6 +56,7 @@ fn row_bytes(schema: &Schema) -> usize {
 /// What is sent from node to node.
 fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
     let (plan, mut out) = (&run.plan, String::new());
+    let is_independent = is_independent(plan, true);
     let Distribution { is_whole, aggregations, operators, sorts, sinks } = distribute(plan);
     // Writing to a String cannot fail.
     for (number, _) in is_whole.iter().enumerate().filter(|(_, is_whole)| **is_whole) {
@@ -106,6 +108,10 @@ fn exchanges_text(run: &PreparedRun) -> Result<String, Diagnostic> {
             Exchange::Stays => writeln!(out, "sink {number}: every node writes the rows that it has"),
             _ => writeln!(out, "sink {number}: rows to the first node, about {} bytes each", row_bytes(&sink.schema)),
         };
+    }
+    if is_independent {
+        out +=
+            "nodes send each other nothing: with checkpoints, one that is lost resumes alone while the others go on\n";
     }
     Ok(out)
 }

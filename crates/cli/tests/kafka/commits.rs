@@ -46,17 +46,31 @@ INSERT INTO odd SELECT id FROM source WHERE MOD(id, 2) = 1;
 END;
 ";
 
+/// The same without what nodes send each other: those that are lost are replaced while the others go on.
+const KEPT: &str = "
+SET 'execution.checkpointing.interval' = '20 ms';
+CREATE TABLE source (id BIGINT) WITH (
+    'connector' = 'filesystem', 'path' = 'in', 'format' = 'csv', 'scan.rate-limit.rows-per-second' = '400');
+CREATE TABLE ids (id BIGINT) WITH (TOPIC, 'topic' = 'ids');
+CREATE TABLE odd (id BIGINT) WITH (TOPIC, 'topic' = 'odd');
+BEGIN STATEMENT SET;
+INSERT INTO ids SELECT id FROM source;
+INSERT INTO odd SELECT id FROM source WHERE MOD(id, 2) = 1;
+END;
+";
+
 /// A job, and where what it writes is.
 struct Job<'a> {
     kafka: &'a Kafka,
     folder: TempDir,
     /// What the names of its topics end in.
     suffix: String,
+    script: &'static str,
 }
 
 impl Job<'_> {
     fn new(kafka: &Kafka, suffix: impl Into<String>) -> Job<'_> {
-        let job = Job { kafka, folder: tempfile::tempdir().unwrap(), suffix: suffix.into() };
+        let job = Job { kafka, folder: tempfile::tempdir().unwrap(), suffix: suffix.into(), script: SCRIPT };
         for name in ["ids", "odd", "log", "sums"] {
             kafka.create(&job.topic(name), 2, &[]);
         }
@@ -79,7 +93,7 @@ impl Job<'_> {
             ("UPSERTS", "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"),
             ("CHANGES", "'connector' = 'kafka', 'format' = 'debezium-json', 'key.format' = 'json', 'key.fields' = 'k'"),
         ];
-        let script = script.iter().fold(SCRIPT.to_string(), |script, (name, connector)| {
+        let script = script.iter().fold(self.script.to_string(), |script, (name, connector)| {
             script.replace(&format!("({name},"), &format!("({connector}, {options},"))
         });
         let of_topics = ["ids", "odd", "current", "log", "sums"].into_iter().fold(script, |script, topic| {
@@ -91,8 +105,8 @@ impl Job<'_> {
         on(&mut command, others, "20").stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// What was written is what an undisturbed run writes.
-    fn check(&self) {
+    /// Whether the topics have each row once.
+    fn check_kept(&self) {
         let Job { kafka, folder, .. } = self;
         let expected = |step| -> BTreeMap<String, u64> {
             (0..ROWS).rev().step_by(step).map(|id| (format!("{{\"id\":{id}}}"), 1)).collect()
@@ -104,6 +118,16 @@ impl Job<'_> {
                 seen == expected(step)
             });
         }
+        // One process has no such directory.
+        let waiting = fs::read_dir(folder.path().join("state/job-1/sinks")).into_iter().flatten();
+        let waiting: Vec<PathBuf> = waiting.map(|file| file.unwrap().path()).collect();
+        assert!(waiting.is_empty(), "rows that have been written still wait: {waiting:?}");
+    }
+
+    /// What was written is what an undisturbed run writes.
+    fn check(&self) {
+        self.check_kept();
+        let Job { kafka, folder, .. } = self;
         let rows: BTreeSet<String> = (0..50).map(|k| format!("{{\"k\":{k},\"n\":120}}")).collect();
         let topic = self.topic("current");
         kafka.shows(&topic, |_| BTreeSet::from_iter(current(kafka.read(&topic))) == rows);
@@ -131,10 +155,6 @@ impl Job<'_> {
             .collect();
         let counted = lines.iter().map(|line| line.split(',').nth(1).unwrap().parse::<u64>().unwrap());
         assert_eq!((lines.len(), counted.sum::<u64>()), (12 * 7, ROWS));
-        // One process has no such directory.
-        let waiting = fs::read_dir(folder.path().join("state/job-1/sinks")).into_iter().flatten();
-        let waiting: Vec<PathBuf> = waiting.map(|file| file.unwrap().path()).collect();
-        assert!(waiting.is_empty(), "rows that have been written still wait: {waiting:?}");
     }
 }
 
@@ -196,6 +216,44 @@ fn a_job_that_is_killed_at_its_commits_loses_and_repeats_nothing() {
         }
     }
     eprintln!("{kills} kills of processes of several");
+    kill_and_replace(&kafka, &proxy, most);
+}
+
+/// Kills nodes at their commits while the first one, and the other, go on.
+fn kill_and_replace(kafka: &Kafka, proxy: &Proxy, most: u64) {
+    let (mut kills, mut replaced) = (0, 0);
+    for round in 0.. {
+        assert!(round <= most, "{kills} kills");
+        let job = Job { script: KEPT, ..Job::new(kafka, format!("-kept-{round}")) };
+        fs::create_dir(job.folder.path().join("in")).unwrap();
+        for file in 0..6 {
+            let rows: String = (0..ROWS / 6).map(|row| format!("{}\n", row * 6 + file)).collect();
+            fs::write(job.folder.path().join(format!("in/{file}.csv")), rows).unwrap();
+        }
+        let mut nodes = nodes(2, job.folder.path());
+        let mut child = job.start(&nodes);
+        while kills < most {
+            let victim = kills as usize % 2;
+            proxy.kill(nodes[victim].pid(), moment(kills / 2), &format!("node-{}", victim + 1));
+            await_kill(&mut child, proxy);
+            if !proxy.has_killed() {
+                break;
+            }
+            nodes[victim].replace(job.folder.path());
+            kills += 1;
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("restart"), "{said}");
+        eprintln!("{said}");
+        replaced += said.matches("takes its place").count();
+        job.check_kept();
+        if kills >= most {
+            break;
+        }
+    }
+    assert!(replaced > 0);
+    eprintln!("{kills} kills of nodes, {replaced} replaced while the others went on");
 }
 
 /// Runs a job on three processes, any of which is killed at a commit, and sometimes on one, until it has come to its end or there were `most`

@@ -8,7 +8,7 @@ use crate::server::Database;
 use crate::support::millstream;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Tables that are upserted, some that are added to, and two of results that change, from operators that keep rows in different ways.
@@ -85,12 +85,17 @@ fn write_input(folder: &Path, draws: &mut Draws) {
 }
 
 fn command(folder: &Path, database: &Database, rate: u64, workers: u64) -> Command {
+    let mut command = command_of(SCRIPT, folder, database, workers);
+    command.arg(format!("--var=RATE={rate}"));
+    command
+}
+
+fn command_of(script: &str, folder: &Path, database: &Database, workers: u64) -> Command {
     let options = database.options("").into_iter().filter(|(key, _)| key != "table-name");
     let options: Vec<String> = options.map(|(k, v)| format!("'{k}'='{}'", v.replace('\'', "''"))).collect();
-    fs::write(folder.join("job.sql"), SCRIPT.replace("DATABASE", &options.join(", "))).unwrap();
+    fs::write(folder.join("job.sql"), script.replace("DATABASE", &options.join(", "))).unwrap();
     let mut command = millstream(folder);
     command.args(["run", "job.sql", "--quiet", "--workers", &workers.to_string()]);
-    command.arg(format!("--var=RATE={rate}"));
     command
 }
 
@@ -158,4 +163,51 @@ fn kill(kills: u64, others: usize) {
         }
         assert_eq!(killed.number("SELECT COUNT(DISTINCT sink) FROM millstream_progress WHERE checkpoint > 0"), 7);
     }
+}
+
+/// Without what nodes send each other: one that is lost is replaced while the others go on.
+const KEPT: &str = "
+SET 'execution.checkpointing.interval' = '20 ms';
+CREATE TABLE a (id BIGINT, k BIGINT, ts TIMESTAMP(3))
+WITH ('connector'='filesystem', 'path'='kept', 'format'='csv', 'scan.rate-limit.rows-per-second'='400');
+CREATE TABLE joined (k BIGINT, i BIGINT, j BIGINT) WITH (DATABASE, 'table-name'='joined');
+CREATE TABLE session (k BIGINT, ws TIMESTAMP(3), we TIMESTAMP(3), n BIGINT) WITH (DATABASE, 'table-name'='session');
+BEGIN STATEMENT SET;
+INSERT INTO joined SELECT k, id, id * 2 FROM a;
+INSERT INTO session SELECT k, ts, ts, id FROM a WHERE MOD(id, 3) = 0;
+END;
+";
+
+#[test]
+fn killed_nodes_of_several_processes_are_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (most, mut kills, mut replaced) = (how_often("MILLSTREAM_NODE_KILLS", 6), 0, 0);
+    let mut draws = Draws(most);
+    fs::create_dir(folder.join("kept")).unwrap();
+    for file in 0..6 {
+        let rows: String = (0..1000).map(|i| format!("{},{},2024-01-01 00:00:00\n", i * 6 + file, i % 40)).collect();
+        fs::write(folder.join(format!("kept/{file}.csv")), rows).unwrap();
+    }
+    while kills < most {
+        let mut killed = database(&format!("replaced_{kills}"));
+        let mut nodes = nodes(2, folder);
+        let mut command = command_of(KEPT, folder, &killed, 1);
+        let state = format!("state-{kills}");
+        let command = on(command.args(["--state-dir", &state]), &nodes, "20");
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        while kills < most && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(100 + draws.below(700)));
+            nodes[draws.below(2) as usize].replace(folder);
+            kills += 1;
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("restart"), "{said}");
+        replaced += said.matches("takes its place").count();
+        let rows = |table: &str, id: &str| format!("SELECT COUNT(*) * 10000 + COUNT(DISTINCT {id}) FROM {table}");
+        let found = [("joined", "i"), ("session", "n")].map(|(table, id)| killed.number(&rows(table, id)));
+        assert_eq!(found, [60_006_000, 20_002_000], "after {kills} kills");
+    }
+    assert!(replaced > 0, "{kills} kills");
 }

@@ -115,6 +115,16 @@ fn explain_shows_what_is_sent_between_nodes() {
     let all = ordered.replace(" LIMIT 3", "");
     assert_eq!(sort_of(&mut three, &all), "sort 0: rows to the first node, about 16 bytes each");
     assert!(exchanges(&mut session("1"), tumbling).is_empty(), "one node sends nothing");
+    // With what is looked up, too.
+    three.run("CREATE TABLE seen (price BIGINT, name STRING) WITH ('connector' = 'blackhole')").unwrap();
+    let alone =
+        "nodes send each other nothing: with checkpoints, one that is lost resumes alone while the others go on";
+    assert_eq!(
+        exchanges(&mut three, &format!("INSERT INTO seen {joined}")),
+        ["source 0: read whole by every node", "sink 0: every node writes the rows that it has", alone]
+    );
+    let counted = "INSERT INTO seen SELECT COUNT(*), 'all' FROM bid";
+    assert!(exchanges(&mut three, counted).iter().all(|line| line != alone));
 }
 
 #[test]

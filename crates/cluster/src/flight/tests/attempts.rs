@@ -91,6 +91,51 @@ fn a_newer_attempt_closes_the_streams_of_the_older() {
     assert_eq!((recorders[0].count(1), recorders[1].count(0)), (1, 1));
 }
 
+/// Meshes of two with the first node: another process takes the place of one of the others, which the third does not hear of.
+#[test]
+fn a_mesh_of_two_is_replaced_by_itself() {
+    let (listeners, recorders) = (listeners(3, None), Recorder::several(3));
+    let with = |me, only, attempt| MeshConfig { only: Some(only), attempt, ..config(&listeners, me) };
+    let mesh = |me: usize, only, attempt, recorder: &Arc<Recorder>| {
+        listeners[me].mesh(with(me, only, attempt), Arc::clone(recorder) as _).unwrap()
+    };
+    let (to_one, to_two) = (mesh(0, 1, 7, &recorders[0]), mesh(0, 2, 7, &recorders[0]));
+    let (one, two) = (mesh(1, 0, 7, &recorders[1]), mesh(2, 0, 7, &recorders[2]));
+    for (from, me, to) in [(&one, 1, 0), (&two, 2, 0), (&to_one, 0, 1), (&to_two, 0, 2)] {
+        from.send(to, Bytes::from_static(b"hello"), Sent::Data, None).unwrap();
+        recorders[to].wait(|seen| seen.messages[me].len() == 1);
+    }
+    let between = damage::stream_to(&listeners[2], &with(1, 2, 7), vec![]).unwrap();
+    assert_eq!(between.code, code::NODES_DIFFER, "{between}");
+    drop(one);
+    assert_eq!(recorders[0].wait_lost().code, code::NODE_LOST);
+    drop(to_one);
+    let later = Recorder::several(3);
+    let (to_one, one) = (mesh(0, 1, 8, &later[0]), mesh(1, 0, 8, &later[1]));
+    one.send(0, Bytes::from_static(b"again"), Sent::Data, None).unwrap();
+    to_one.send(1, Bytes::from_static(b"again"), Sent::Data, None).unwrap();
+    two.send(0, Bytes::from_static(b"on"), Sent::Data, None).unwrap();
+    to_two.send(2, Bytes::from_static(b"on"), Sent::Data, None).unwrap();
+    later[0].wait(|seen| seen.messages[1].len() == 1);
+    later[1].wait(|seen| seen.messages[0].len() == 1);
+    recorders[0].wait(|seen| seen.messages[2].len() == 2);
+    recorders[2].wait(|seen| seen.messages[0].len() == 2);
+    // The lost one is cut off for good.
+    let late = damage::stream_to(&listeners[0], &with(1, 0, 7), vec![]).unwrap();
+    assert_eq!(late.code, code::STALE_ATTEMPT, "{late}");
+    assert_eq!(recorders[0].lost(), [(1, code::NODE_LOST)]);
+    assert_eq!((recorders[2].lost(), later[0].lost(), later[1].lost()), (vec![], vec![], vec![]));
+    // A newer attempt of all takes the place of both.
+    let all = Recorder::several(3);
+    let whole = MeshConfig { attempt: 9, ..config(&listeners, 0) };
+    let _whole = listeners[0].mesh(whole, Arc::clone(&all[0]) as _).unwrap();
+    assert!([code::STALE_ATTEMPT, code::NODE_LOST].contains(&recorders[2].wait_lost().code));
+    assert!([code::STALE_ATTEMPT, code::NODE_LOST].contains(&later[1].wait_lost().code));
+    assert!(to_one.close(Duration::ZERO) || to_one.unsent_bytes() == 0);
+    let (only, nobody) = (MeshConfig { only: Some(3), ..config(&listeners, 0) }, Recorder::several(3));
+    assert_eq!(listeners[0].mesh(only, Arc::clone(&nobody[0]) as _).unwrap_err().code, code::BUG);
+}
+
 #[test]
 fn a_node_is_admitted_once() {
     let (listeners, recorders, _mesh, config) = damage::node();

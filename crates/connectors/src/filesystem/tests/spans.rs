@@ -291,6 +291,47 @@ fn nodes_write_into_one_directory() {
 }
 
 #[test]
+fn what_a_lost_node_has_prepared_is_committed_and_what_it_has_begun_removed() {
+    let directory = TempDir::new().unwrap();
+    let request = request(&directory, "", "json");
+    let run = Run { request: &request, directory: directory.path(), manifest: None };
+    let mut sinks = on_nodes(&request, None);
+    // The checkpoint is complete: the first node and node 1 have committed their spans, and node 2 has not.
+    let mut tokens = Vec::new();
+    for (node, sink) in sinks.iter_mut().enumerate() {
+        run.write_span(sink, node as u64 + 1);
+        let mut commit = sink.cut(1).unwrap().unwrap();
+        tokens.push(commit.prepare().unwrap());
+        if node < 2 {
+            commit.commit().unwrap();
+        }
+        run.write_span(sink, 9);
+    }
+    let lost = sinks.split_off(1);
+    die(lost, directory.path());
+    let hidden = |node: usize| {
+        let of_node = move |name: &String| name.starts_with('.') && name.contains(&format!("n{node}a"));
+        names(directory.path()).into_iter().filter(of_node).count()
+    };
+    assert!(hidden(1) > 0 && hidden(2) > 0);
+    for node in [1, 2, 2] {
+        sinks[0].succeed(node, Some(&tokens[node])).unwrap();
+        assert_eq!(hidden(node), 0, "of node {node}");
+    }
+    assert_eq!(ids(&directory, "", "json"), (0..3 * PIECES * ROWS).collect::<Vec<_>>());
+    // One that had prepared nothing.
+    sinks[0].succeed(1, None).unwrap();
+    let damaged = sinks[0].succeed(1, Some(&serde_json::json!({ "files": 7 }))).unwrap_err();
+    assert_eq!(damaged.code, code::CHECKPOINT_DAMAGED);
+    // What the first node itself is writing stays.
+    let mut commit = sinks[0].cut(2).unwrap().unwrap();
+    commit.prepare().unwrap();
+    commit.commit().unwrap();
+    let all: Vec<_> = (0..3 * PIECES * ROWS).chain(8 * PIECES * ROWS..9 * PIECES * ROWS).collect();
+    assert_eq!(ids(&directory, "", "json"), all);
+}
+
+#[test]
 fn nodes_find_out_that_their_directories_are_different_ones() {
     let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let sink = |directory: &TempDir| open_sink(&request(directory, "", "json")).unwrap();
