@@ -247,7 +247,7 @@ pub(crate) struct ClusterArguments {
     /// Where the nodes reach this process: HOST:PORT, port 0 for any
     #[arg(long, env = "MILLSTREAM_CLUSTER_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub(crate) cluster_listen: String,
-    /// How long to wait for nodes that are not there, before a run begins without them, and for those that another run has
+    /// How long to wait for nodes that are not there, before a run begins without them, for those that another run has, and for a process in the place of a node that is lost
     #[arg(long, env = "MILLSTREAM_CLUSTER_REPLACEMENT_TIMEOUT", value_name = "SECONDS", default_value = "60")]
     pub(crate) cluster_replacement_timeout: u64,
     #[command(flatten)]

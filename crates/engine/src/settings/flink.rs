@@ -43,7 +43,7 @@ const IGNORED: &[(&str, &str)] = &[
     ),
     (
         "jobmanager.execution.failover-strategy restart-strategy.exponential-delay.jitter-factor",
-        "How much of a job Flink starts again, and how far apart: here it is the whole job, which has no herd of others beside it.",
+        "How much of a job Flink starts again, and how far apart: here it is the whole job, or on a cluster the lost node alone where nodes send each other nothing.",
     ),
     (
         "jobmanager.rpc.address jobmanager.rpc.port jobmanager.memory.process.size \
