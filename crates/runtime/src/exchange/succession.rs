@@ -73,7 +73,7 @@ fn replace(
             match station.succeed(node, &tokens)? {
                 Some(succeeded) => break succeeded,
                 None if replacing.is_over() => return Ok(()),
-                None => std::thread::sleep(LOOK),
+                None => {}
             }
         };
         shared.extend(succeeded.0);

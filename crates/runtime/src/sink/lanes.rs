@@ -38,6 +38,8 @@ pub(super) struct Lanes {
     pub(super) awaited: Option<Generation>,
     /// Absent while a thread is using it.
     pub(super) sink: Option<Box<dyn Sink>>,
+    /// The sink is not taken from here on: somebody waits for it.
+    pub(super) is_wanted: bool,
     /// When the first rows were written that have not been flushed.
     unflushed: Option<Instant>,
     /// Whether to flush before the sink is left.
@@ -84,6 +86,7 @@ impl Lanes {
             generation: Generation::default(),
             awaited: None,
             sink: Some(sink),
+            is_wanted: false,
             unflushed: None,
             flush_wanted: false,
             skip,

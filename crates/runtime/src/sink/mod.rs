@@ -236,6 +236,9 @@ impl SinkStation {
     fn drive(&self, consequences: &mut Consequences) -> Result<(), Diagnostic> {
         loop {
             let mut lanes = self.lanes.lock();
+            while lanes.is_wanted && lanes.sink.is_some() {
+                self.written.wait(&mut lanes);
+            }
             if lanes.done || lanes.sink.is_none() {
                 return Ok(());
             }
@@ -459,12 +462,19 @@ impl Station for SinkStation {
     }
 
     fn succeed(&self, node: usize, tokens: &[Option<Value>]) -> Result<Option<Succeeded>, Diagnostic> {
-        let token = tokens.get(self.number).and_then(Option::as_ref);
+        let (token, until) = (tokens.get(self.number).and_then(Option::as_ref), Instant::now() + PATIENCE);
         let mut lanes = self.lanes.lock();
-        // Whoever writes has taken it.
-        let Some(sink) = lanes.sink.as_deref_mut() else { return Ok(None) };
-        self.stats.commits(|| sink.succeed(node, token))?;
-        Ok(Some(Succeeded(sink.share()?.map(|place| (self.number, place)))))
+        lanes.is_wanted = true;
+        while lanes.sink.is_none() && !self.written.wait_until(&mut lanes, until).timed_out() {}
+        lanes.is_wanted = false;
+        let succeed = |sink: &mut Box<dyn Sink>| {
+            self.stats.commits(|| sink.succeed(node, token))?;
+            Ok(Succeeded(sink.share()?.map(|place| (self.number, place))))
+        };
+        let succeeded = lanes.sink.as_mut().map(succeed).transpose();
+        drop(lanes);
+        self.written.notify_all();
+        succeeded
     }
 
     fn finish(&self) -> Result<(), Diagnostic> {

@@ -129,7 +129,7 @@ pub(crate) trait Station: Send + Sync {
 
     /// Another node is lost, and will be replaced: what it has prepared for the last complete checkpoint is made visible, by the number of the
     /// station's sink, and what else it has left is removed. A process that takes its place has to find where that sink writes to. `None`: the
-    /// sink is in use.
+    /// sink is in use, and has been for a while.
     fn succeed(&self, _node: usize, _tokens: &[Option<Value>]) -> Result<Option<Succeeded>, Diagnostic> {
         Ok(Some(Succeeded::default()))
     }
