@@ -42,7 +42,7 @@ pub struct StaticNodes {
     pub insecure: bool,
     /// What all nodes of the cluster know.
     pub token: Token,
-    /// How long is waited for nodes that are not there, before a run begins without them.
+    /// How long is waited for nodes that are not there, before a run begins without them, and for a process in the place of one that is lost.
     pub replacement_timeout: Duration,
     /// How many nodes take part at most, this process included; `None`: all.
     pub most: Option<usize>,
@@ -339,11 +339,11 @@ impl Cluster for Coordinator {
             config: self.config.clone(),
             listener,
             state: Arc::clone(&self.state),
+            peers: Mutex::new(peers.clone()),
             job: job.clone(),
             part: part.clone(),
             membership,
             notices: monitor.notices(),
-            cancel: monitor.cancel().clone(),
         }));
         Ok(FirstNode { nodes, held: farewell })
     }

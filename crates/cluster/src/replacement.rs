@@ -6,44 +6,46 @@
 use crate::attempts;
 use crate::coordinator::{ATTEMPTS, LOOK, State, StaticNodes, WINDOW, ask, busy_with, is_absent, tell};
 use crate::flight::{Listener, Token};
-use crate::orders::Begin;
+use crate::orders::{Begin, Status};
 use crate::peers::Membership;
 use millstream::cluster::RunPart;
-use millstream::{CancelState, CancelToken, Diagnostic, Notices, code};
+use millstream::{Diagnostic, Notices, code};
 use millstream_runtime::{LostNode, Replacements};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How soon whoever waits for an answer looks whether the query is over.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// See the module.
 pub(crate) struct Substitutes {
     pub(crate) config: StaticNodes,
     pub(crate) listener: Arc<Listener>,
+    /// What is shown of the nodes of the cluster.
     pub(crate) state: Arc<Mutex<State>>,
+    /// Where the nodes of the run are.
+    pub(crate) peers: Mutex<Vec<String>>,
     pub(crate) job: String,
     pub(crate) part: RunPart,
     pub(crate) membership: Membership,
     pub(crate) notices: Notices,
-    pub(crate) cancel: CancelToken,
 }
 
 impl Replacements for Substitutes {
     fn replace(&self, lost: &LostNode, is_over: &dyn Fn() -> bool) -> Result<(), Diagnostic> {
         let until = Instant::now() + self.config.replacement_timeout;
-        let node = lost.node;
+        let (node, why) = (lost.node, &lost.why.message);
         let mut has_said = false;
-        loop {
+        while !is_over() {
             for address in self.free(node) {
-                match self.begin(lost, &address) {
+                match self.begin(lost, &address, is_over) {
                     Ok(()) => {
-                        let from = match lost.checkpoint {
-                            Some(checkpoint) => format!("checkpoint {checkpoint}"),
-                            None => "the beginning".into(),
-                        };
                         self.notices.say(format!(
-                            "node {node} was lost ({}): {address} takes its place from {from} on; the others have not stopped",
-                            lost.why.message
+                            "node {node} was lost ({why}): {address} takes its place from checkpoint {} on; the others have not stopped",
+                            lost.checkpoint
                         ));
                         return Ok(());
                     }
@@ -51,25 +53,22 @@ impl Replacements for Substitutes {
                     Err(why) => return Err(why),
                 }
             }
-            if is_over() || self.cancel.state() != CancelState::Running {
-                let message = "the query was stopped while a lost node was being replaced";
-                return Err(Diagnostic::new(code::CANCELLED, message));
-            }
             if Instant::now() >= until {
-                let mut state = self.state.lock();
-                let own = state.members.get(node).cloned();
-                state.given_up.extend(own);
+                let own = self.peers.lock().get(node).cloned();
+                self.state.lock().given_up.extend(own);
                 return Err(lost.why.clone());
             }
             if !std::mem::replace(&mut has_said, true) {
-                self.notices.say(format!(
-                    "node {node} is lost ({}): waiting for it, or for another in its place",
-                    lost.why.message
-                ));
+                self.notices.say(format!("node {node} is lost ({why}): waiting for it, or for another in its place"));
             }
             std::thread::sleep(LOOK);
         }
+        Err(over())
     }
+}
+
+fn over() -> Diagnostic {
+    Diagnostic::new(code::CANCELLED, "the query has ended while a lost node was being replaced")
 }
 
 impl Substitutes {
@@ -77,36 +76,33 @@ impl Substitutes {
     fn free(&self, node: usize) -> Vec<String> {
         // A list that cannot be read now may be about to be written.
         let listed = self.config.nodes.resolve().unwrap_or_default();
-        let members = self.state.lock().members.clone();
-        let own = members.get(node).cloned();
-        let takes_part = |address: &String| Some(address) != own.as_ref() && members.contains(address);
-        let asked =
-            ask(&self.listener, &self.config.token, listed.into_iter().filter(|node| !takes_part(node)).collect());
-        let is_free = |status: &crate::Status| busy_with(status, &self.job).is_none();
-        let mut free: Vec<String> = asked
-            .into_iter()
-            .filter(|(_, status)| status.as_ref().is_ok_and(is_free))
-            .map(|(address, _)| address)
-            .collect();
-        free.sort_by_key(|address| Some(address) != own.as_ref());
+        let peers = self.peers.lock().clone();
+        let own = peers.get(node);
+        let takes_part = |address: &String| Some(address) != own && peers.contains(address);
+        let listed = listed.into_iter().filter(|address| !takes_part(address)).collect();
+        let is_free = |status: &Status| busy_with(status, &self.job).is_none();
+        let asked = ask(&self.listener, &self.config.token, listed).into_iter();
+        let free = asked.filter(|(_, status)| status.as_ref().is_ok_and(is_free)).map(|(address, _)| address);
+        let mut free: Vec<String> = free.collect();
+        free.sort_by_key(|address| Some(address) != own);
         free
     }
 
     /// Has a process begin in the place of a node.
-    fn begin(&self, lost: &LostNode, address: &str) -> Result<(), Diagnostic> {
+    fn begin(&self, lost: &LostNode, address: &str, is_over: &dyn Fn() -> bool) -> Result<(), Diagnostic> {
         let mut part = self.part.clone();
         part.cuts = lost.cuts;
         if let Some(state) = &mut part.state {
             state.base += u64::from(lost.table_cuts);
-            state.restored = lost.checkpoint;
+            state.restored = Some(lost.checkpoint);
         }
         for (sink, place) in part.sinks.iter_mut().zip(&lost.places) {
             sink.iter_mut().for_each(|sink| sink.meets.clone_from(place));
         }
-        let mut peers = self.state.lock().members.clone();
+        let mut peers = self.peers.lock().clone();
         peers[lost.node] = address.to_string();
         let run = part.state.as_ref().map(|state| state.run);
-        let begin = Begin {
+        let begin = Arc::new(Begin {
             job: self.job.clone(),
             attempt: attempts::number(run, ATTEMPTS.fetch_add(1, Ordering::Relaxed) + 1),
             me: lost.node,
@@ -115,10 +111,28 @@ impl Substitutes {
             engine: env!("CARGO_PKG_VERSION").into(),
             token: Token::random()?.reveal().to_string(),
             part,
-        };
-        tell(&self.listener, &self.config.token, address, &begin)?;
+        });
+        self.tell(&begin, is_over)?;
         self.membership.join(&self.listener, begin.mesh_with(lost.node)?)?;
-        self.state.lock().members = begin.peers;
+        self.peers.lock().clone_from(&begin.peers);
+        self.state.lock().members.clone_from(&begin.peers);
         Ok(())
+    }
+
+    /// Gives a process the order. It may take its time to plan the run, and the end of the query does not wait for that.
+    fn tell(&self, begin: &Arc<Begin>, is_over: &dyn Fn() -> bool) -> Result<(), Diagnostic> {
+        let (told, answer) = channel();
+        let (listener, token, begin) = (Arc::clone(&self.listener), self.config.token.clone(), Arc::clone(begin));
+        std::thread::spawn(move || {
+            let node = begin.peers[begin.me].clone();
+            let _ = told.send(tell(&listener, &token, &node, &begin));
+        });
+        loop {
+            match answer.recv_timeout(MOMENT) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) if !is_over() => {}
+                Err(_) => return Err(over()),
+            }
+        }
     }
 }

@@ -471,8 +471,14 @@ pub trait Sink: Send {
 
     /// Another process takes the place of a node, where the sink of the same table has been lost: commits the span that it has prepared for the
     /// last complete checkpoint with its token, unless that has been done, and removes what it has left of later ones. `None`: there is no such span.
-    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
-        let _ = node;
+    /// Nodes that are not lost (`is_lost`) are at work, and may be committing theirs.
+    fn succeed(
+        &mut self,
+        node: usize,
+        token: Option<&Value>,
+        is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
+        let (_, _) = (node, is_lost);
         token.map_or(Ok(()), |_| Err(Diagnostic::bug("a sink without spans has prepared one")))
     }
 

@@ -94,9 +94,14 @@ impl Store for LocalStore {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
-            if metadata.is_file() && !name.ends_with(UNFINISHED) {
-                files.push(StoredFile { name, bytes: metadata.len() });
+            let name = entry.file_name().to_string_lossy().into_owned();
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_file() && !name.ends_with(UNFINISHED) => {
+                    files.push(StoredFile { name, bytes: metadata.len() });
+                }
+                // One of another process that has removed it, or given it its name.
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
             }
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));

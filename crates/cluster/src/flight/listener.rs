@@ -1,4 +1,4 @@
-//! Where a process listens: bound once, with one mesh at a time.
+//! Where a process listens: bound once, with the meshes of one job at a time.
 
 use super::attempt::MeshConfig;
 use super::control::{self, Control};

@@ -151,9 +151,11 @@ impl PartDirectory {
     /// Gives the files of a span that a lost node has prepared their names, unless they have them, and removes those that it has written behind it.
     pub(super) fn succeed(&self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
         let Some(spans) = &self.spans else { return Ok(()) };
+        let mut unverified = VERIFIED_BYTES;
         for file in token.map_or(Ok(Vec::new()), |token| files_of(&self.path, token))? {
             let checkpoint = span_of(&file.name, &spans.job).map_or(0, |(checkpoint, _)| checkpoint);
-            self.recover(&file, checkpoint, true)?;
+            self.recover(&file, checkpoint, file.contents.bytes <= unverified)?;
+            unverified = unverified.saturating_sub(file.contents.bytes);
         }
         sync_directory(&self.path);
         self.remove(|is_hidden, name| {
@@ -207,15 +209,21 @@ impl PartDirectory {
                 return Err(not_as_left(candidate, &what));
             }
             let begins = || file.contents.begin(&fs::File::open(candidate)?);
-            if is_verified && !begins().map_err(|e| write_error(candidate, &e))? {
-                let what = format!("has its {bytes} bytes, but other ones than checkpoint {checkpoint} has left");
-                return Err(not_as_left(candidate, &what));
+            let is_gone = |e: &io::Error| candidate == &hidden && e.kind() == io::ErrorKind::NotFound;
+            match if is_verified { begins() } else { Ok(true) } {
+                Ok(true) => {}
+                Ok(false) => {
+                    let what = format!("has its {bytes} bytes, but other ones than checkpoint {checkpoint} has left");
+                    return Err(not_as_left(candidate, &what));
+                }
+                // The process that has written it has given it its name meanwhile.
+                Err(e) if is_gone(&e) => continue,
+                Err(e) => return Err(write_error(candidate, &e)),
             }
-            return if candidate == &hidden {
-                fs::rename(&hidden, &path).map_err(|e| write_error(&path, &e))
-            } else {
-                Ok(())
-            };
+            match if candidate == &hidden { fs::rename(&hidden, &path) } else { Ok(()) } {
+                Err(e) if is_gone(&e) => continue,
+                renamed => return renamed.map_err(|e| write_error(&path, &e)),
+            }
         }
         let what = format!("belongs to checkpoint {checkpoint}, but is not there, nor is '{}'", hidden.display());
         Err(not_as_left(&path, &what))
@@ -235,7 +243,7 @@ impl PartDirectory {
             let Some(name) = name.to_str() else { continue };
             let (is_hidden, plain) = name.strip_prefix('.').map_or((false, name), |plain| (true, plain));
             if is_left(is_hidden, plain) {
-                fs::remove_file(entry.path()).map_err(|e| write_error(entry.path(), &e))?;
+                removed(fs::remove_file(entry.path())).map_err(|e| write_error(entry.path(), &e))?;
             }
         }
         Ok(())
@@ -323,6 +331,11 @@ fn span_of(name: &str, job: &SinkJob) -> Option<(u64, SinkWriter)> {
         }
         _ => None,
     }
+}
+
+/// The result of removing a file, which another process may have done.
+pub(crate) fn removed(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
 
 /// The error for a token that another sink has made, or a damaged one.

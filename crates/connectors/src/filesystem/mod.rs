@@ -30,6 +30,7 @@ use millstream_types::{Diagnostic, Options, TakesChanges, code};
 use source::StreamSource;
 use std::time::Duration;
 
+pub(crate) use directory::removed;
 pub(crate) use discover::{input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
 pub use infer::file_options;

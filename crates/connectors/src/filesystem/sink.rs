@@ -232,7 +232,12 @@ impl Sink for FileSink {
         }
     }
 
-    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+    fn succeed(
+        &mut self,
+        node: usize,
+        token: Option<&Value>,
+        _is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
         match &self.place {
             Destination::Directory(parts) => parts.succeed(node, token),
             Destination::Single(_) | Destination::Growing(_) => Err(Diagnostic::bug("a single file is not shared")),

@@ -37,8 +37,6 @@ impl Trouble {
             code if is_hopeless(code) => 2,
             _ => 1,
         };
-        // librdkafka adds how long it has tried, which differs each time: " (after 0ms in state CONNECT, 1 identical error(s) suppressed)".
-        let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
         let mut last = locked(&self.last);
         if code == RDKafkaErrorCode::AllBrokersDown {
             let why = || last.as_ref().map_or(reason, |(_, reason)| reason).to_string();
@@ -140,10 +138,15 @@ pub(super) fn unreachable(what: &str, servers: &str, error: &KafkaError, trouble
     let last = trouble.last();
     let reason = last.as_ref().map_or_else(|| error.to_string(), |(_, reason)| reason.clone());
     let code = last.map(|(code, _)| code).or(error.rdkafka_error_code());
-    let message = format!("{what} cannot be asked of the brokers '{servers}': {reason}");
+    let message = format!("{what} cannot be asked of the brokers '{servers}': {}", without_time(&reason));
     let is_refused = code.is_some_and(|code| is_refusal(code) || is_of_certificate(code, &reason));
     let kind = if is_refused { code::REFUSED } else { code::CONNECTION_FAILED };
     Diagnostic::new(kind, message).at(whole(servers)).advise(advice(code, &reason))
+}
+
+/// What librdkafka says without how long it has tried, which differs each time: ` (after 0ms in state CONNECT, 1 identical error(s) suppressed)`.
+fn without_time(reason: &str) -> &str {
+    reason.split_once(" (after ").map_or(reason, |(reason, _)| reason)
 }
 
 /// Whether one side does not accept the other's certificate. A connection that breaks during the handshake is an error of TLS, too.
@@ -214,7 +217,7 @@ pub(super) fn is_outage(code: RDKafkaErrorCode) -> bool {
 /// What a broken client says, for messages.
 pub(super) fn reason(error: &KafkaError, trouble: &Trouble) -> String {
     match trouble.last() {
-        Some((_, reason)) => format!("{error} ({reason})"),
+        Some((_, reason)) => format!("{error} ({})", without_time(&reason)),
         None => error.to_string(),
     }
 }

@@ -190,9 +190,14 @@ impl Sink for ExactlyOnceSink {
         }
     }
 
-    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+    fn succeed(
+        &mut self,
+        node: usize,
+        token: Option<&Value>,
+        is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
         match &self.way {
-            Way::Deferred(spans) => spans.succeed(node, token),
+            Way::Deferred(spans) => spans.succeed(node, token, is_lost),
             _ => Err(Diagnostic::bug("rows of other nodes have been prepared, and those of this one have not")),
         }
     }

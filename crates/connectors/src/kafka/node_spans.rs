@@ -135,7 +135,12 @@ impl SpanTarget for NodeSpans {
         self.write_of(locked(&self.own).get()?, self.job.writer.node, spans, files)
     }
 
-    fn finish(&self, spans: &OfNodes<'_>, files: &SpanFiles) -> Result<(), Diagnostic> {
+    fn finish(
+        &self,
+        spans: &OfNodes<'_>,
+        files: &SpanFiles,
+        is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
         let mut written = match &self.together {
             Some(together) => written_by_nodes(&together.last(), self.job.sink),
             None => BTreeMap::new(),
@@ -150,7 +155,11 @@ impl SpanTarget for NodeSpans {
         }
         let ids: Vec<String> = missing.iter().map(|node| id_of_node(*node)).collect();
         let producers = self.settings.take_over_all(&self.job, &ids)?;
-        let fence = |sink, node| self.settings.take_over_node(&self.job, sink, node).map(drop);
+        // Whoever is at work ends its transaction itself.
+        let fence = |sink, node| match is_lost(node) {
+            true => self.settings.take_over_node(&self.job, sink, node).map(|_| true),
+            false => Ok(false),
+        };
         let last = self.tokens.last(fence)?;
         written = written_by_nodes(&last, self.job.sink);
         for (node, producer) in missing.into_iter().zip(producers) {

@@ -125,10 +125,11 @@ impl Tokens {
         }
     }
 
-    /// The last tokens of the job, of which none is under way any more: `fence` ends the transaction of a node whose process is gone.
+    /// The last tokens of the job, of which none is under way any more: `fence` ends the transaction of a node if its process is gone; whether it has.
+    /// Those of others are waited for.
     pub(super) fn last(
         &self,
-        mut fence: impl FnMut(usize, usize) -> Result<(), Diagnostic>,
+        mut fence: impl FnMut(usize, usize) -> Result<bool, Diagnostic>,
     ) -> Result<LastTokens, Diagnostic> {
         let [committed, all] = ["read_committed", "read_uncommitted"].map(|isolation| self.reader(isolation));
         let (committed, all) = (committed?, all?);
@@ -148,8 +149,11 @@ impl Tokens {
                     }
                     Ok(())
                 })?;
-                for (sink, node) in nodes.into_iter().filter(|node| fenced.insert(*node)) {
-                    fence(sink, node)?;
+                nodes.retain(|node| !fenced.contains(node));
+                for (sink, node) in nodes {
+                    if fence(sink, node)? {
+                        fenced.insert((sink, node));
+                    }
                 }
                 if start.elapsed() > CONNECT_TIMEOUT.duration(&self.options)? {
                     return Err(self.not_settled());

@@ -90,7 +90,7 @@ impl SharedTransactions {
         let turns = settings.take_over_all(job, &["0", "1"].map(String::from))?.into_iter().map(Turn::new);
         let turns = turns.collect::<Vec<_>>().try_into();
         let turns = turns.map_err(|_| Diagnostic::bug("two ids were taken over, and there are not two producers"))?;
-        let fence = |sink, node| settings.take_over_node(job, sink, node).map(drop);
+        let fence = |sink, node| settings.take_over_node(job, sink, node).map(|_| true);
         let last = Mutex::new(tokens.last(fence)?);
         let (writer, settings) = (Writer::Sinks(job.sink), settings.clone());
         Ok(SharedTransactions { turns, tokens, writer, settings, sinks: AtomicUsize::new(0), last })

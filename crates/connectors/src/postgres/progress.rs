@@ -112,7 +112,12 @@ impl SpanTarget for JobProgress {
     }
 
     /// Waits for what others have under way.
-    fn finish(&self, spans: &OfNodes<'_>, files: &SpanFiles) -> Result<(), Diagnostic> {
+    fn finish(
+        &self,
+        spans: &OfNodes<'_>,
+        files: &SpanFiles,
+        _is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
         spans.iter().try_for_each(|(node, spans)| self.apply(*node, spans, files))
     }
 }

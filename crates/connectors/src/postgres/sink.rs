@@ -102,8 +102,13 @@ impl Sink for JdbcSink {
         }
     }
 
-    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
-        self.spans.as_ref().map_or(Ok(()), |spans| spans.succeed(node, token))
+    fn succeed(
+        &mut self,
+        node: usize,
+        token: Option<&Value>,
+        is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
+        self.spans.as_ref().map_or(Ok(()), |spans| spans.succeed(node, token, is_lost))
     }
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {

@@ -20,7 +20,7 @@ mod tests;
 pub(crate) use ended::EndedSpans;
 pub(crate) use file::{CheckedReader, DurableSpan, SpanRows};
 
-use crate::filesystem::write_error;
+use crate::filesystem::{removed, write_error};
 use crate::{Commit, RestoredSink, SinkJob, SinkWriter};
 use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
@@ -48,8 +48,9 @@ pub(crate) trait SpanTarget: Send + Sync {
     fn write(&self, spans: &[&DurableSpan], files: &SpanFiles) -> Result<(), Diagnostic>;
 
     /// Writes those of the spans of other processes that are not there, those of a node in one transaction. A process that has begun to write one
-    /// of them, and not ended, does not come to its end.
-    fn finish(&self, spans: &OfNodes<'_>, files: &SpanFiles) -> Result<(), Diagnostic>;
+    /// of them, and not ended, does not come to its end. `is_lost` says of which nodes it is known that their processes take no part any more.
+    fn finish(&self, spans: &OfNodes<'_>, files: &SpanFiles, is_lost: &dyn Fn(usize) -> bool)
+    -> Result<(), Diagnostic>;
 }
 
 /// The spans of a sink on one node.
@@ -79,15 +80,24 @@ impl<T: SpanTarget + 'static> Spans<T> {
 
     /// Writes spans that other nodes have prepared.
     pub(crate) fn commit_of_others(&self, tokens: &[Value]) -> Result<(), Diagnostic> {
+        self.commit(tokens, &|_| true)
+    }
+
+    fn commit(&self, tokens: &[Value], is_lost: &dyn Fn(usize) -> bool) -> Result<(), Diagnostic> {
         let (spans, Shared { target, files, .. }) = (spans_of(tokens)?, &*self.shared);
-        target.finish(&of_nodes(&spans), files)?;
+        target.finish(&of_nodes(&spans), files, is_lost)?;
         files.forget(&spans);
         Ok(())
     }
 
     /// Writes the span that a lost node has prepared, if it is not there, and removes the files of those that it has begun since.
-    pub(crate) fn succeed(&self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
-        token.map_or(Ok(()), |token| self.commit_of_others(std::slice::from_ref(token)))?;
+    pub(crate) fn succeed(
+        &self,
+        node: usize,
+        token: Option<&Value>,
+        is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
+        token.map_or(Ok(()), |token| self.commit(std::slice::from_ref(token), is_lost))?;
         self.shared.files.remove(|writer| writer.is_some_and(|writer| writer.node == node))
     }
 
@@ -151,7 +161,7 @@ impl SpanFiles {
     /// Writes the spans of a checkpoint that a job resumes from, and removes the files of these and of those that no checkpoint knows.
     pub(crate) fn finish(&self, target: &dyn SpanTarget, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         let spans = spans_of(restored.map_or(&[], |restored| &restored.tokens))?;
-        target.finish(&of_nodes(&spans), self)?;
+        target.finish(&of_nodes(&spans), self, &|_| true)?;
         self.remove(|_| true)
     }
 
@@ -202,7 +212,7 @@ impl SpanFiles {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
             if is_left(&name.to_string_lossy()) {
-                fs::remove_file(entry.path()).map_err(failed)?;
+                removed(fs::remove_file(entry.path())).map_err(failed)?;
             }
         }
         let Some(remote) = &self.job.remote else { return Ok(()) };

@@ -33,6 +33,12 @@ pub enum CheckpointDue {
     Now,
 }
 
+/// Why a query ends that was stopped, and has a checkpoint.
+pub(crate) fn suspended(checkpoint: u64) -> Diagnostic {
+    let message = format!("the query was stopped; checkpoint {checkpoint} has all that it needs to resume");
+    Diagnostic::new(code::SUSPENDED, message)
+}
+
 impl CheckpointSchedule {
     /// Of a query that begins now, after a checkpoint if it resumes from one.
     pub fn new(interval: Option<Duration>, complete: Option<u64>, now: Instant) -> CheckpointSchedule {
@@ -72,9 +78,7 @@ impl CheckpointSchedule {
     /// [`SUSPENDED`](code::SUSPENDED) when the last one is complete.
     pub fn due(&self, now: Instant, (requests, is_last): (u64, bool)) -> Result<CheckpointDue, Diagnostic> {
         if is_last && self.last.is_some() && self.last == self.complete {
-            let number = self.complete.unwrap_or_default();
-            let message = format!("the query was stopped; checkpoint {number} has all that it needs to resume");
-            return Err(Diagnostic::new(code::SUSPENDED, message));
+            return Err(suspended(self.complete.unwrap_or_default()));
         }
         if self.under_way.is_some() {
             // Whoever completes it looks again.

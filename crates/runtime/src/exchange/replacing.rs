@@ -7,7 +7,10 @@
 //!
 //! Only the first node and the lost one have to do with it: rows of the others lead nowhere else. The splits of the lost node are as they were
 //! in the last complete checkpoint, and so is what its sinks have shown. A checkpoint under way that it had not stored is stored by the process in
-//! its place at once: nothing has been read since the one before, so its span is empty.
+//! its place soon: it has hardly read anything since the one before.
+//!
+//! Before the first checkpoint of a job nobody is replaced: some sources begin where the world is when they are opened (the end of a topic), so all have
+//! to begin together.
 
 use super::{Assignment, NodeMessage, Nodes};
 use crate::ids::Generation;
@@ -25,8 +28,8 @@ pub struct LostNode {
     pub node: usize,
     /// Why it is lost.
     pub why: Diagnostic,
-    /// The checkpoint to begin with; `None`: at the beginning of the job.
-    pub checkpoint: Option<u64>,
+    /// The checkpoint to begin with.
+    pub checkpoint: u64,
     /// How many cuts of the run it is not told of: those before.
     pub cuts: u32,
     /// How many of them were made for tables or checkpoints: the next checkpoint has the number behind them.
@@ -38,7 +41,7 @@ pub struct LostNode {
 /// Finds processes that take the place of nodes.
 pub trait Replacements: Send + Sync {
     /// Has another process, or the same one anew, take the place of a lost node. It takes part when this returns. Called by one thread, for one
-    /// node after the other; it may wait, but not when the query `is_over`.
+    /// node after the other; it may wait, but not when the query `is_over` or is to end.
     ///
     /// # Errors
     /// What ends the query: there is no process, or it cannot take part.
@@ -180,6 +183,11 @@ impl Replacing {
     /// Whether the query is over.
     pub(super) fn is_over(&self) -> bool {
         self.record.lock().is_over
+    }
+
+    /// Whether a node is lost, and has not been replaced.
+    pub(super) fn is_absent(&self, node: usize) -> bool {
+        self.record.lock().absent.contains_key(&node)
     }
 
     /// Whether a node has stored what it has of a checkpoint, which is its last.

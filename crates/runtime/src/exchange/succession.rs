@@ -2,7 +2,10 @@
 
 use super::Nodes;
 use super::replacing::{LostNode, Replacing};
+use crate::cancel::CancelState;
+use crate::durable::schedule::suspended;
 use crate::query::Query;
+use crate::station::{Succeeded, Succession};
 use millstream_storage::store_failed;
 use millstream_types::{Diagnostic, code};
 use std::collections::VecDeque;
@@ -55,37 +58,56 @@ fn replace(
     let Some(checkpointing) = &query.host().checkpointing else { return Err(why) };
     // No cut is made while the node is absent, so this stays as it is.
     let (checkpoint, under_way) = (checkpointing.last_complete(), checkpointing.under_way());
+    let Some(checkpoint) = checkpoint else { return Err(why) };
+    let is_ending = || replacing.is_over() || query.cancel().state() != CancelState::Running;
+    if is_ending() {
+        return ended(query, checkpoint);
+    }
     let (cuts, table_cuts) = match under_way {
         Some((generation, number)) => (generation.0 - 1, checkpointing.table_cuts_to(number) - 1),
         None => (query.cuts().last().0, query.host().tables.next().0 - 1),
     };
     // Those of the checkpoint that the run began with are committed.
-    let tokens = match checkpoint.filter(|_| checkpoint != checkpointing.restored_number()) {
-        Some(number) => checkpointing.config.checkpoints.tokens_of(number, node).map_err(|e| {
-            let message = format!("what node {node} has stored of checkpoint {number} cannot be read");
+    let tokens = match checkpointing.restored_number() == Some(checkpoint) {
+        true => Vec::new(),
+        false => checkpointing.config.checkpoints.tokens_of(checkpoint, node).map_err(|e| {
+            let message = format!("what node {node} has stored of checkpoint {checkpoint} cannot be read");
             store_failed(code::CHECKPOINT_DAMAGED, &message, &e)
         })?,
-        None => Vec::new(),
     };
     let mut shared = Vec::new();
+    let succession = Succession { node, tokens: &tokens, is_lost: &|node| replacing.is_absent(node) };
     for station in query.stations() {
-        let succeeded = loop {
-            match station.succeed(node, &tokens)? {
+        let Succeeded { place, consequences } = loop {
+            match station.succeed(&succession)? {
                 Some(succeeded) => break succeeded,
-                None if replacing.is_over() => return Ok(()),
+                None if is_ending() => return ended(query, checkpoint),
                 None => {}
             }
         };
-        shared.extend(succeeded.0);
+        query.act(consequences);
+        shared.extend(place);
     }
     let mut places = vec![None; query.plan().sinks.len()];
     shared.iter().for_each(|(sink, place)| places[*sink] = Some(place.name.clone()));
     let lost = LostNode { node, why, checkpoint, cuts, table_cuts, places };
-    replacing.by.replace(&lost, &|| replacing.is_over())?;
+    let replaced = replacing.by.replace(&lost, &is_ending);
+    if replaced.is_err() && is_ending() {
+        return ended(query, checkpoint);
+    }
+    replaced?;
     // It has found them.
     drop(shared);
     query.host().stats.replaced(node);
     replacing.join(nodes, node, cuts);
     query.cancel().wake();
     Ok(())
+}
+
+/// The query is over, or was asked to end, while a node is absent: a stop does not wait for it, as there is a checkpoint to resume from.
+fn ended(query: &Query, checkpoint: u64) -> Result<(), Diagnostic> {
+    match query.cancel().state() {
+        CancelState::Stop => Err(suspended(checkpoint)),
+        CancelState::Running | CancelState::Abort => Ok(()),
+    }
 }

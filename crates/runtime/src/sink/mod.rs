@@ -25,7 +25,7 @@ use crate::ids::{Generation, Port};
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::schedule::flow::Permit;
 use crate::schedule::threads::Watch;
-use crate::station::{Awaited, Consequences, Job, Station, Succeeded};
+use crate::station::{Awaited, Consequences, Job, Station, Succeeded, Succession};
 use crate::stats::SinkStats;
 use arrow_array::ArrayRef;
 use lanes::{Lanes, PieceContent, Ready, SinkPiece};
@@ -36,7 +36,6 @@ use millstream_storage::{Manifest, SinkState};
 use millstream_sync::epoch_ring::Release;
 use millstream_types::{DataType, Diagnostic, Field, Schema};
 use parking_lot::{Condvar, Mutex};
-use serde_json::Value;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -461,20 +460,24 @@ impl Station for SinkStation {
         lanes.sink.as_deref_mut().map_or(Ok(()), |sink| self.stats.commits(|| sink.commit_of_others(tokens)))
     }
 
-    fn succeed(&self, node: usize, tokens: &[Option<Value>]) -> Result<Option<Succeeded>, Diagnostic> {
-        let (token, until) = (tokens.get(self.number).and_then(Option::as_ref), Instant::now() + PATIENCE);
+    fn succeed(&self, lost: &Succession<'_>) -> Result<Option<Succeeded>, Diagnostic> {
+        let (token, until) = (lost.tokens.get(self.number).and_then(Option::as_ref), Instant::now() + PATIENCE);
         let mut lanes = self.lanes.lock();
         lanes.is_wanted = true;
         while lanes.sink.is_none() && !self.written.wait_until(&mut lanes, until).timed_out() {}
         lanes.is_wanted = false;
-        let succeed = |sink: &mut Box<dyn Sink>| {
-            self.stats.commits(|| sink.succeed(node, token))?;
-            Ok(Succeeded(sink.share()?.map(|place| (self.number, place))))
-        };
-        let succeeded = lanes.sink.as_mut().map(succeed).transpose();
+        let taken = lanes.sink.take();
         drop(lanes);
         self.written.notify_all();
-        succeeded
+        let Some(mut sink) = taken else { return Ok(None) };
+        // Without the lock: brokers and databases may take their time, and workers have other sinks.
+        let succeeded = self.stats.commits(|| sink.succeed(lost.node, token, lost.is_lost));
+        let place = succeeded.and_then(|()| sink.share());
+        self.lanes.lock().sink = Some(sink);
+        self.written.notify_all();
+        let mut succeeded = Succeeded { place: place?.map(|place| (self.number, place)), ..Succeeded::default() };
+        self.drive(&mut succeeded.consequences)?;
+        Ok(Some(succeeded))
     }
 
     fn finish(&self) -> Result<(), Diagnostic> {

@@ -127,14 +127,13 @@ pub(crate) trait Station: Send + Sync {
         Ok(())
     }
 
-    /// Another node is lost, and will be replaced: what it has prepared for the last complete checkpoint is made visible, by the number of the
-    /// station's sink, and what else it has left is removed. A process that takes its place has to find where that sink writes to. `None`: the
-    /// sink is in use, and has been for a while.
-    fn succeed(&self, _node: usize, _tokens: &[Option<Value>]) -> Result<Option<Succeeded>, Diagnostic> {
+    /// Another node is lost, and will be replaced: what it has prepared for the last complete checkpoint is made visible, and what else it has
+    /// left is removed. `None`: the station's sink is in use, and has been for a while.
+    fn succeed(&self, _lost: &Succession<'_>) -> Result<Option<Succeeded>, Diagnostic> {
         Ok(Some(Succeeded::default()))
     }
 
-    /// The same, behind the last checkpoint: what has been written is made visible.
+    /// All checkpoints are written, or there are none: what has been written is made visible.
     fn finish(&self) -> Result<(), Diagnostic> {
         Ok(())
     }
@@ -143,9 +142,22 @@ pub(crate) trait Station: Send + Sync {
     fn abandon(&self) {}
 }
 
-/// What a process that takes the place of a node has to find: by the number of a sink.
+/// A node that is lost.
+pub(crate) struct Succession<'a> {
+    pub(crate) node: usize,
+    /// By sink of the plan: the token of the span that it has prepared for the last complete checkpoint.
+    pub(crate) tokens: &'a [Option<Value>],
+    /// Whether a node is lost now.
+    pub(crate) is_lost: &'a dyn Fn(usize) -> bool,
+}
+
+/// What was done for a node that is lost.
 #[derive(Default)]
-pub(crate) struct Succeeded(pub(crate) Option<(usize, SharedPlace)>);
+pub(crate) struct Succeeded {
+    /// What a process in its place has to find: by the number of a sink.
+    pub(crate) place: Option<(usize, SharedPlace)>,
+    pub(crate) consequences: Consequences,
+}
 
 /// What a station has to do with a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

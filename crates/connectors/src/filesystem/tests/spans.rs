@@ -315,13 +315,13 @@ fn what_a_lost_node_has_prepared_is_committed_and_what_it_has_begun_removed() {
     };
     assert!(hidden(1) > 0 && hidden(2) > 0);
     for node in [1, 2, 2] {
-        sinks[0].succeed(node, Some(&tokens[node])).unwrap();
+        sinks[0].succeed(node, Some(&tokens[node]), &|_| true).unwrap();
         assert_eq!(hidden(node), 0, "of node {node}");
     }
     assert_eq!(ids(&directory, "", "json"), (0..3 * PIECES * ROWS).collect::<Vec<_>>());
     // One that had prepared nothing.
-    sinks[0].succeed(1, None).unwrap();
-    let damaged = sinks[0].succeed(1, Some(&serde_json::json!({ "files": 7 }))).unwrap_err();
+    sinks[0].succeed(1, None, &|_| true).unwrap();
+    let damaged = sinks[0].succeed(1, Some(&serde_json::json!({ "files": 7 })), &|_| true).unwrap_err();
     assert_eq!(damaged.code, code::CHECKPOINT_DAMAGED);
     // What the first node itself is writing stays.
     let mut commit = sinks[0].cut(2).unwrap().unwrap();

@@ -167,7 +167,13 @@ impl Sink for SpanSink {
         Ok(())
     }
 
-    fn succeed(&mut self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+    fn succeed(
+        &mut self,
+        node: usize,
+        token: Option<&Value>,
+        is_lost: &dyn Fn(usize) -> bool,
+    ) -> Result<(), Diagnostic> {
+        assert!(is_lost(node) && !is_lost(0));
         let token = token.map(|token| SpanToken::deserialize(token).unwrap());
         assert!(token.iter().all(|token| token.node == node));
         token.into_iter().for_each(|token| token.commit(&self.committed));
