@@ -6,7 +6,8 @@ use crate::how_often::how_often;
 use crate::job::{Job, assert_same};
 use crate::manifests::manifests;
 use crate::processes::{Node, nodes as processes, on};
-use crate::{SLOW, await_two_more};
+use crate::support::millstream;
+use crate::{FAST, SLOW, await_two_more};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
@@ -190,6 +191,39 @@ fn without_a_replacement_all_resume_on_fewer_nodes() {
         "{said}"
     );
     assert!(!said.contains("waiting for 127"), "it is waited for once: {said}");
+    assert_same(&job.rows("out"), &job.rows("expected"), "on fewer nodes");
+}
+
+/// A stop does not wait for a node that is lost: there is a checkpoint to resume from.
+#[test]
+fn a_job_without_one_of_its_nodes_can_be_stopped_and_rescaled() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path());
+    let mut nodes: Vec<Node> = processes(2, folder.path());
+    let lose = |nodes: &mut Vec<Node>| {
+        let mut first = command(&job, nodes, SLOW / 40, "60").spawn().unwrap();
+        await_checkpoint(&job, &mut first);
+        nodes[1].kill();
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(first.try_wait().unwrap().is_none(), "it waits for a node");
+        first
+    };
+    let first = lose(&mut nodes);
+    kill_process(Pid::from_child(&first), Signal::TERM).unwrap();
+    let output = await_end(first, "that was stopped");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("waiting for it, or for another in its place"), "{said}");
+    assert!(said.contains("has all that it needs to resume") && !said.contains("MS3007"), "{said}");
+    nodes[1] = Node::start(folder.path(), &nodes[1].address);
+    let first = lose(&mut nodes);
+    let mut rescale = millstream(folder.path());
+    rescale.args(["cluster", "rescale", "--nodes", "2", "--state-dir", "state"]);
+    let output = rescale.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    assert!(said.contains("resumed on 2 nodes instead of 3"), "{said}");
+    kill_process(Pid::from_child(&first), Signal::TERM).unwrap();
+    await_end(first, "on fewer nodes");
+    said_of(&command(&job, &nodes[..1], FAST, "60").output().unwrap());
     assert_same(&job.rows("out"), &job.rows("expected"), "on fewer nodes");
 }
 

@@ -4,9 +4,12 @@ use crate::broker::{Kafka, shared};
 use crate::transactions::{assert_seen, open, seen, write};
 use millstream::code;
 use millstream::connectors::{Commit, Committed, RestoredSink, Sink, SinkJob, SinkWriter};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The job of a node, in a process of the job.
@@ -116,6 +119,51 @@ fn each_node_writes_its_span_once_whoever_is_left() {
     first.commit_of_others(&[of_other.1]).unwrap();
     first.finish().unwrap();
     bench.sees(0..30);
+    assert_eq!(bench.files(), 0);
+}
+
+/// What the lost node has prepared is written while another one is writing its span: that one is at work, and not fenced.
+#[test]
+fn the_span_of_a_lost_node_is_written_beside_those_of_others() {
+    let Some(kafka) = shared() else { return };
+    let bench = Bench::new(&kafka, "beside");
+    let mut first = open(&kafka, &bench.topic, &[]);
+    first.begin(&bench.job(1, 0), None).unwrap();
+    let mut lost = bench.other(1, 1);
+    write(&mut *first, 0..5).unwrap();
+    write(&mut *lost, 5..10).unwrap();
+    let (of_first, of_lost) = (prepared(&mut *first, 1), prepared(&mut *lost, 1));
+    of_first.0.commit().unwrap();
+    // What it has begun since.
+    write(&mut *lost, 10..20).unwrap();
+    let is_lost = |node: usize| node == 1;
+    // Node 2 sends the token of its span first, and is not done with the rows for a while.
+    let patience = Duration::from_secs(30);
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", &kafka.servers).set("transactional.id", "millstream-beside-0-node-2");
+    let busy: BaseProducer = config.create().unwrap();
+    busy.init_transactions(patience).unwrap();
+    busy.begin_transaction().unwrap();
+    busy.send(BaseRecord::to("millstream-checkpoints").key("millstream/beside/0/2").payload("1")).unwrap();
+    busy.flush(patience).unwrap();
+    std::thread::scope(|scope| {
+        let succeeding = scope.spawn(|| first.succeed(1, Some(&of_lost.1), &is_lost));
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(!succeeding.is_finished(), "the token of the lost node is behind that of another");
+        busy.commit_transaction(patience).unwrap();
+        succeeding.join().unwrap().unwrap();
+    });
+    bench.sees(0..10);
+    first.succeed(1, Some(&of_lost.1), &is_lost).unwrap();
+    bench.sees(0..10);
+    // The lost one comes back, and its id is another's.
+    let error = of_lost.0.commit().unwrap_err();
+    assert!(error.code == code::WRITE_FAILED, "{error}");
+    let mut again = bench.other(2, 1);
+    write(&mut *again, 10..20).unwrap();
+    prepared(&mut *again, 2).0.commit().unwrap();
+    bench.sees(0..20);
+    drop((lost, again));
     assert_eq!(bench.files(), 0);
 }
 
