@@ -40,6 +40,7 @@ mod hints;
 mod host;
 mod ids;
 mod keyed;
+mod life;
 mod lookup;
 mod partitions;
 mod pipeline;

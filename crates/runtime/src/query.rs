@@ -16,6 +16,7 @@ use crate::durable::restored::Restored;
 use crate::exchange::{AtBeatEnd, NodeMessage};
 use crate::host::Host;
 use crate::ids::{Generation, StationId, StreamId};
+use crate::life::Life;
 use crate::pipeline::{Arrived, Pipeline};
 use crate::pipeline_stages::Origin;
 use crate::schedule::beats::BeatEnd;
@@ -80,23 +81,6 @@ pub(crate) struct BeatEnds {
     pub(crate) of_others: Vec<Option<AtBeatEnd>>,
 }
 
-/// Whether and why a query ends.
-#[derive(Default)]
-struct Life {
-    sinks_open: AtomicUsize,
-    /// No more input is wanted. Set before readers are woken; a reader that misses it reads one chunk more.
-    stopping: AtomicBool,
-    /// A split has been ended before its end.
-    cut_short: AtomicBool,
-    /// All sinks are done, or there is a failure.
-    over: AtomicBool,
-    failure: Mutex<Option<Diagnostic>>,
-    /// When the last checkpoint was asked for.
-    last_asked: Mutex<Option<Instant>>,
-    readers: Mutex<usize>,
-    reader_left: Condvar,
-}
-
 /// The diagnostic of a caught panic.
 pub(crate) fn panicked(who: &str, panic: &(dyn Any + Send)) -> Diagnostic {
     let text = panic.downcast_ref::<&str>().copied();
@@ -119,12 +103,7 @@ impl Query {
         timers: Timers,
         cancel: CancelToken,
     ) -> Query {
-        let sinks = graph.plan.sinks.len();
-        // Of several nodes the first says when the others end: until then it may make cuts.
-        let is_follower = host.nodes.as_ref().is_some_and(|nodes| !nodes.is_first());
-        let open = sinks + usize::from(is_follower);
-        let (sinks_open, over) = (AtomicUsize::new(open), AtomicBool::new(open == 0));
-        let life = Life { sinks_open, over, ..Life::default() };
+        let life = Life::of(&graph.plan, &host);
         let cuts = Cuts::new(host.config.cut_every);
         let others = host.nodes.as_ref().filter(|nodes| nodes.is_first()).map_or(0, |nodes| nodes.count - 1);
         let beat_ends = Mutex::new(BeatEnds { taken: 0, of_others: vec![None; others] });
@@ -540,6 +519,13 @@ impl Query {
             }
             2 if self.is_follower() => self.say_all_written(),
             _ => {}
+        }
+    }
+
+    /// On the first node: all others have written all rows.
+    pub(crate) fn others_have_written(&self) {
+        if self.life.waits_for_others.swap(false, Ordering::AcqRel) {
+            self.sink_done();
         }
     }
 

@@ -11,6 +11,7 @@ use crate::durable::writer::{finish_job, write_checkpoints};
 use crate::exchange::{NodeMessage, Nodes, receive_from_nodes, replace_nodes};
 use crate::executable_plan::RunInput;
 use crate::ids::SplitId;
+use crate::life::takes_checkpoints;
 use crate::query::{Query, caught, panicked};
 use crate::schedule::beats::Beats;
 use crate::schedule::cut_timing::Purpose;
@@ -190,7 +191,7 @@ fn start(query: &Query) -> Result<(), Diagnostic> {
 /// Waits for the end; does meanwhile what is due by time.
 fn supervise(query: &Query) -> Result<(), Diagnostic> {
     let (timers, cancel) = (query.timers(), query.cancel());
-    let ends_by_checkpoint = takes_checkpoints(query);
+    let ends_by_checkpoint = takes_checkpoints(query.plan(), query.host());
     while !query.is_over() {
         timers.begin();
         let next = caught("a timer or a sink", || do_due(query, Instant::now()))?;
@@ -305,18 +306,9 @@ fn follow_clock(query: &Query, now: Instant) -> Option<Instant> {
     due.next_ms.and_then(|ms| after(now, ms))
 }
 
-/// Whether checkpoints are taken while the query runs. One with a LIMIT has none but the last: it may end at any moment,
-/// whatever is on its way. Nor has one with a sort, which keeps nothing, unless the sort is part of a lookup table: then it has ended
-/// when the first checkpoint is taken, and is made again after a recovery.
-fn takes_checkpoints(query: &Query) -> bool {
-    let plan = query.plan();
-    let takes_all = plan.sinks.iter().all(|sink| sink.limit.is_none() && sink.skip == 0);
-    query.host().checkpointing.is_some() && takes_all && !plan.sorts_output()
-}
-
 /// Begins a checkpoint when it is time or someone has asked for one; when to look again.
 fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
-    let takes_checkpoints = takes_checkpoints(query) && !query.is_follower();
+    let takes_checkpoints = takes_checkpoints(query.plan(), query.host()) && !query.is_follower();
     let Some(checkpointing) = query.host().checkpointing.as_ref().filter(|_| takes_checkpoints) else {
         return Ok(None);
     };

@@ -128,8 +128,14 @@ impl Receiving<'_> {
             }
             NodeMessage::AllWritten => {
                 if let Some(nodes) = &query.host().nodes {
-                    if nodes.ending.lock().has_all_written(from) {
+                    let mut ending = nodes.ending.lock();
+                    let (is_told, have_all) = (ending.has_all_written(from), ending.have_all_written());
+                    drop(ending);
+                    if is_told {
                         nodes.send(from, NodeMessage::Finish);
+                    }
+                    if have_all {
+                        query.others_have_written();
                     }
                     query.cancel().wake();
                 }

@@ -117,13 +117,20 @@ enum Deaths<'a> {
     FromTheStart(&'a [u64]),
 }
 
-/// Runs a job whose nodes die; how the first one has ended, and where others have begun in the place of those.
-fn run_job(
-    plan: &QueryPlan,
-    data: &[Vec<Row>],
-    deaths: Deaths<'_>,
-    is_alone: bool,
-) -> (Result<(), Diagnostic>, Vec<String>, Vec<u64>, bool) {
+/// What has become of a job.
+struct Ran {
+    /// How the first node has ended.
+    ended: Result<(), Diagnostic>,
+    rows: Vec<String>,
+    /// Where others have begun in the place of those that have died.
+    replaced: Vec<u64>,
+    have_died: bool,
+    /// By node: spans with rows.
+    spans: [usize; NODES],
+}
+
+/// Runs a job whose nodes die.
+fn run_job(plan: &QueryPlan, data: &[Vec<Row>], deaths: Deaths<'_>, is_alone: bool) -> Ran {
     let folder = tempfile::tempdir().unwrap();
     let job = Arc::new(Job {
         plan: plan.clone(),
@@ -166,7 +173,11 @@ fn run_job(
         }
     };
     let replaced = job.replaced.lock().unwrap().clone();
-    (ended, all_committed(&job.committed), replaced, left.is_empty())
+    let mut spans = [0; NODES];
+    let committed = job.committed.lock().unwrap();
+    committed.iter().filter(|(_, rows)| !rows.is_empty()).for_each(|((_, node), _)| spans[*node] += 1);
+    drop(committed);
+    Ran { ended, rows: all_committed(&job.committed), replaced, have_died: left.is_empty(), spans }
 }
 
 fn independent_plan() -> QueryPlan {
@@ -184,7 +195,8 @@ fn nodes_are_replaced_while_the_others_go_on() {
     for step in (0..).map(|n: u64| n * n / 8 + n).take_while(|&step| step < 3000) {
         // One, and then another one or that which has taken its place.
         let deaths = [step, step + step / 3 + 1, step + step / 3 + 2];
-        let (ended, rows, replaced, have_died) = run_job(&plan, &data, Deaths::BehindCheckpoint(&deaths), false);
+        let Ran { ended, rows, replaced, have_died, .. } =
+            run_job(&plan, &data, Deaths::BehindCheckpoint(&deaths), false);
         assert!(ended.is_ok(), "dead after {step} messages: {ended:?}");
         assert!(rows == expected, "dead after {step} messages: {} rows of {}", rows.len(), expected.len());
         from.extend(replaced);
@@ -195,6 +207,16 @@ fn nodes_are_replaced_while_the_others_go_on() {
     }
     assert!(is_through, "the query ends before any node dies");
     assert!(from.len() > 5, "{from:?}");
+}
+
+/// The first node is done at once, and makes checkpoints as long as another one is not.
+#[test]
+fn checkpoints_are_made_while_any_node_has_rows() {
+    let (few, many) = (random_splits(23, 1, 5, 60).remove(0), random_splits(24, 1, 20_000, 60).remove(0));
+    let (plan, data) = (independent_plan(), [few, many]);
+    let Ran { ended, rows, spans, .. } = run_job(&plan, &data, Deaths::BehindCheckpoint(&[]), true);
+    assert!(ended.is_ok(), "{ended:?}");
+    assert!(rows.len() == 20_005 && spans[0] == 1 && spans[1] > 10, "{} rows, spans {spans:?}", rows.len());
 }
 
 /// With more checkpoints, and up to five deaths at random places. `MILLSTREAM_SEEDS=1000` for long.
@@ -208,7 +230,7 @@ fn nodes_are_replaced_again_and_again() {
         expected.sort();
         let mut deaths: Vec<u64> = (0..=random.below(5)).map(|_| random.below(120)).collect();
         deaths.sort_unstable();
-        let (ended, rows, replaced, _) = run_job(&plan, &data, Deaths::BehindCheckpoint(&deaths), false);
+        let Ran { ended, rows, replaced, .. } = run_job(&plan, &data, Deaths::BehindCheckpoint(&deaths), false);
         assert!(ended.is_ok(), "seed {seed}: {ended:?}");
         let (count, of) = (rows.len(), expected.len());
         assert!(
@@ -221,9 +243,9 @@ fn nodes_are_replaced_again_and_again() {
 #[test]
 fn a_node_without_replacement_ends_the_query() {
     let (plan, data) = (independent_plan(), random_splits(22, 4, 200, 60));
-    let (ended, ..) = run_job(&plan, &data, Deaths::BehindCheckpoint(&[2]), true);
+    let Ran { ended, .. } = run_job(&plan, &data, Deaths::BehindCheckpoint(&[2]), true);
     assert_eq!(ended.unwrap_err().code, code::NODE_LOST);
     // Before the first checkpoint nobody is replaced: all begin again.
-    let (ended, _, replaced, _) = run_job(&plan, &data, Deaths::FromTheStart(&[2]), false);
+    let Ran { ended, replaced, .. } = run_job(&plan, &data, Deaths::FromTheStart(&[2]), false);
     assert_eq!((ended.unwrap_err().code, replaced), (code::NODE_LOST, vec![]));
 }
