@@ -34,13 +34,13 @@ use millstream_plan::pipeline::QueryPlan;
 use millstream_state::release_if_asked;
 use millstream_sync::epoch_ring::Release;
 use millstream_types::{Diagnostic, code};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long the end of a query waits for readers that are inside their connector.
