@@ -327,6 +327,33 @@ fn damaged_files_give_errors_and_never_wrong_rows() {
     assert!(failed >= 5, "only {failed} queries met damage");
 }
 
+/// Two nodes read what is ten minutes ahead of what a third one reads slowly, and a fourth reads nothing. What waits for the third is spilled.
+#[test]
+fn a_node_that_is_ten_minutes_behind_does_not_fill_the_memory_of_others() {
+    if has_run_alone() {
+        return;
+    }
+    let table = |name: &str, first: u64, from_ms: u64, rate: u64| {
+        let last = first + 299_999;
+        format!(
+            "CREATE TABLE {name} (id BIGINT, ts AS TO_TIMESTAMP_LTZ((id - {first}) * 4 + {from_ms}, 3), WATERMARK FOR ts AS ts) WITH (
+             'connector' = 'datagen', 'rows-per-second' = '{rate}', 'fields.id.kind' = 'sequence', 'fields.id.start' = '{first}', 'fields.id.end' = '{last}');"
+        )
+    };
+    let tables = [table("a", 0, 600_000, 0), table("b", 300_000, 600_000, 0), table("c", 600_000, 0, 150_000)];
+    let script = tables.concat()
+        + "SELECT COUNT(*) AS n FROM TABLE(TUMBLE((SELECT * FROM a UNION ALL SELECT * FROM b UNION ALL SELECT * FROM c),
+           DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end, id * 65537";
+    let directory = tempfile::tempdir().unwrap();
+    let settings = [("pipeline.nodes", "4"), ("pipeline.memory", "32 MB"), ("execution.runtime-mode", "streaming")];
+    let (numbers, stats) = run_spilling(directory.path(), &settings, &script).unwrap();
+    assert_eq!((numbers.len(), numbers.iter().sum::<i64>()), (900_000, 900_000));
+    assert!(stats.spill.files > 0 && stats.memory.peak < 35 << 20, "{} files, {:?}", stats.spill.files, stats.memory);
+    let read: Vec<u64> = stats.nodes.iter().map(|node| node.rows_in).collect();
+    assert_eq!((stats.late_rows, read), (0, vec![300_000, 300_000, 300_000, 0]));
+    assert!(is_empty(directory.path()));
+}
+
 #[test]
 fn more_than_the_disk_budget_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
