@@ -25,7 +25,7 @@ const GREETING: Duration = Duration::from_secs(2);
 /// How long one may take to leave what it does and to plan a run.
 const BEGINNING: Duration = Duration::from_secs(120);
 /// Attempts of this process so far. A job may be run by one coordinator after the other.
-pub(crate) static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 /// Between two looks for nodes that are not there.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
@@ -162,6 +162,12 @@ pub(crate) fn ask(listener: &Listener, token: &Token, nodes: Vec<String>) -> Vec
     })
 }
 
+/// The number of the next attempt of a run: the process that holds the state directory has a higher one than those before it.
+pub(crate) fn next_attempt(part: &RunPart) -> u64 {
+    let count = ATTEMPTS.fetch_add(1, Ordering::Relaxed) + 1;
+    attempts::number(part.state.as_ref().map(|state| state.run), count)
+}
+
 /// Has a node begin an attempt.
 pub(crate) fn tell(listener: &Listener, token: &Token, node: &str, begin: &Begin) -> Result<(), Diagnostic> {
     call(listener, token, node, "begin", begin, BEGINNING)
@@ -207,10 +213,6 @@ impl Coordinator {
         format!("{host}:{}", listener.address().port())
     }
 
-    fn ask(&self, listener: &Listener, nodes: Vec<String>) -> Vec<(String, Result<Status, Diagnostic>)> {
-        ask(listener, &self.config.token, nodes)
-    }
-
     /// How many other nodes take part at most.
     fn most(&self) -> Option<usize> {
         self.state.lock().most.unwrap_or(self.config.most).map(|most| most.saturating_sub(1))
@@ -228,7 +230,7 @@ impl Coordinator {
             // A file that cannot be read now may be about to be written: that is waited for as well.
             let (nodes, unread) =
                 self.config.nodes.resolve().map_or_else(|why| (Vec::new(), Some(why)), |nodes| (nodes, None));
-            let asked = self.ask(listener, nodes);
+            let asked = ask(listener, &self.config.token, nodes);
             if let Some(refusal) = asked.iter().filter_map(|(_, status)| status.as_ref().err()).find(|e| !is_absent(e))
             {
                 return Err(refusal.clone());
@@ -290,23 +292,11 @@ impl Cluster for Coordinator {
         let listener = self.listener()?;
         let job = part.state.as_ref().map_or_else(|| self.unnamed.clone(), |state| state.job.clone());
         let others = self.present(&listener, &job, monitor)?;
-        // The process that holds the state directory has a higher number than those before it.
-        let count = ATTEMPTS.fetch_add(1, Ordering::Relaxed) + 1;
-        let attempt = attempts::number(part.state.as_ref().map(|state| state.run), count);
-        let token = Token::random()?;
+        let (attempt, token) = (next_attempt(part), Token::random()?);
         let mut peers = vec![self.own_address(&listener)];
         peers.extend(others.iter().cloned());
         self.state.lock().members.clone_from(&peers);
-        let begin = |me: usize| Begin {
-            job: job.clone(),
-            attempt,
-            me,
-            peers: peers.clone(),
-            window: WINDOW,
-            engine: env!("CARGO_PKG_VERSION").into(),
-            token: token.reveal().to_string(),
-            part: part.clone(),
-        };
+        let begin = |me: usize| Begin::new((&job, attempt), me, peers.clone(), &token, part.clone());
         let told: Vec<Result<(), Diagnostic>> = std::thread::scope(|scope| {
             let tell = |(me, node): (usize, &String)| {
                 let (begin, node, listener) = (begin(me), node.clone(), &listener);
@@ -349,7 +339,7 @@ impl Cluster for Coordinator {
     }
 
     fn resize(&self, nodes: Option<usize>) -> Result<(), Diagnostic> {
-        let asked = self.ask(&*self.listener()?, self.config.nodes.resolve()?);
+        let asked = ask(&*self.listener()?, &self.config.token, self.config.nodes.resolve()?);
         let there = asked.iter().filter(|(_, status)| status.is_ok()).count() + 1;
         if let Some(wanted) = nodes.filter(|&wanted| wanted > there) {
             let message = format!("{wanted} nodes are asked for, and with this process there are {there}");

@@ -1,5 +1,6 @@
 //! What the first node asks of the others, as JSON.
 
+use crate::coordinator::WINDOW;
 use crate::flight::{CONTROL_LIMIT, Listener, MeshConfig, Token};
 use bytes::Bytes;
 use millstream::cluster::RunPart;
@@ -41,6 +42,18 @@ pub struct Status {
 }
 
 impl Begin {
+    /// Of an attempt (job and number), for the node `me` of `peers`.
+    pub(crate) fn new(
+        (job, attempt): (&str, u64),
+        me: usize,
+        peers: Vec<String>,
+        token: &Token,
+        part: RunPart,
+    ) -> Begin {
+        let (job, engine, token) = (job.into(), env!("CARGO_PKG_VERSION").into(), token.reveal().into());
+        Begin { job, attempt, me, peers, window: WINDOW, engine, token, part }
+    }
+
     /// The mesh of the attempt, on the node that it is for.
     pub(crate) fn mesh(&self) -> Result<MeshConfig, Diagnostic> {
         self.lanes(self.me, self.part.is_independent.then_some(0))

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// By node: the mesh with the lane to it. One for all, or one for each.
-#[derive(Default)]
 struct Outbound(RwLock<Vec<Option<Arc<Mesh>>>>);
 
 /// What comes from other nodes.
@@ -42,15 +41,14 @@ impl Inbound for Delivery {
     }
 }
 
-/// The place of this process in a run. Dropped when the run has ended here: the others get what has been sent to them, then the connections
-/// are closed.
+/// The place of this process in a run.
 #[derive(Clone)]
 pub(crate) struct Membership {
     outbound: Arc<Outbound>,
     delivery: Arc<Delivery>,
 }
 
-/// Closes the connections of a run at its end.
+/// Dropped when the run has ended here: the others get what has been sent to them, then the connections are closed.
 pub(crate) struct Farewell(Membership);
 
 impl Membership {
@@ -73,7 +71,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Closes all connections when it is dropped.
+    /// What ends the run for the others.
     pub(crate) fn farewell(&self) -> Farewell {
         Farewell(self.clone())
     }

@@ -3,8 +3,7 @@
 //! The process that takes the place of a node begins an attempt with a number of its own, with lanes to the first node alone. So what the lost
 //! one still does, if it is only cut off, has other names, and is refused. It may be the same process once more, or one that took no part so far.
 
-use crate::attempts;
-use crate::coordinator::{ATTEMPTS, LOOK, State, StaticNodes, WINDOW, ask, busy_with, is_absent, tell};
+use crate::coordinator::{LOOK, State, StaticNodes, ask, busy_with, is_absent, next_attempt, tell};
 use crate::flight::{Listener, Token};
 use crate::orders::{Begin, Status};
 use crate::peers::Membership;
@@ -13,7 +12,6 @@ use millstream::{Diagnostic, Notices, code};
 use millstream_runtime::{LostNode, Replacements};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -101,17 +99,8 @@ impl Substitutes {
         }
         let mut peers = self.peers.lock().clone();
         peers[lost.node] = address.to_string();
-        let run = part.state.as_ref().map(|state| state.run);
-        let begin = Arc::new(Begin {
-            job: self.job.clone(),
-            attempt: attempts::number(run, ATTEMPTS.fetch_add(1, Ordering::Relaxed) + 1),
-            me: lost.node,
-            peers,
-            window: WINDOW,
-            engine: env!("CARGO_PKG_VERSION").into(),
-            token: Token::random()?.reveal().to_string(),
-            part,
-        });
+        let of = (self.job.as_str(), next_attempt(&part));
+        let begin = Arc::new(Begin::new(of, lost.node, peers, &Token::random()?, part));
         self.tell(&begin, is_over)?;
         self.membership.join(&self.listener, begin.mesh_with(lost.node)?)?;
         self.peers.lock().clone_from(&begin.peers);

@@ -71,7 +71,9 @@ pub use registry::{
 };
 pub use request::{ChangedBy, ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
 pub use row::{RowDecoder, record_layout};
-pub use sink_job::{Committed, Delivery, RestoredSink, SharedBySinks, SharedPlace, SinkFiles, SinkJob, SinkWriter};
+pub use sink_job::{
+    Committed, Delivery, LostSink, RestoredSink, SharedBySinks, SharedPlace, SinkFiles, SinkJob, SinkWriter,
+};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -470,16 +472,9 @@ pub trait Sink: Send {
     }
 
     /// Another process takes the place of a node, where the sink of the same table has been lost: commits the span that it has prepared for the
-    /// last complete checkpoint with its token, unless that has been done, and removes what it has left of later ones. `None`: there is no such span.
-    /// Nodes that are not lost (`is_lost`) are at work, and may be committing theirs.
-    fn succeed(
-        &mut self,
-        node: usize,
-        token: Option<&Value>,
-        is_lost: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Diagnostic> {
-        let (_, _) = (node, is_lost);
-        token.map_or(Ok(()), |_| Err(Diagnostic::bug("a sink without spans has prepared one")))
+    /// last complete checkpoint, unless that has been done, and removes what it has left of later ones.
+    fn succeed(&mut self, lost: &LostSink<'_>) -> Result<(), Diagnostic> {
+        lost.token.map_or(Ok(()), |_| Err(Diagnostic::bug("a sink without spans has prepared one")))
     }
 
     /// Ends the span of a checkpoint: the pieces before it are in the span, those after it in the next. Quick, because a

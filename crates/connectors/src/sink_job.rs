@@ -58,6 +58,16 @@ pub struct SinkJob {
     pub shared: Arc<SharedBySinks>,
 }
 
+/// The sink of a node that is lost.
+pub struct LostSink<'a> {
+    /// The number of the node.
+    pub node: usize,
+    /// The token of the span that it has prepared for the last complete checkpoint, if there is one.
+    pub token: Option<&'a Value>,
+    /// Whether a node is lost. Those that are not are at work, and may be committing theirs.
+    pub is_lost: &'a dyn Fn(usize) -> bool,
+}
+
 /// Who writes rows of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SinkWriter {

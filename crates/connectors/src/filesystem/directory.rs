@@ -17,7 +17,7 @@ use super::sink::{Files, Part};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
 use crate::spans::EndedSpans;
 use crate::text_chunk::whole;
-use crate::{Commit, Encoded, RestoredSink, SharedPlace, SinkJob, SinkWriter};
+use crate::{Commit, Encoded, LostSink, RestoredSink, SharedPlace, SinkJob, SinkWriter};
 use millstream_types::{Diagnostic, Place, code};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -149,17 +149,17 @@ impl PartDirectory {
     }
 
     /// Gives the files of a span that a lost node has prepared their names, unless they have them, and removes those that it has written behind it.
-    pub(super) fn succeed(&self, node: usize, token: Option<&Value>) -> Result<(), Diagnostic> {
+    pub(super) fn succeed(&self, lost: &LostSink<'_>) -> Result<(), Diagnostic> {
         let Some(spans) = &self.spans else { return Ok(()) };
         let mut unverified = VERIFIED_BYTES;
-        for file in token.map_or(Ok(Vec::new()), |token| files_of(&self.path, token))? {
+        for file in lost.token.map_or(Ok(Vec::new()), |token| files_of(&self.path, token))? {
             let checkpoint = span_of(&file.name, &spans.job).map_or(0, |(checkpoint, _)| checkpoint);
             self.recover(&file, checkpoint, file.contents.bytes <= unverified)?;
             unverified = unverified.saturating_sub(file.contents.bytes);
         }
         sync_directory(&self.path);
         self.remove(|is_hidden, name| {
-            is_hidden && span_of(name, &spans.job).is_some_and(|(_, writer)| writer.node == node)
+            is_hidden && span_of(name, &spans.job).is_some_and(|(_, writer)| writer.node == lost.node)
         })
     }
 

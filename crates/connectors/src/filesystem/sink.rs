@@ -11,7 +11,7 @@ use super::target::{Output, Sealed, Target, write_error};
 use super::writer::{PartWriter, StreamWriter};
 use super::{OVERWRITE, PART_AGE, PART_BYTES};
 use crate::format::{Format, StreamOutput};
-use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, SharedPlace, Sink, SinkJob, SinkRequest};
+use crate::{Commit, Delivery, Encoded, Encoder, LostSink, RestoredSink, SharedPlace, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::fs;
@@ -232,14 +232,9 @@ impl Sink for FileSink {
         }
     }
 
-    fn succeed(
-        &mut self,
-        node: usize,
-        token: Option<&Value>,
-        _is_lost: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Diagnostic> {
+    fn succeed(&mut self, lost: &LostSink<'_>) -> Result<(), Diagnostic> {
         match &self.place {
-            Destination::Directory(parts) => parts.succeed(node, token),
+            Destination::Directory(parts) => parts.succeed(lost),
             Destination::Single(_) | Destination::Growing(_) => Err(Diagnostic::bug("a single file is not shared")),
         }
     }

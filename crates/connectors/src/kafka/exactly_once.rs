@@ -14,7 +14,7 @@ use super::transactions::{OpenTransactions, SharedTransactions};
 use crate::option_table::option_fault;
 use crate::spans::{SpanFiles, Spans};
 use crate::text_chunk::whole;
-use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob};
+use crate::{Commit, Committed, Delivery, Encoded, Encoder, LostSink, RestoredSink, Sink, SinkJob};
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use serde_json::Value;
@@ -190,14 +190,9 @@ impl Sink for ExactlyOnceSink {
         }
     }
 
-    fn succeed(
-        &mut self,
-        node: usize,
-        token: Option<&Value>,
-        is_lost: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Diagnostic> {
+    fn succeed(&mut self, lost: &LostSink<'_>) -> Result<(), Diagnostic> {
         match &self.way {
-            Way::Deferred(spans) => spans.succeed(node, token, is_lost),
+            Way::Deferred(spans) => spans.succeed(lost),
             _ => Err(Diagnostic::bug("rows of other nodes have been prepared, and those of this one have not")),
         }
     }

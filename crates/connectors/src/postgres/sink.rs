@@ -8,7 +8,7 @@ use super::progress::JobProgress;
 use super::table::Table;
 use crate::changes::not_at_least_once;
 use crate::spans::Spans;
-use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
+use crate::{Commit, Delivery, Encoded, Encoder, LostSink, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
@@ -102,13 +102,8 @@ impl Sink for JdbcSink {
         }
     }
 
-    fn succeed(
-        &mut self,
-        node: usize,
-        token: Option<&Value>,
-        is_lost: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Diagnostic> {
-        self.spans.as_ref().map_or(Ok(()), |spans| spans.succeed(node, token, is_lost))
+    fn succeed(&mut self, lost: &LostSink<'_>) -> Result<(), Diagnostic> {
+        self.spans.as_ref().map_or(Ok(()), |spans| spans.succeed(lost))
     }
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {

@@ -21,7 +21,7 @@ pub(crate) use ended::EndedSpans;
 pub(crate) use file::{CheckedReader, DurableSpan, SpanRows};
 
 use crate::filesystem::{removed, write_error};
-use crate::{Commit, RestoredSink, SinkJob, SinkWriter};
+use crate::{Commit, LostSink, RestoredSink, SinkJob, SinkWriter};
 use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -91,14 +91,9 @@ impl<T: SpanTarget + 'static> Spans<T> {
     }
 
     /// Writes the span that a lost node has prepared, if it is not there, and removes the files of those that it has begun since.
-    pub(crate) fn succeed(
-        &self,
-        node: usize,
-        token: Option<&Value>,
-        is_lost: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Diagnostic> {
-        token.map_or(Ok(()), |token| self.commit(std::slice::from_ref(token), is_lost))?;
-        self.shared.files.remove(|writer| writer.is_some_and(|writer| writer.node == node))
+    pub(crate) fn succeed(&self, lost: &LostSink<'_>) -> Result<(), Diagnostic> {
+        lost.token.map_or(Ok(()), |token| self.commit(std::slice::from_ref(token), lost.is_lost))?;
+        self.shared.files.remove(|writer| writer.is_some_and(|writer| writer.node == lost.node))
     }
 
     pub(crate) fn write(&mut self, data: &[u8], rows: usize) -> Result<(), Diagnostic> {

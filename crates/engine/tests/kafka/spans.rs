@@ -3,7 +3,7 @@
 use crate::broker::{Kafka, shared};
 use crate::transactions::{assert_seen, open, seen, write};
 use millstream::code;
-use millstream::connectors::{Commit, Committed, RestoredSink, Sink, SinkJob, SinkWriter};
+use millstream::connectors::{Commit, Committed, LostSink, RestoredSink, Sink, SinkJob, SinkWriter};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::Value;
@@ -136,7 +136,8 @@ fn the_span_of_a_lost_node_is_written_beside_those_of_others() {
     of_first.0.commit().unwrap();
     // What it has begun since.
     write(&mut *lost, 10..20).unwrap();
-    let is_lost = |node: usize| node == 1;
+    let token = of_lost.1.clone();
+    let lost_sink = || LostSink { node: 1, token: Some(&token), is_lost: &|node| node == 1 };
     // Node 2 sends the token of its span first, and is not done with the rows for a while.
     let patience = Duration::from_secs(30);
     let mut config = ClientConfig::new();
@@ -147,14 +148,14 @@ fn the_span_of_a_lost_node_is_written_beside_those_of_others() {
     busy.send(BaseRecord::to("millstream-checkpoints").key("millstream/beside/0/2").payload("1")).unwrap();
     busy.flush(patience).unwrap();
     std::thread::scope(|scope| {
-        let succeeding = scope.spawn(|| first.succeed(1, Some(&of_lost.1), &is_lost));
+        let succeeding = scope.spawn(|| first.succeed(&lost_sink()));
         std::thread::sleep(Duration::from_secs(2));
         assert!(!succeeding.is_finished(), "the token of the lost node is behind that of another");
         busy.commit_transaction(patience).unwrap();
         succeeding.join().unwrap().unwrap();
     });
     bench.sees(0..10);
-    first.succeed(1, Some(&of_lost.1), &is_lost).unwrap();
+    first.succeed(&lost_sink()).unwrap();
     bench.sees(0..10);
     // The lost one comes back, and its id is another's.
     let error = of_lost.0.commit().unwrap_err();

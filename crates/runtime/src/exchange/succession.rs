@@ -98,7 +98,7 @@ fn replace(
     replaced?;
     // It has found them.
     drop(shared);
-    query.host().stats.replaced(node);
+    query.host().stats.reports.replaced(node);
     replacing.join(nodes, node, cuts);
     query.cancel().wake();
     Ok(())

@@ -29,7 +29,7 @@ use crate::station::{Awaited, Consequences, Job, Station, Succeeded, Succession}
 use crate::stats::SinkStats;
 use arrow_array::ArrayRef;
 use lanes::{Lanes, PieceContent, Ready, SinkPiece};
-use millstream_connectors::{Commit, Encoded, Encoder, Sink};
+use millstream_connectors::{Commit, Encoded, Encoder, LostSink, Sink};
 use millstream_plan::pipeline::SinkPlan;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{Manifest, SinkState};
@@ -471,7 +471,8 @@ impl Station for SinkStation {
         self.written.notify_all();
         let Some(mut sink) = taken else { return Ok(None) };
         // Without the lock: brokers and databases may take their time, and workers have other sinks.
-        let succeeded = self.stats.commits(|| sink.succeed(lost.node, token, lost.is_lost));
+        let succeeded =
+            self.stats.commits(|| sink.succeed(&LostSink { node: lost.node, token, is_lost: lost.is_lost }));
         let place = succeeded.and_then(|()| sink.share());
         self.lanes.lock().sink = Some(sink);
         self.written.notify_all();

@@ -284,7 +284,7 @@ mod tests {
         let first = counters(100, 5000);
         first.reports.open(2);
         first.note_report(1, sent(&counters(30, 3000).report(true))).unwrap();
-        first.replaced(1);
+        first.reports.replaced(1);
         assert!(!first.reports.are_last(), "the process in its place has told nothing");
         let untold = first.snapshot();
         assert_eq!((untold.rows_in, untold.rows_out, untold.watermark_ms), (130, 65, None));
@@ -296,10 +296,10 @@ mod tests {
         let node = &all.nodes[1];
         assert_eq!((node.rows_in, node.rows_out, node.replaced, all.nodes[0].replaced), (50, 25, 1, 0));
         // Once more, by one that has said nothing.
-        first.replaced(1);
-        first.replaced(1);
+        first.reports.replaced(1);
+        first.reports.replaced(1);
         assert_eq!((first.snapshot().rows_in, first.snapshot().nodes[1].replaced), (150, 3));
-        first.replaced(7);
+        first.reports.replaced(7);
     }
 
     #[test]

@@ -31,11 +31,6 @@ impl QueryStats {
         self.own(listed).told(is_last)
     }
 
-    /// Another process has taken the place of a node.
-    pub(crate) fn replaced(&self, node: usize) {
-        self.reports.replaced(node);
-    }
-
     /// Notes what another node has told.
     ///
     /// # Errors

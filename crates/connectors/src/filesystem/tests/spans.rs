@@ -2,7 +2,7 @@
 
 use super::super::checksum::Checksum;
 use super::{columns, names, path, schema, sink_request, source_request};
-use crate::{Commit, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, SinkWriter, open_sink};
+use crate::{Commit, Delivery, LostSink, RestoredSink, Sink, SinkJob, SinkRequest, SinkWriter, open_sink};
 use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -234,6 +234,26 @@ fn an_older_checkpoint_takes_back_what_later_ones_have_shown() {
     }
 }
 
+/// A node whose process is gone.
+fn lost(node: usize, token: Option<&Value>) -> LostSink<'_> {
+    LostSink { node, token, is_lost: &|_| true }
+}
+
+/// The spans of the first checkpoint of all nodes, of which so many commit theirs; their tokens. Each writes another one then.
+fn first_spans(run: &Run<'_>, sinks: &mut [Box<dyn Sink>], committed: usize) -> Vec<Value> {
+    let mut tokens = Vec::new();
+    for (node, sink) in sinks.iter_mut().enumerate() {
+        run.write_span(sink, node as u64 + 1);
+        let mut commit = sink.cut(1).unwrap().unwrap();
+        tokens.push(commit.prepare().unwrap());
+        if node < committed {
+            commit.commit().unwrap();
+        }
+        run.write_span(sink, 9);
+    }
+    tokens
+}
+
 /// Sinks of three nodes, of which the first has begun before the others.
 fn on_nodes(request: &SinkRequest, restored: Option<&RestoredSink>) -> Vec<Box<dyn Sink>> {
     let sink = |node| {
@@ -254,16 +274,7 @@ fn nodes_write_into_one_directory() {
         let run = Run { request: &request, directory: directory.path(), manifest: None };
         let mut sinks = on_nodes(&request, None);
         // The checkpoint is complete, and only the first has heard of it.
-        let mut tokens = Vec::new();
-        for (node, sink) in sinks.iter_mut().enumerate() {
-            run.write_span(sink, node as u64 + 1);
-            let mut commit = sink.cut(1).unwrap().unwrap();
-            tokens.push(commit.prepare().unwrap());
-            if node == 0 {
-                commit.commit().unwrap();
-            }
-            run.write_span(sink, 9);
-        }
+        let tokens = first_spans(&run, &mut sinks, 1);
         die(sinks, directory.path());
         let rows = |spans: i64| (0..spans * PIECES * ROWS).collect::<Vec<_>>();
         let restored = RestoredSink { checkpoint: 1, tokens };
@@ -297,31 +308,21 @@ fn what_a_lost_node_has_prepared_is_committed_and_what_it_has_begun_removed() {
     let run = Run { request: &request, directory: directory.path(), manifest: None };
     let mut sinks = on_nodes(&request, None);
     // The checkpoint is complete: the first node and node 1 have committed their spans, and node 2 has not.
-    let mut tokens = Vec::new();
-    for (node, sink) in sinks.iter_mut().enumerate() {
-        run.write_span(sink, node as u64 + 1);
-        let mut commit = sink.cut(1).unwrap().unwrap();
-        tokens.push(commit.prepare().unwrap());
-        if node < 2 {
-            commit.commit().unwrap();
-        }
-        run.write_span(sink, 9);
-    }
-    let lost = sinks.split_off(1);
-    die(lost, directory.path());
+    let tokens = first_spans(&run, &mut sinks, 2);
+    die(sinks.split_off(1), directory.path());
     let hidden = |node: usize| {
         let of_node = move |name: &String| name.starts_with('.') && name.contains(&format!("n{node}a"));
         names(directory.path()).into_iter().filter(of_node).count()
     };
     assert!(hidden(1) > 0 && hidden(2) > 0);
     for node in [1, 2, 2] {
-        sinks[0].succeed(node, Some(&tokens[node]), &|_| true).unwrap();
+        sinks[0].succeed(&lost(node, Some(&tokens[node]))).unwrap();
         assert_eq!(hidden(node), 0, "of node {node}");
     }
     assert_eq!(ids(&directory, "", "json"), (0..3 * PIECES * ROWS).collect::<Vec<_>>());
     // One that had prepared nothing.
-    sinks[0].succeed(1, None, &|_| true).unwrap();
-    let damaged = sinks[0].succeed(1, Some(&serde_json::json!({ "files": 7 })), &|_| true).unwrap_err();
+    sinks[0].succeed(&lost(1, None)).unwrap();
+    let damaged = sinks[0].succeed(&lost(1, Some(&serde_json::json!({ "files": 7 })))).unwrap_err();
     assert_eq!(damaged.code, code::CHECKPOINT_DAMAGED);
     // What the first node itself is writing stays.
     let mut commit = sinks[0].cut(2).unwrap().unwrap();

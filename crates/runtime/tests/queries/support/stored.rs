@@ -1,7 +1,7 @@
 //! Stores that fail, and sinks whose rows are seen when they are committed.
 
 use super::MemorySink;
-use millstream_connectors::{Commit, Encoded, Encoder, Sink};
+use millstream_connectors::{Commit, Encoded, Encoder, LostSink, Sink};
 use millstream_runtime::CancelToken;
 use millstream_storage::{Checkpoints, LocalStore, Manifest, Store, StoreWriter, StoredFile};
 use millstream_types::Diagnostic;
@@ -167,12 +167,8 @@ impl Sink for SpanSink {
         Ok(())
     }
 
-    fn succeed(
-        &mut self,
-        node: usize,
-        token: Option<&Value>,
-        is_lost: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Diagnostic> {
+    fn succeed(&mut self, lost: &LostSink<'_>) -> Result<(), Diagnostic> {
+        let LostSink { node, token, is_lost } = *lost;
         assert!(is_lost(node) && !is_lost(0));
         let token = token.map(|token| SpanToken::deserialize(token).unwrap());
         assert!(token.iter().all(|token| token.node == node));
