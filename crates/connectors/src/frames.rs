@@ -185,6 +185,10 @@ impl SplitReader for Pieces {
         SPLIT
     }
 
+    fn never_waits(&self) -> bool {
+        true
+    }
+
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         self.next = from.unwrap_or_default();
         Ok(())

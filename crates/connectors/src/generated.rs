@@ -51,6 +51,10 @@ impl SplitReader for Numbers {
         self.name
     }
 
+    fn never_waits(&self) -> bool {
+        true
+    }
+
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         self.next = from.map_or(0, |position| position.at);
         Ok(())

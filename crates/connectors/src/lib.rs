@@ -158,6 +158,12 @@ pub trait SplitReader: Send {
         false
     }
 
+    /// Whether [`SplitReader::wait`] and [`SplitReader::next`] return without waiting for anybody outside: rows in memory, and those that
+    /// are generated. Such a split has no thread of its own: workers read it between their tasks, one at a time.
+    fn never_waits(&self) -> bool {
+        false
+    }
+
     /// Resumes after the position of an earlier chunk of the split of this name; called once, before anything else,
     /// when a query is recovered from a checkpoint. `None`: the split was not there then, and is read from its start,
     /// whatever the table's options say about where to start.

@@ -109,6 +109,10 @@ impl SplitReader for Blocks {
         self.table.file.path.as_str()
     }
 
+    fn never_waits(&self) -> bool {
+        true
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         while let Some(block) = self.table.blocks.get(self.block) {
             let length = self.bytes.min(block.len() - self.start);

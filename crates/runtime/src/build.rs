@@ -329,7 +329,7 @@ impl<'a> Streams<'a> {
         // What is looked up is read to its end before the first beat ends.
         let is_in_beats = self.plan.has_beats() && self.plan.sources.iter().all(|other| other.phase <= plan.phase);
         let is_event_time = config.beats.clock.is_event_time();
-        let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
+        let (mut decoder, mut constant, mut acknowledger, mut is_pulled) = (None, None, None, false);
         let reads = |assignment: &Assignment, split: u32| self.reads.has(index, split, assignment);
         let (splits, readers) = match input.rows {
             SourceRows::Constant { .. } if !reads(&Assignment::default(), 0) => (Vec::new(), 0),
@@ -364,6 +364,7 @@ impl<'a> Streams<'a> {
                     Some(restored) => restored.splits(index, readers, reads)?,
                     None => RestoredSplit::all_fresh(readers, reads)?,
                 };
+                is_pulled = splits.iter().filter_map(|split| split.reader.as_ref()).all(|reader| reader.never_waits());
                 let count = splits.len();
                 // A beat of event time ends where all splits have come to its end.
                 let reads_all = source.waits() || (is_in_beats && is_event_time);
@@ -406,6 +407,7 @@ impl<'a> Streams<'a> {
             acknowledger: Mutex::new(acknowledger),
             constant: Mutex::new(constant),
             readers,
+            is_pulled,
         })
     }
 }

@@ -9,6 +9,8 @@
 //! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, a station's
 //! own, a queue of tasks, the flow}. Whoever acts on consequences holds none but perhaps the first.
 
+mod beats;
+
 use crate::cancel::CancelToken;
 use crate::columns::bytes_of;
 use crate::durable::checkpointing::Handed;
@@ -19,15 +21,15 @@ use crate::ids::{Generation, StationId, StreamId};
 use crate::life::Life;
 use crate::pipeline::{Arrived, Pipeline};
 use crate::pipeline_stages::Origin;
-use crate::schedule::beats::BeatEnd;
 use crate::schedule::cut_timing::Cuts;
 use crate::schedule::flow::Others;
 use crate::schedule::parking::Parking;
 use crate::schedule::scheduler::Scheduler;
 use crate::schedule::timers::Timers;
+use crate::schedule::unpulled::Unpulled;
 use crate::source::SourceRuntime;
+use crate::source::open_split::Pulled;
 use crate::source::phases::Phases;
-use crate::source::split::Split;
 use crate::station::{Consequences, ProcessTask, Station, Task};
 use crate::stream::{Feed, Stream};
 use millstream_plan::pipeline::QueryPlan;
@@ -46,9 +48,6 @@ use std::time::{Duration, Instant};
 /// How long the end of a query waits for readers that are inside their connector.
 const READER_GRACE: Duration = Duration::from_millis(500);
 
-/// How long a query that is stopped with a checkpoint waits for the end of its beat of event time.
-const BEAT_PATIENCE: Duration = Duration::from_secs(3);
-
 /// What rows flow through: sources, streams, pipelines, stations.
 pub(crate) struct Graph {
     pub(crate) plan: QueryPlan,
@@ -65,6 +64,7 @@ pub(crate) struct Query {
     graph: Graph,
     scheduler: Arc<Scheduler>,
     parking: Parking,
+    unpulled: Arc<Unpulled>,
     phases: Phases,
     cuts: Cuts,
     timers: Timers,
@@ -107,7 +107,11 @@ impl Query {
         let cuts = Cuts::new(host.config.cut_every);
         let others = host.nodes.as_ref().filter(|nodes| nodes.is_first()).map_or(0, |nodes| nodes.count - 1);
         let beat_ends = Mutex::new(BeatEnds { taken: 0, of_others: vec![None; others] });
-        Query { host, graph, scheduler, parking: Parking::default(), phases, cuts, timers, cancel, life, beat_ends }
+        let unpulled = Arc::new(Unpulled::new(&scheduler));
+        let freed = Arc::clone(&unpulled);
+        host.flow.call_when_freed(move || freed.try_again());
+        let parking = Parking::default();
+        Query { host, graph, scheduler, parking, unpulled, phases, cuts, timers, cancel, life, beat_ends }
     }
 
     /// What the parts work with.
@@ -150,6 +154,11 @@ impl Query {
         &self.scheduler
     }
 
+    /// Splits that no worker may read on.
+    pub(crate) fn unpulled(&self) -> &Unpulled {
+        &self.unpulled
+    }
+
     /// Where generations begin.
     pub(crate) fn cuts(&self) -> &Cuts {
         &self.cuts
@@ -184,16 +193,26 @@ impl Query {
     /// Acts on consequences, and on what follows from them in turn, until nothing does. [`Consequences::then`] is the caller's.
     /// By a queue: at the end of an empty input a thousand windows over windows end within one call.
     pub(crate) fn act(&self, consequences: Consequences) {
+        self.act_for(consequences, &mut |_| {});
+    }
+
+    /// The same for a worker, which may `keep` tasks to do itself: it takes them out.
+    pub(crate) fn act_for(&self, consequences: Consequences, keep: &mut dyn FnMut(&mut Vec<Task>)) {
         let mut pending = VecDeque::new();
-        self.act_once(consequences, &mut pending);
+        self.act_once(consequences, &mut pending, keep);
         while let Some(consequences) = pending.pop_front() {
-            self.act_once(consequences, &mut pending);
+            self.act_once(consequences, &mut pending, keep);
         }
     }
 
     /// Acts on consequences; what follows from them is added to `next`.
-    fn act_once(&self, consequences: Consequences, next: &mut VecDeque<Consequences>) {
-        let Consequences { tasks, parked, deliveries, releases, finished, due, awaited, .. } = consequences;
+    fn act_once(
+        &self,
+        consequences: Consequences,
+        next: &mut VecDeque<Consequences>,
+        keep: &mut dyn FnMut(&mut Vec<Task>),
+    ) {
+        let Consequences { mut tasks, parked, deliveries, releases, finished, due, awaited, .. } = consequences;
         let Consequences { cuts, ends_beat, phases, sinks_done, held, error, .. } = consequences;
         if let Some(error) = error {
             return self.fail(error);
@@ -204,6 +223,7 @@ impl Query {
                 self.host.stats.pipelines[channel.pipeline].schedule();
             }
         }
+        keep(&mut tasks);
         self.scheduler.push(tasks);
         [due, self.parking.park(parked)].into_iter().flatten().for_each(|at| self.due_at(at));
         // In terms of the clock they are due now or later; the supervisor looks.
@@ -272,36 +292,15 @@ impl Query {
                 continue;
             }
             let mut consequences = Consequences::default();
+            if source.is_pulled {
+                consequences.tasks.extend((0..source.readers).map(|_| Task::Read(Pulled::new(number))));
+            }
             let unit = source.constant_unit(number, &self.host);
             if let (Some(Some(unit)), Some(stream)) = (consequences.note(unit), source.first_stream()) {
                 consequences.deliver(stream, 0, unit);
             }
             next.push_back(consequences);
         }
-    }
-
-    /// Whether the beat of event time is at its end is to be looked at.
-    pub(crate) fn look_at_beat(&self) {
-        if let Some(beats) = self.host.beats.as_ref().filter(|beats| beats.is_event_time()) {
-            self.due_at(beats.end_at_once());
-        }
-    }
-
-    /// Whether a checkpoint may be taken as far as beats are concerned: between two of event time, unless the query was asked to end a
-    /// while ago, and the beat does not end.
-    pub(crate) fn may_checkpoint(&self, is_last: bool, now: Instant) -> bool {
-        let Some(beats) = self.host.beats.as_ref().filter(|beats| beats.is_event_time()) else {
-            return true;
-        };
-        if is_last && now.duration_since(*self.life.last_asked.lock().get_or_insert(now)) > BEAT_PATIENCE {
-            return true;
-        }
-        let can_others = || self.beat_ends.lock().of_others.iter().flatten().all(|at_end| at_end.can_resume);
-        beats.has_begun() && self.lowest_at_beat_end().is_some() && self.can_resume_here() && can_others()
-    }
-
-    fn can_resume_here(&self) -> bool {
-        self.splits().all(|(_, stream)| stream.can_resume())
     }
 
     /// Hands something over for a checkpoint.
@@ -311,79 +310,16 @@ impl Query {
         }
     }
 
-    /// All splits, with their streams.
-    fn splits(&self) -> impl Iterator<Item = (&Split, &Stream)> {
-        let splits = self.graph.sources.iter().flat_map(|source| &source.splits);
-        splits.map(|split| (split, self.stream(split.stream)))
-    }
-
-    /// The lowest watermark of a split, if all that are not silent stand at the end of the beat of event time, and some have not ended; those
-    /// of the other nodes, too.
-    pub(crate) fn lowest_at_beat_end(&self) -> Option<i64> {
-        let here = self.lowest_here()?;
-        let others = self.beat_ends.lock();
-        let others = others.of_others.iter().copied().collect::<Option<Vec<AtBeatEnd>>>()?;
-        others.into_iter().map(|at_end| at_end.lowest).chain([here]).flatten().min()
-    }
-
-    /// Whether all splits of this node that are not silent stand at the end of the beat of event time: the lowest watermark of one that has
-    /// not ended.
-    fn lowest_here(&self) -> Option<Option<i64>> {
-        let mut lowest = None;
-        for (_, stream) in self.splits().filter(|(split, _)| !split.is_idle()) {
-            match stream.beat_end() {
-                BeatEnd::Awaited => return None,
-                BeatEnd::Reached(watermark) => lowest = Some(lowest.map_or(watermark, |low: i64| low.min(watermark))),
-                BeatEnd::None => {}
-            }
-        }
-        Some(lowest)
-    }
-
-    /// Tells the first node if all splits stand at the end of the beat of event time.
-    pub(crate) fn report_beat_end(&self) {
-        if let (Some(nodes), Some(lowest)) = (&self.host.nodes, self.lowest_here()) {
-            let taken = self.beat_ends.lock().taken;
-            let at_end = AtBeatEnd { lowest, can_resume: self.can_resume_here() };
-            nodes.send(0, NodeMessage::AtBeatEnd(taken, at_end));
-        }
-    }
-
-    /// Has the splits go on up to the end of the beat of event time that a watermark falls into.
-    pub(crate) fn take_beat(&self, lowest: i64) {
-        let Some(beats) = &self.host.beats else { return };
-        let end = beats.take(lowest);
-        for (_, stream) in self.splits() {
-            self.act(stream.take_beat(end));
-        }
-    }
-
-    /// Has the splits go on up to the end of the beat of event time that their lowest watermark falls into, if all stand at that of the one
-    /// before.
-    pub(crate) fn take_next_beat(&self) {
-        let Some(lowest) = self.lowest_at_beat_end() else { return };
-        let mut ends = self.beat_ends.lock();
-        ends.taken += 1;
-        ends.of_others.fill(None);
-        drop(ends);
-        self.host.nodes.iter().for_each(|nodes| nodes.tell_others(|| NodeMessage::TakeBeat(lowest)));
-        self.take_beat(lowest);
-    }
-
-    /// Has the supervisor end the beat under way when it is time, if nothing is left of the one before.
-    pub(crate) fn next_beat(&self) {
-        if let Some(beats) = &self.host.beats
-            && !self.cuts.is_on_its_way()
-        {
-            beats.due().into_iter().for_each(|at| self.due_at(at));
-        }
-    }
-
     /// Resumes parked tasks that need not wait any more; when to look for the others.
     pub(crate) fn resume_parked(&self, now: Instant) -> Option<Instant> {
         let (tasks, next) = self.parking.resume(now, &self.host, &self.graph.streams);
         self.scheduler.push(tasks);
         next
+    }
+
+    /// The supervisor has something to do.
+    pub(crate) fn wake_supervisor(&self) {
+        self.due_at(Instant::now());
     }
 
     /// Something that a timer does is due at a moment; it has been written down.

@@ -18,6 +18,7 @@ use crate::schedule::cut_timing::Purpose;
 use crate::schedule::threads::never_interrupt;
 use crate::schedule::timers::{after, earlier};
 use crate::schedule::topology::Topology;
+use crate::source::open_split::Pulled;
 use crate::source::processing_time::machine_time;
 use crate::source::reader::{end_split, find_idle_splits, read};
 use crate::stats::QueryStats;
@@ -79,7 +80,7 @@ fn run_here(
     let mut threads = Threads::default();
     let result = threads.start(&query, &topology, adviser).and_then(|()| {
         start(&query)?;
-        let ended = supervise(&query).and_then(|()| wait_for_all(&query));
+        let ended = supervise(&query, &mut threads).and_then(|()| wait_for_all(&query));
         if ended.as_ref().err().is_none_or(|error| error.code == code::SUSPENDED) {
             ask_for_reports(&query);
         }
@@ -189,11 +190,16 @@ fn start(query: &Query) -> Result<(), Diagnostic> {
 }
 
 /// Waits for the end; does meanwhile what is due by time.
-fn supervise(query: &Query) -> Result<(), Diagnostic> {
+fn supervise(query: &Arc<Query>, threads: &mut Threads) -> Result<(), Diagnostic> {
     let (timers, cancel) = (query.timers(), query.cancel());
     let ends_by_checkpoint = takes_checkpoints(query.plan(), query.host());
     while !query.is_over() {
         timers.begin();
+        query
+            .unpulled()
+            .take_stranded()
+            .into_iter()
+            .try_for_each(|pulled| threads.read(query, pulled.source, Some(pulled)))?;
         let next = caught("a timer or a sink", || do_due(query, Instant::now()))?;
         timers.arm(next);
         let stopping = query.is_stopping();
@@ -412,15 +418,20 @@ impl Threads {
                 worker::work(query, index, node);
             })?);
         }
-        for (source, runtime) in query.sources().iter().enumerate() {
-            for reader in 0..runtime.readers {
-                query.reader_came();
-                self.readers.push(spawn(format!("reader-{source}-{reader}"), query, move |query| {
-                    read(query, source);
-                    query.reader_left();
-                })?);
-            }
+        for (source, runtime) in query.sources().iter().enumerate().filter(|(_, runtime)| !runtime.is_pulled) {
+            (0..runtime.readers).try_for_each(|_| self.read(query, source, None))?;
         }
+        Ok(())
+    }
+
+    /// Starts a thread that reads splits of a source; the first is one that workers have begun to read.
+    fn read(&mut self, query: &Arc<Query>, source: usize, begun: Option<Pulled>) -> Result<(), Diagnostic> {
+        query.reader_came();
+        let name = format!("reader-{source}-{}", self.readers.len());
+        self.readers.push(spawn(name, query, move |query| {
+            read(query, source, begun);
+            query.reader_left();
+        })?);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use crate::durable::cuts::make_cut;
 use crate::pipeline::WorkerContext;
 use crate::query::{Query, caught};
 use crate::schedule::cut_timing::Purpose;
+use crate::source::pulled::pull;
 use crate::station::{Consequences, DecodeTask, ProcessTask, Task};
 use millstream_functions::FunctionContext;
 use millstream_state::release_before_sleep;
@@ -18,12 +19,14 @@ pub(crate) fn work(query: &Query, index: usize, node: usize) {
     let mut context = WorkerContext { index, node, functions: FunctionContext::new(host.config.settings.clone()) };
     query.scheduler().enter(index);
     let (stats, mut counters) = (host.stats.worker(index), HardwareCounters::open());
-    while let Some(task) = next_task(query, index) {
+    let mut kept = None;
+    while let Some(task) = kept.take().or_else(|| next_task(query, index)) {
         let place = host.config.worker_set.as_ref().map(|set| set.take());
         let (started, rows) = (Instant::now(), task.rows());
         // After a panic the worker's own state may be inconsistent, but the query is over then.
         match caught("a worker", || perform(query, &mut context, task, started)) {
-            Ok(()) => {
+            Ok(next) => {
+                kept = next;
                 query.spill_if_needed();
                 host.flow.overrun().into_iter().for_each(|diagnostic| query.fail(diagnostic));
             }
@@ -43,11 +46,20 @@ fn next_task(query: &Query, worker: usize) -> Option<Task> {
     query.scheduler().queues.next(worker)
 }
 
-/// Performs a task that has been started, and acts on what follows.
-fn perform(query: &Query, context: &mut WorkerContext, task: Task, started: Instant) -> Result<(), Diagnostic> {
+/// Performs a task that has been started, and acts on what follows; the task that the worker continues with.
+fn perform(
+    query: &Query,
+    context: &mut WorkerContext,
+    task: Task,
+    started: Instant,
+) -> Result<Option<Task>, Diagnostic> {
     match task {
+        Task::Read(pulled) => match pull(query, pulled)? {
+            Some(task) => decode(query, context, task, started),
+            None => Ok(None),
+        },
         Task::Decode(task) => decode(query, context, *task, started),
-        Task::Process(task) => process(query, context, &task, started),
+        Task::Process(task) => process(query, context, &task, started).map(|()| None),
         Task::Perform(station, _, job) => {
             let (station, mut next) = (query.station(station), Some(job));
             while let Some(job) = next {
@@ -55,13 +67,19 @@ fn perform(query: &Query, context: &mut WorkerContext, task: Task, started: Inst
                 next = consequences.then.take();
                 query.act(consequences);
             }
-            Ok(())
+            Ok(None)
         }
     }
 }
 
-/// Turns a chunk into a unit of its split.
-fn decode(query: &Query, context: &mut WorkerContext, task: DecodeTask, started: Instant) -> Result<(), Diagnostic> {
+/// Turns a chunk into a unit of its split. The worker continues with the first of the buffers that are the next of their stream, while
+/// their rows are in its cache.
+fn decode(
+    query: &Query,
+    context: &mut WorkerContext,
+    task: DecodeTask,
+    started: Instant,
+) -> Result<Option<Task>, Diagnostic> {
     let (host, source) = (query.host(), task.split.source);
     let (stream, number, plan) = (task.stream, task.unit, &query.plan().sources[source]);
     let unit = query.sources()[source].decode(
@@ -73,12 +91,19 @@ fn decode(query: &Query, context: &mut WorkerContext, task: DecodeTask, started:
     let buffers = unit.rows.len() as u64;
     let mut consequences = Consequences::default();
     consequences.deliver(stream, number, unit);
-    query.act(consequences);
+    let (scheduler, mut kept) = (query.scheduler(), None);
+    let may_keep = !scheduler.is_shuffled();
+    query.act_for(consequences, &mut |tasks| {
+        let is_first = |task: &Task| matches!(task, Task::Process(task) if task.place.stream == stream);
+        if may_keep && kept.is_none() && tasks.first().is_some_and(is_first) && !scheduler.has_urgent() {
+            kept = Some(tasks.remove(0));
+        }
+    });
     if query.cuts().is_due(buffers) {
         make_cut(query, Purpose::Tables);
     }
     host.stats.sources[source].decode_time.record(started.elapsed());
-    Ok(())
+    Ok(kept)
 }
 
 /// Runs a pipeline over a buffer.

@@ -44,7 +44,7 @@ use std::fmt;
 /// How urgent a task is; less is more urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Urgency {
-    /// 0 to 2.
+    /// 0 to 3.
     pub class: u8,
     /// Within the class.
     pub time: i64,
@@ -67,7 +67,7 @@ const NONE: u64 = u64::MAX;
 impl Urgency {
     /// In one word: the class and the time to 4 units.
     fn approximate(self) -> u64 {
-        (self.class as u64) << 62 | ((self.time as u64) ^ (1 << 63)) >> 2
+        ((self.class as u64) << 62 | ((self.time as u64) ^ (1 << 63)) >> 2).min(NONE - 1)
     }
 }
 
@@ -205,6 +205,17 @@ impl<T> TaskQueues<T> {
             // Closed meanwhile, perhaps before these tasks were there to be dropped.
             self.clear();
         }
+    }
+
+    /// Adds a task of worker `by`, which does something else first: a sleeper takes it, if there is one.
+    pub fn offer(&self, by: Option<usize>, urgency: Urgency, task: T) {
+        self.push(by, [(urgency, task)]);
+        self.wake(1);
+    }
+
+    /// Whether a task of the most urgent class waits.
+    pub fn has_urgent(&self) -> bool {
+        self.queues.iter().any(|queue| class_of(queue.first.load(Ordering::Relaxed)) == 0)
     }
 
     /// Lets as many sleepers look for work.
@@ -496,79 +507,4 @@ mod tests {
 }
 
 #[cfg(all(test, loom))]
-mod loom_tests {
-    use super::*;
-    use loom::thread;
-    use std::sync::Arc;
-
-    /// A worker that goes to sleep while a task is pushed gets it.
-    #[test]
-    fn no_wake_up_is_lost() {
-        loom::model(|| {
-            let queues = Arc::new(TaskQueues::new(&[0], Choice::Urgent));
-            let worker = {
-                let queues = Arc::clone(&queues);
-                thread::spawn(move || queues.next(0))
-            };
-            queues.push(None, [(Urgency { class: 1, time: 0 }, 5)]);
-            assert_eq!(worker.join().unwrap(), Some(5));
-        });
-    }
-
-    /// Two workers steal from each other: each task is done once, and both end.
-    #[test]
-    fn each_task_is_taken_once() {
-        loom::model(|| {
-            let queues = Arc::new(TaskQueues::new(&[0, 1], Choice::Urgent));
-            queues.push(None, [(Urgency { class: 1, time: 0 }, 1), (Urgency { class: 1, time: 1 }, 2)]);
-            let other = {
-                let queues = Arc::clone(&queues);
-                thread::spawn(move || queues.take(1).unwrap_or(0))
-            };
-            let mut sum = queues.take(0).unwrap_or(0);
-            sum += other.join().unwrap();
-            while let Some(task) = queues.take(0) {
-                sum += task;
-            }
-            assert_eq!(sum, 3);
-        });
-    }
-
-    /// A worker that is sent to rest while it is woken for a task passes the task on.
-    #[test]
-    fn a_worker_that_goes_to_rest_loses_no_task() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let queues = Arc::new(TaskQueues::new(&[0, 0], Choice::Urgent));
-            let workers = [0, 1].map(|worker| {
-                let queues = Arc::clone(&queues);
-                thread::spawn(move || {
-                    let task = queues.next(worker);
-                    queues.close();
-                    task
-                })
-            });
-            queues.push(None, [(Urgency { class: 1, time: 0 }, 7)]);
-            queues.set_active(1);
-            let done: Vec<_> = workers.into_iter().filter_map(|worker| worker.join().unwrap()).collect();
-            assert_eq!(done, [7]);
-        });
-    }
-
-    /// Closing while a worker goes to sleep and a task arrives: the worker ends, and no task stays.
-    #[test]
-    fn closing_reaches_everybody() {
-        loom::model(|| {
-            let queues = Arc::new(TaskQueues::new(&[0], Choice::Urgent));
-            let worker = {
-                let queues = Arc::clone(&queues);
-                thread::spawn(move || while queues.next(0).is_some() {})
-            };
-            queues.close();
-            queues.push(None, [(Urgency { class: 1, time: 0 }, 1)]);
-            worker.join().unwrap();
-            assert_eq!(queues.queued(), 0);
-        });
-    }
-}
+mod loom_tests;

@@ -216,6 +216,11 @@ impl SplitReader for FileReader {
         self.info.path.as_str()
     }
 
+    /// Of a local disk, and chunks are read where they are decoded.
+    fn never_waits(&self) -> bool {
+        true
+    }
+
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         self.resumed = from.map_or(0, |position| position.at);
         Ok(())

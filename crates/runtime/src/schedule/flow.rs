@@ -59,8 +59,8 @@ use millstream_state::{Charge, MemoryBudget, MemoryClass, available_memory};
 use millstream_types::{Diagnostic, code, memory_text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Bytes in flight that each permit allows for.
@@ -106,6 +106,8 @@ pub(crate) struct Flow {
     spilled_in_vain: AtomicU64,
     /// Bytes of state that are far over the budget.
     overrun: u64,
+    /// See [`Flow::call_when_freed`].
+    when_freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(crate) budget: Arc<MemoryBudget>,
 }
 
@@ -122,6 +124,8 @@ struct InFlight {
     queued: usize,
     /// Readers that wait for memory.
     waiting: usize,
+    /// Whether a worker was refused a chunk that it tries again.
+    refused: bool,
     /// What the state was when it first was larger than the budget with nothing in flight, since it was last below 80 %.
     exceeded_at: Option<u64>,
     /// How often spilling had been in vain when it was found to have grown since.
@@ -183,6 +187,15 @@ pub(crate) trait Others {
     fn spill(&self);
 }
 
+/// Why a worker may not have the next chunk of a split now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Too many chunks are in flight: [`Flow::call_when_freed`] tells when it may be tried again.
+    Full,
+    /// There is too little memory for it: somebody has to wait.
+    Memory,
+}
+
 /// May a reader continue?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -224,6 +237,7 @@ impl Flow {
             is_spilling: AtomicBool::new(false),
             spilled_in_vain: AtomicU64::new(0),
             overrun: far_over(budget.limit(), available_memory()),
+            when_freed: OnceLock::new(),
             budget,
         });
         let waiting = Arc::downgrade(&flow);
@@ -249,8 +263,7 @@ impl Flow {
         while !state.open {
             let consumed = state.consumed;
             state.growth.note(consumed, self.budget.grown());
-            let split = &state.splits[stream.index()];
-            if state.total >= self.limit || split.in_flight >= self.limit_per_split {
+            if state.is_full(self, stream) {
                 state.queued += 1;
                 self.freed.wait(&mut state);
                 state.queued -= 1;
@@ -260,6 +273,41 @@ impl Flow {
                 break;
             }
         }
+        Ok(self.admit(&mut state, stream, bytes))
+    }
+
+    /// The same for a worker, which does not wait; also the watermark that the split has released. `refused` is called before anything can be
+    /// consumed that the chunk has to wait for.
+    pub(crate) fn try_acquire(
+        self: &Arc<Flow>,
+        stream: StreamId,
+        bytes: u64,
+        refused: impl FnOnce(Refusal),
+    ) -> Result<(Permit, i64), Refusal> {
+        let mut state = self.state.lock();
+        let consumed = state.consumed;
+        state.growth.note(consumed, self.budget.grown());
+        let refusal = match state.is_full(self, stream) {
+            _ if state.open => None,
+            true => Some(Refusal::Full),
+            false => (self.verdict(&state, stream) != Verdict::Yes).then_some(Refusal::Memory),
+        };
+        if let Some(refusal) = refusal {
+            state.refused |= refusal == Refusal::Full;
+            refused(refusal);
+            return Err(refusal);
+        }
+        let watermark = state.splits[stream.index()].watermark;
+        Ok((self.admit(&mut state, stream, bytes), watermark))
+    }
+
+    /// Has something called when chunks have been consumed after [`Refusal::Full`]. Once.
+    pub(crate) fn call_when_freed(&self, call: impl Fn() + Send + Sync + 'static) {
+        let _ = self.when_freed.set(Box::new(call));
+    }
+
+    /// One more chunk is in flight.
+    fn admit(self: &Arc<Flow>, state: &mut InFlight, stream: StreamId, bytes: u64) -> Permit {
         if state.exceeded_at.is_some() && self.budget.state() <= soft(self.budget.limit()) {
             (state.exceeded_at, state.grown_at) = (None, None);
         }
@@ -268,7 +316,7 @@ impl Flow {
         split.in_flight += 1;
         let read_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let charge = Charge::new(&self.budget, MemoryClass::Buffers, read_bytes.max(split.usual_bytes));
-        Ok(Permit { flow: Arc::clone(self), stream: Some(stream), read_bytes, charge, credit: Mutex::default() })
+        Permit { flow: Arc::clone(self), stream: Some(stream), read_bytes, charge, credit: Mutex::default() }
     }
 
     /// Waits until something has been given back, if there still is too much; see the protocol of the budget. Whether the
@@ -404,6 +452,7 @@ impl Flow {
     pub(crate) fn open(&self) {
         self.state.lock().open = true;
         self.freed.notify_all();
+        self.when_freed.get().into_iter().for_each(|call| call());
     }
 
     /// Whether state is near to where sources are slowed, so that forgetting what is dead pays.
@@ -464,6 +513,11 @@ fn soft(limit: u64) -> u64 {
 }
 
 impl InFlight {
+    /// Whether as many chunks are in flight as may be.
+    fn is_full(&self, flow: &Flow, stream: StreamId) -> bool {
+        self.total >= flow.limit || self.splits[stream.index()].in_flight >= flow.limit_per_split
+    }
+
     /// Whether no split that is compared with this one is behind it. Linear in the number of splits.
     fn is_slowest(&self, stream: StreamId) -> bool {
         let split = &self.splits[stream.index()];
@@ -502,10 +556,15 @@ impl Drop for Permit {
             state.total -= 1;
             state.consumed += self.charge.bytes() as u64;
             state.splits[stream.index()].in_flight -= 1;
-            let wakes = state.waiting > 0 || (state.queued > 0 && state.total <= self.flow.refill);
+            let has_room = state.total <= self.flow.refill;
+            let wakes = state.waiting > 0 || (state.queued > 0 && has_room);
+            let calls = has_room && std::mem::take(&mut state.refused);
             drop(state);
             if wakes {
                 self.flow.freed.notify_all();
+            }
+            if calls {
+                self.flow.when_freed.get().into_iter().for_each(|call| call());
             }
         }
     }

@@ -9,4 +9,5 @@ pub(crate) mod scheduler;
 pub(crate) mod threads;
 pub(crate) mod timers;
 pub(crate) mod topology;
+pub(crate) mod unpulled;
 pub(crate) mod worker_set;

@@ -5,6 +5,7 @@
 //! 2. Buffers of the oldest epoch, by the watermark before them: they hold back the next output. The output of a fired
 //!    window carries an older watermark than the source has by then, so it goes before new input.
 //! 3. Decoding, in order of reading.
+//! 4. Reading of splits that workers read, of the one that is furthest behind.
 //!
 //! The queues, stealing between workers and their sleep are in `millstream_sync::tasks`.
 
@@ -20,6 +21,7 @@ pub(crate) struct Scheduler {
     /// Tasks that wait for a worker, and who takes them.
     pub(crate) queues: TaskQueues<Task>,
     workers: usize,
+    is_shuffled: bool,
 }
 
 thread_local! {
@@ -32,7 +34,8 @@ impl Scheduler {
     /// Empty queues for the workers of a topology.
     pub(crate) fn new(config: &RunConfig, topology: &Topology) -> Scheduler {
         let choice = config.shuffle_seed.map_or(Choice::Urgent, Choice::Shuffled);
-        Scheduler { queues: TaskQueues::new(&topology.nodes, choice), workers: topology.nodes.len() }
+        let is_shuffled = config.shuffle_seed.is_some();
+        Scheduler { queues: TaskQueues::new(&topology.nodes, choice), workers: topology.nodes.len(), is_shuffled }
     }
 
     /// Adds tasks. Dropped when the scheduler is closed.
@@ -44,6 +47,21 @@ impl Scheduler {
                 self.queues.set_active(active + waiting);
             }
         }
+    }
+
+    /// Adds a task that another worker may take while this one is at the task that it is at.
+    pub(crate) fn offer(&self, task: Task) {
+        self.queues.offer(WORKER.get(), urgency(&task), task);
+    }
+
+    /// Whether what makes output waits for a worker, which comes before all else.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.queues.has_urgent()
+    }
+
+    /// Whether tasks are to be done in any order.
+    pub(crate) fn is_shuffled(&self) -> bool {
+        self.is_shuffled
     }
 
     /// Makes the calling thread a worker.
@@ -62,5 +80,6 @@ fn urgency(task: &Task) -> Urgency {
         Task::Perform(_, urgency, _) => *urgency,
         Task::Process(task) => Urgency { class: 1, time: task.buffer.stamp.watermark },
         Task::Decode(_) => Urgency { class: 2, time: 0 },
+        Task::Read(pulled) => Urgency { class: 3, time: pulled.watermark },
     }
 }

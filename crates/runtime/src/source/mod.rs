@@ -1,8 +1,10 @@
 //! Sources: what their chunks become. Threads that read them are in `reader`.
 
 pub(crate) mod event_time;
+pub(crate) mod open_split;
 pub(crate) mod phases;
 pub(crate) mod processing_time;
+pub(crate) mod pulled;
 pub(crate) mod reader;
 pub(crate) mod skipping;
 pub(crate) mod split;
@@ -48,8 +50,10 @@ pub(crate) struct SourceRuntime {
     pub(crate) idle_timeout: Option<Duration>,
     /// Splits that no thread has begun to read, in order; without a reader those that had ended before.
     pub(crate) unread: Mutex<VecDeque<Unread>>,
-    /// Threads that read them.
+    /// How many of them are read at a time.
     pub(crate) readers: usize,
+    /// Whether workers read them, and not threads: see [`pulled`].
+    pub(crate) is_pulled: bool,
     /// Who is told of complete checkpoints, until the checkpointing thread has it.
     pub(crate) acknowledger: Mutex<Option<Box<dyn Acknowledger>>>,
     /// Constant rows, until the start.
@@ -149,7 +153,9 @@ impl SourceRuntime {
         host.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);
         let mut permit = task.permit;
         permit.decoded(bytes_of(&decoded.columns));
-        host.buffer_size.observe(waiting(), host.config.workers);
+        // Of a split that workers read there always is more.
+        let waiting = if self.is_pulled { usize::MAX } else { waiting() };
+        host.buffer_size.observe(waiting, host.config.workers);
         let (most, permit) = (host.buffer_size.rows().min(host.most_rows_in_beats()), Some(Arc::new(permit)));
         let unit = self.unit(decoded, most, permit, functions, &mut host.row_errors())?;
         split.chunks.fetch_add(1, Relaxed);

@@ -1,12 +1,14 @@
-//! The threads that read splits, and splits that fall silent.
+//! How splits are read, by threads of their own or by workers (`pulled`), and splits that fall silent.
 
+use super::open_split::{OpenSplit, Pulled, ReadChunk, Told};
 use super::split::{Begin, Reading, Split};
 use crate::ids::{SplitId, StreamId};
 use crate::query::{Query, caught};
+use crate::schedule::flow::Permit;
 use crate::schedule::timers::{after, earlier};
 use crate::station::{Consequences, DecodeTask, Task};
 use crate::stream::sequencer::Unit;
-use millstream_connectors::{Chunk, Outlook, Position, SplitReader};
+use millstream_connectors::{Outlook, Position, SplitReader};
 use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -17,41 +19,63 @@ use std::time::Instant;
 /// of them are as large again.
 const RECORD_SHARE: u64 = 4;
 
-/// A split that a thread reads, or that something else is done with.
+/// A split that is read, or that something else is done with.
 #[derive(Clone, Copy)]
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     query: &'a Query,
     id: SplitId,
     split: &'a Split,
 }
 
-/// What a query has been told of a reader's outlook.
-#[derive(Default)]
-struct Told {
-    /// The watermark is that of all rows.
-    is_settled: bool,
-    is_silent: bool,
+/// What comes next of a split.
+pub(super) enum Step {
+    Chunk(ReadChunk),
+    /// Nothing yet.
+    Waits,
+    /// It has ended, and is told so.
+    Ended,
 }
 
-/// Reads splits of a source until there are no more, or the query ends. The body of a reader thread.
-pub(crate) fn read(query: &Query, source: usize) {
+/// Reads splits of a source until there are no more, or the query ends. The body of a reader thread, which may begin with a split
+/// that workers have read so far.
+pub(crate) fn read(query: &Query, source: usize, begun: Option<Pulled>) {
     query.wait_for_phase_of(source);
+    let read = || {
+        let mut begun = begun.and_then(|pulled| pulled.open);
+        while let Some(open) = begun.take().map_or_else(|| open_next(query, source), |open| Ok(Some(open)))? {
+            read_to_end(query, *open)?;
+        }
+        Ok(())
+    };
+    if let Err(diagnostic) = caught("a reader", read) {
+        query.fail(diagnostic);
+    }
+}
+
+/// Hands over all chunks of a split.
+fn read_to_end(query: &Query, mut open: OpenSplit) -> Result<(), Diagnostic> {
+    let this = Reader::new(query, open.id);
     loop {
-        let Some((split, reader)) = query.sources()[source].unread.lock().pop_front() else { return };
+        match this.read(&mut open)? {
+            Step::Chunk(read) => this.hand_over(read)?,
+            Step::Waits => {}
+            Step::Ended => return Ok(()),
+        }
+    }
+}
+
+/// Begins with the next split of a source that there is something to read of.
+pub(super) fn open_next(query: &Query, source: usize) -> Result<Option<Box<OpenSplit>>, Diagnostic> {
+    loop {
+        let Some((split, reader)) = query.sources()[source].unread.lock().pop_front() else { return Ok(None) };
         if query.is_over() {
-            return;
+            return Ok(None);
         }
         let this = Reader::new(query, SplitId { source, split });
-        let Some(mut reader) = reader.filter(|_| this.split.begin != Begin::Ended) else {
-            this.end(End::Complete);
-            continue;
-        };
-        if query.is_stopping() {
-            this.end(End::Stopped);
-            continue;
-        }
-        if let Err(diagnostic) = caught("a reader", || this.read(&mut *reader)) {
-            return query.fail(diagnostic);
+        match reader.filter(|_| this.split.begin != Begin::Ended) {
+            None => this.end(End::Complete),
+            Some(_) if query.is_stopping() => this.end(End::Stopped),
+            Some(reader) => return this.open(reader).map(|open| Some(Box::new(open))),
         }
     }
 }
@@ -95,14 +119,55 @@ fn set_idle(query: &Query, stream: StreamId, is_idle: bool) -> i64 {
 }
 
 impl<'a> Reader<'a> {
-    fn new(query: &'a Query, id: SplitId) -> Reader<'a> {
+    /// Reads the next chunk, or takes the one that was kept.
+    pub(super) fn read(self, open: &mut OpenSplit) -> Result<Step, Diagnostic> {
+        let Reader { query, split, .. } = self;
+        if let Some(kept) = open.kept.take() {
+            return Ok(Step::Chunk(kept));
+        }
+        if query.is_stopping() {
+            if !query.is_over() {
+                self.end(End::Stopped);
+            }
+            return Ok(Step::Ended);
+        }
+        let (flow, reader) = (&query.host().flow, &mut *open.reader);
+        reader.aim(flow.aim());
+        let is_ready = reader.wait()?;
+        self.note_outside(reader, open.after);
+        self.follow(reader.outlook(), &mut open.told);
+        if !is_ready {
+            return Ok(Step::Waits);
+        }
+        let Some(chunk) = reader.next()? else {
+            self.end(End::Complete);
+            return Ok(Step::Ended);
+        };
+        if *reader.name() != **split.name.load() {
+            split.name.store(Arc::new(reader.name().to_string()));
+        }
+        if split.is_spare.swap(false, Relaxed) {
+            flow.set_silent(split.stream, false);
+        }
+        open.after = chunk.after;
+        let is_held = reader.outlook() == Outlook::Holds;
+        open.told.is_settled &= !is_held;
+        Ok(Step::Chunk(ReadChunk { chunk, is_held }))
+    }
+
+    pub(super) fn new(query: &'a Query, id: SplitId) -> Reader<'a> {
         Reader { query, id, split: &query.sources()[id.source].splits[id.split] }
     }
 
-    fn read(self, reader: &mut dyn SplitReader) -> Result<(), Diagnostic> {
-        let Reader { query, split, .. } = self;
+    pub(super) fn stream(self) -> StreamId {
+        self.split.stream
+    }
+
+    /// Has a reader begin where it is to.
+    fn open(self, mut reader: Box<dyn SplitReader>) -> Result<OpenSplit, Diagnostic> {
+        let Reader { query, id, split } = self;
         let flow = &query.host().flow;
-        let (mut after, mut told) = (None, Told::default());
+        let mut after = None;
         if let Begin::Resume(from) = split.begin {
             reader.resume(from)?;
             after = from;
@@ -117,33 +182,7 @@ impl<'a> Reader<'a> {
             self.heard(&mut split.reading.lock());
             flow.set_silent(split.stream, false);
         }
-        while !query.is_stopping() {
-            reader.aim(flow.aim());
-            let is_ready = reader.wait()?;
-            self.note_outside(reader, after);
-            self.follow(reader.outlook(), &mut told);
-            if !is_ready {
-                continue;
-            }
-            let Some(chunk) = reader.next()? else {
-                self.end(End::Complete);
-                return Ok(());
-            };
-            if *reader.name() != **split.name.load() {
-                split.name.store(Arc::new(reader.name().to_string()));
-            }
-            if split.is_spare.swap(false, Relaxed) {
-                flow.set_silent(split.stream, false);
-            }
-            after = chunk.after;
-            let is_held = reader.outlook() == Outlook::Holds;
-            told.is_settled &= !is_held;
-            self.hand_over(chunk, is_held)?;
-        }
-        if !query.is_over() {
-            self.end(End::Stopped);
-        }
-        Ok(())
+        Ok(OpenSplit { id, reader, after, told: Told::default(), kept: None })
     }
 
     /// What the split says of the outside: records that are there behind `after`, and whether it answers.
@@ -203,16 +242,25 @@ impl<'a> Reader<'a> {
     }
 
     /// Has a chunk decoded, once there is room for it.
-    fn hand_over(self, chunk: Chunk, is_held: bool) -> Result<(), Diagnostic> {
-        let Reader { query, id, split } = self;
+    fn hand_over(self, read: ReadChunk) -> Result<(), Diagnostic> {
+        let Reader { query, split, .. } = self;
         // A reader that waits for room is not silent.
         split.reading.lock().active = None;
-        let permit = query.host().flow.acquire(split.stream, chunk.bytes, query)?;
+        let permit = query.host().flow.acquire(split.stream, read.chunk.bytes, query)?;
+        if let Some(task) = self.announce(read, permit) {
+            self.heard(&mut split.reading.lock());
+            query.scheduler().push(vec![Task::Decode(Box::new(task))]);
+        }
+        Ok(())
+    }
+
+    /// Numbers a chunk that is to be decoded; `None` if the split has been ended meanwhile.
+    pub(super) fn announce(self, ReadChunk { chunk, is_held }: ReadChunk, permit: Permit) -> Option<DecodeTask> {
+        let Reader { query, id, split } = self;
         let mut reading = split.reading.lock();
         if reading.ended {
-            return Ok(());
+            return None;
         }
-        self.heard(&mut reading);
         self.speak(&mut reading);
         let unit = reading.units;
         reading.units += 1;
@@ -221,9 +269,7 @@ impl<'a> Reader<'a> {
         stats.read.fetch_add(1, Relaxed);
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
         stats.note_chunk(query.host().stats.elapsed());
-        let task = DecodeTask { split: id, stream: split.stream, unit, chunk, is_held, permit };
-        query.act(Consequences { tasks: vec![Task::Decode(Box::new(task))], ..Consequences::default() });
-        Ok(())
+        Some(DecodeTask { split: id, stream: split.stream, unit, chunk, is_held, permit })
     }
 
     fn end(self, end: End) {
@@ -246,6 +292,10 @@ impl<'a> Reader<'a> {
 
     /// The split is not silent now.
     fn heard(self, reading: &mut Reading) {
+        if self.query.sources()[self.id.source].is_pulled {
+            // It says something whenever a worker asks.
+            return;
+        }
         let now = Instant::now();
         reading.active = Some(now);
         let timeout = self.query.sources()[self.id.source].idle_timeout;

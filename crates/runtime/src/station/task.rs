@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::ids::{SplitId, StationId, StreamId};
 use crate::schedule::flow::Permit;
+use crate::source::open_split::Pulled;
 use millstream_connectors::Chunk;
 use millstream_sync::tasks::Urgency;
 use millstream_types::Diagnostic;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 /// A piece of work for one worker. It runs to its end without waiting for another task. It is small: a watermark may complete a
 /// million windows, each with a task.
 pub(crate) enum Task {
+    /// Reads the next chunk of a split, and decodes it.
+    Read(Pulled),
     /// Turns a chunk into a unit of its split.
     Decode(Box<DecodeTask>),
     /// Runs a pipeline over a buffer, into the station at its end.

@@ -214,6 +214,10 @@ impl SplitReader for Pieces {
         "phases"
     }
 
+    fn never_waits(&self) -> bool {
+        !matches!(self.table.lengths, Lengths::Paced(..))
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         if self.has_ended() {
             if let Lengths::Clock(_, noted) = &self.table.lengths {

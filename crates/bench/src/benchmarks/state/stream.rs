@@ -171,6 +171,10 @@ impl SplitReader for Blocks {
         "blocks"
     }
 
+    fn never_waits(&self) -> bool {
+        true
+    }
+
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         self.block = from.map_or(0, |position| position.at);
         Ok(())

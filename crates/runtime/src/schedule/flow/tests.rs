@@ -217,3 +217,32 @@ fn the_only_reader_is_woken_when_half_of_the_permits_are_free() {
     drop(permits);
     assert_eq!(flow.state.lock().total, 0);
 }
+
+#[test]
+fn a_worker_is_refused_and_told_when_to_try_again() {
+    let flow = flow(vec![None], 64 << 20);
+    let calls = Arc::new(AtomicU64::new(0));
+    let called = Arc::clone(&calls);
+    flow.call_when_freed(move || {
+        called.fetch_add(1, Ordering::Relaxed);
+    });
+    let stream = StreamId::new(0);
+    let try_acquire = || {
+        let mut refused = None;
+        let permit = flow.try_acquire(stream, 10, |refusal| refused = Some(refusal)).map(|(permit, _)| permit);
+        assert_eq!(permit.as_ref().err().copied(), refused);
+        permit
+    };
+    let mut permits: Vec<Permit> = std::iter::from_fn(|| try_acquire().ok()).collect();
+    assert_eq!(permits.len(), 8, "its share");
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+    permits.pop();
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "there is room");
+    permits.pop();
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "nobody was refused since");
+    let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 0);
+    tables.set(65 << 20);
+    assert_eq!(try_acquire().err(), Some(Refusal::Memory));
+    flow.open();
+    assert!(try_acquire().is_ok(), "the query ends");
+}
