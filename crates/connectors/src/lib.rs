@@ -85,6 +85,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 pub use filesystem::{file_options, release_standard_input, stdout_error, take_standard_input};
 
@@ -159,9 +160,16 @@ pub trait SplitReader: Send {
     }
 
     /// Whether [`SplitReader::wait`] and [`SplitReader::next`] return without waiting for anybody outside: rows in memory, and those that
-    /// are generated. Such a split has no thread of its own: workers read it between their tasks, one at a time.
+    /// are generated. Such a split has no thread of its own: workers read it between their tasks, one at a time. It may still have to wait for
+    /// a moment: see [`SplitReader::due`].
     fn never_waits(&self) -> bool {
         false
+    }
+
+    /// When the next chunk may be read, of readers that never wait but for a clock; a thread need not ask, as `next` waits for that moment.
+    /// `None`: now.
+    fn due(&mut self) -> Option<Instant> {
+        None
     }
 
     /// Resumes after the position of an earlier chunk of the split of this name; called once, before anything else,

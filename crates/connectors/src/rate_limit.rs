@@ -50,7 +50,8 @@ impl Source for RateLimitedSource {
 
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
         let pace = |inner| {
-            Box::new(PacedReader { inner, pace: self.pace.clone(), part: None, pending: None }) as Box<dyn SplitReader>
+            let pace = self.pace.clone();
+            Box::new(PacedReader { inner, pace, part: None, pending: None, is_awaited: false }) as Box<dyn SplitReader>
         };
         Ok(self.inner.splits()?.into_iter().map(pace).collect())
     }
@@ -79,17 +80,19 @@ struct PacedReader {
     part: Option<(Chunk, u64)>,
     /// What comes behind it.
     pending: Option<Chunk>,
+    /// Whether somebody has asked when the next part may be handed out, and has waited until then.
+    is_awaited: bool,
 }
 
 impl Pace {
-    /// How long to wait before `rows` rows are handed out now; the time they take is reserved.
-    fn reserve(&self, now: Instant, rows: u64) -> Duration {
+    /// When `rows` rows may be handed out; the time they take is reserved. Who comes a little late does not lower the rate.
+    fn reserve(&self, now: Instant, rows: u64) -> Instant {
         let mut next = locked(&self.next);
-        let slot = (*next).max(now);
         // A rate may be so low that the time is beyond any calendar.
         let lasts = Duration::try_from_secs_f64(rows as f64 / self.rows_per_second).unwrap_or(Duration::MAX);
+        let slot = if now.saturating_duration_since(*next) < lasts { *next } else { now };
         *next = slot.checked_add(lasts).unwrap_or(slot + Duration::from_secs(1 << 32));
-        slot - now
+        slot
     }
 }
 
@@ -100,6 +103,15 @@ impl SplitReader for PacedReader {
 
     fn is_spare(&self) -> bool {
         self.inner.is_spare()
+    }
+
+    fn never_waits(&self) -> bool {
+        self.inner.never_waits()
+    }
+
+    fn due(&mut self) -> Option<Instant> {
+        self.is_awaited = true;
+        Some(*locked(&self.pace.next))
     }
 
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
@@ -151,7 +163,10 @@ impl SplitReader for PacedReader {
                 part
             }
         };
-        std::thread::sleep(self.pace.reserve(Instant::now(), rows));
+        let slot = self.pace.reserve(Instant::now(), rows);
+        if !std::mem::take(&mut self.is_awaited) {
+            std::thread::sleep(slot.saturating_duration_since(Instant::now()));
+        }
         Ok(Some(part))
     }
 }
@@ -178,13 +193,14 @@ mod tests {
         let next = Arc::new(Mutex::new(start));
         let pace = Pace { next, rows_per_second: 100.0, rows: 5, split_front: |_, _| None };
         let other = pace.clone();
-        assert_eq!(pace.reserve(start, 5), Duration::ZERO);
-        assert_eq!(other.reserve(start, 5), Duration::from_millis(50));
-        assert_eq!(pace.reserve(start, 5), Duration::from_millis(100));
+        assert_eq!(pace.reserve(start, 5), start);
+        assert_eq!(other.reserve(start, 5), start + Duration::from_millis(50));
+        assert_eq!(pace.reserve(start, 5), start + Duration::from_millis(100));
+        assert_eq!(pace.reserve(start + Duration::from_millis(170), 5), start + Duration::from_millis(150));
         // After a pause there is no burst to catch up.
         let later = start + Duration::from_secs(10);
-        assert_eq!(pace.reserve(later, 5), Duration::ZERO);
-        assert_eq!(pace.reserve(later, 5), Duration::from_millis(50));
+        assert_eq!(pace.reserve(later, 5), later);
+        assert_eq!(pace.reserve(later, 5), later + Duration::from_millis(50));
     }
 
     struct Once(Vec<Chunk>);
@@ -216,7 +232,7 @@ mod tests {
         let next = Arc::new(Mutex::new(Instant::now()));
         let pace = Pace { next, rows_per_second: 1e9, rows: 2, split_front };
         let inner = Box::new(Once(vec![chunk(3, 10), chunk(0, 7)]));
-        let mut reader = PacedReader { inner, pace, part: None, pending: None };
+        let mut reader = PacedReader { inner, pace, part: None, pending: None, is_awaited: false };
         let mut positions = Vec::new();
         // As long as something is ready: behind the last row nothing is.
         while reader.wait().unwrap() {

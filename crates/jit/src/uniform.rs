@@ -32,7 +32,31 @@ pub(crate) struct Uniform {
     pub(crate) watermark_branches: BTreeSet<usize>,
 }
 
+/// Slices that are made of one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slicing {
+    pub(crate) time: Value,
+    /// Its input column.
+    pub(crate) input: u32,
+    pub(crate) size_ms: i64,
+    pub(crate) offset_ms: i64,
+}
+
 impl Uniform {
+    /// How rows are cut into slices, if in one way only.
+    pub(crate) fn slicing(&self, program: &Program) -> Option<Slicing> {
+        let slicing = |index: &usize| match program.body[*index] {
+            Statement::Let(_, Op::SliceStart { time, size_ms, offset_ms }) => {
+                let input = *self.times.get(&time)?;
+                Some(Slicing { time, input, size_ms, offset_ms })
+            }
+            _ => None,
+        };
+        let mut all = self.statements.iter().filter_map(slicing);
+        let first = all.next().filter(|_| self.times.len() == 1)?;
+        all.all(|other| other == first).then_some(first)
+    }
+
     /// Of a program that updates a table for each slice, when the slice is uniform.
     pub(crate) fn new(program: &Program, last_stage: &Stage) -> Option<Uniform> {
         let Terminal::Update(update) = &program.terminal else { return None };

@@ -377,7 +377,10 @@ struct Threads {
 impl Threads {
     fn start(&mut self, query: &Arc<Query>, topology: &Topology, adviser: Adviser) -> Result<(), Diagnostic> {
         if adviser.is_needed(query) {
-            self.adviser = Some(spawn("adviser".into(), query, move |query| adviser.run(query))?);
+            self.adviser = Some(spawn("adviser".into(), query, move |query| {
+                never_interrupt();
+                adviser.run(query);
+            })?);
         }
         if let Some(messages) = query.host().checkpointing.as_ref().and_then(|checkpointing| checkpointing.listen()) {
             self.checkpoints = Some(spawn("checkpoints".into(), query, move |query| {

@@ -5,6 +5,7 @@ use crate::durable::cuts::make_cut;
 use crate::pipeline::WorkerContext;
 use crate::query::{Query, caught};
 use crate::schedule::cut_timing::Purpose;
+use crate::schedule::threads::wake_on_time;
 use crate::source::pulled::pull;
 use crate::station::{Consequences, DecodeTask, ProcessTask, Task};
 use millstream_functions::FunctionContext;
@@ -18,6 +19,7 @@ pub(crate) fn work(query: &Query, index: usize, node: usize) {
     let host = query.host();
     let mut context = WorkerContext { index, node, functions: FunctionContext::new(host.config.settings.clone()) };
     query.scheduler().enter(index);
+    wake_on_time();
     let (stats, mut counters) = (host.stats.worker(index), HardwareCounters::open());
     let mut kept = None;
     while let Some(task) = kept.take().or_else(|| next_task(query, index)) {
@@ -66,6 +68,9 @@ fn perform(
                 let mut consequences = station.perform(job, context)?;
                 next = consequences.then.take();
                 query.act(consequences);
+                if next.is_some() {
+                    query.scheduler().queues.call_for_help();
+                }
             }
             Ok(None)
         }

@@ -31,15 +31,22 @@
 //! - `Sleep::active`: workers with a higher number rest, asleep on `Sleep::rest`, whatever there is to do. Written under the
 //!   lock of `Sleep`, after which all are woken, so that each finds its place. A worker that goes to rest may have been woken
 //!   for a task: it wakes another one, if tasks are there.
+//! - `Later`: tasks that wait for a moment, under a lock, and the earliest of these moments, which anyone may read (relaxed). A worker that
+//!   looks for work takes those that are due into its queue. One sleeper, the watcher, wakes up at the earliest moment; who adds an earlier
+//!   one wakes all. A watcher that is woken for something else has another sleeper take its place.
 //! - `closed`: set under the lock of `Sleep` before all are woken.
 //!
-//! A worker that pushes the only task there is wakes nobody for it if it is not urgent: it will take the task itself as soon
-//! as it has finished what it is doing, and pipelines with little work share a worker. A worker that takes a task and
+//! A worker that pushes the only task there is wakes nobody for it: it will take the task itself as soon
+//! as it has finished what it is doing, and pipelines with little work share a worker. One that does more before that calls for help. A worker that takes a task and
 //! leaves others behind wakes a sleeper for them. Sleeping workers burn no CPU.
 
+mod later;
+
 use crate::primitives::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
+use later::Later;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Instant;
 
 /// How urgent a task is; less is more urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +99,7 @@ pub struct TaskQueues<T> {
     draws: AtomicU64,
     /// Where the next task goes that comes from outside.
     next: AtomicUsize,
+    later: Later<(Urgency, T)>,
     sleep: Sleep,
     closed: AtomicBool,
 }
@@ -117,6 +125,8 @@ struct Sleep {
     active: AtomicUsize,
     /// Workers that are at rest.
     resting: AtomicUsize,
+    /// Whether a sleeper wakes up when the next of the tasks that wait for a moment is due. Under the lock.
+    is_watched: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
     rest: Condvar,
@@ -179,6 +189,7 @@ impl<T> TaskQueues<T> {
             choice,
             draws: AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             next: AtomicUsize::new(0),
+            later: Later::default(),
             sleep: Sleep { active: AtomicUsize::new(nodes.len()), ..Sleep::default() },
             closed: AtomicBool::new(false),
         }
@@ -190,14 +201,13 @@ impl<T> TaskQueues<T> {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        let (mut pushed, mut urgent) = (0, false);
+        let mut pushed = 0;
         for (urgency, task) in tasks {
             let place = by.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed) % self.queues.len());
             self.queues[place].push(urgency, task);
             pushed += 1;
-            urgent |= urgency.class == 0;
         }
-        let is_own = by.is_some() && !urgent && self.queued() <= 1;
+        let is_own = by.is_some() && self.queued() <= 1;
         if pushed > 0 && !is_own {
             self.wake(pushed);
         }
@@ -211,6 +221,27 @@ impl<T> TaskQueues<T> {
     pub fn offer(&self, by: Option<usize>, urgency: Urgency, task: T) {
         self.push(by, [(urgency, task)]);
         self.wake(1);
+    }
+
+    /// Adds a task from a moment on. Dropped when the queues are closed.
+    pub fn push_later(&self, at: Instant, urgency: Urgency, task: T) {
+        if self.later.add(at, (urgency, task)) {
+            fence(Ordering::SeqCst);
+            if self.sleep.sleepers.load(Ordering::Relaxed) > 0 {
+                // Whoever watches wakes up too late for it.
+                self.tell_all(|| {});
+            }
+        }
+        if self.closed.load(Ordering::Acquire) {
+            self.clear();
+        }
+    }
+
+    /// Has a sleeper look for work, if there is some: the worker that has pushed it does something else first.
+    pub fn call_for_help(&self) {
+        if self.queued() > 0 {
+            self.wake(1);
+        }
     }
 
     /// Whether a task of the most urgent class waits.
@@ -244,8 +275,11 @@ impl<T> TaskQueues<T> {
                 self.rest(worker);
                 continue;
             }
+            for (urgency, task) in self.later.due() {
+                self.queues[worker].push(urgency, task);
+            }
             if let Some(task) = self.take(worker) {
-                if self.idle() > 0 && self.queued() > 0 {
+                if self.idle() > 0 && (self.queued() > 0 || self.is_unwatched()) {
                     self.wake(1);
                 }
                 return Some(task);
@@ -278,7 +312,7 @@ impl<T> TaskQueues<T> {
     /// Waits until the worker is to be active, or the queues are closed.
     fn rest(&self, worker: usize) {
         fence(Ordering::SeqCst);
-        if self.queued() > 0 {
+        if self.queued() > 0 || self.is_unwatched() {
             self.wake(1);
         }
         let guard = lock(&self.sleep.lock);
@@ -295,10 +329,15 @@ impl<T> TaskQueues<T> {
         self.sleep.searchers.fetch_add(1, Ordering::Relaxed);
         let found = (0..ROUNDS).any(|_| {
             pause();
-            !self.is_idle() || self.closed.load(Ordering::Relaxed)
+            !self.is_idle() || self.later.is_due() || self.closed.load(Ordering::Relaxed)
         });
         self.sleep.searchers.fetch_sub(1, Ordering::Relaxed);
         found
+    }
+
+    /// Whether tasks wait for a moment at which nobody wakes up.
+    fn is_unwatched(&self) -> bool {
+        self.later.next().is_some() && !self.sleep.is_watched.load(Ordering::Relaxed)
     }
 
     fn is_idle(&self) -> bool {
@@ -312,7 +351,21 @@ impl<T> TaskQueues<T> {
         fence(Ordering::SeqCst);
         if self.is_idle() && worker < self.active() && !self.closed.load(Ordering::Acquire) {
             // Waking for nothing does no harm: the caller looks again.
-            drop(self.sleep.wake.wait(guard));
+            let until = self.later.next().filter(|_| !self.sleep.is_watched.load(Ordering::Relaxed));
+            match until {
+                None => drop(self.sleep.wake.wait(guard)),
+                Some(until) => {
+                    self.sleep.is_watched.store(true, Ordering::Relaxed);
+                    let guard = later::wait_until(&self.sleep.wake, guard, until);
+                    self.sleep.is_watched.store(false, Ordering::Relaxed);
+                    let is_taken = worker < self.active() && self.later.is_due();
+                    if self.later.next().is_some() && !is_taken {
+                        // Woken for something else. Another one may have gone to sleep while this one watched.
+                        self.sleep.wake.notify_one();
+                    }
+                    drop(guard);
+                }
+            }
         }
         self.sleep.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -360,6 +413,7 @@ impl<T> TaskQueues<T> {
     }
 
     fn clear(&self) {
+        drop(self.later.take_all());
         for queue in &self.queues {
             let mut tasks = lock(&queue.tasks);
             let dropped = std::mem::take(&mut tasks.ordered);
@@ -421,6 +475,33 @@ mod tests {
         queues.push(Some(1), [(at(1, 50), "neighbour"), (at(2, 0), "read")]);
         let order: Vec<&str> = (0..4).map(|_| queues.take(0).unwrap()).collect();
         assert_eq!(order, ["trigger", "neighbour", "read", "strange"]);
+    }
+
+    #[test]
+    fn sleepers_wake_up_for_what_is_due() {
+        let queues = Arc::new(TaskQueues::new(&[0, 0], Choice::Urgent));
+        let worker = |number: usize| {
+            let queues = Arc::clone(&queues);
+            std::thread::spawn(move || {
+                std::iter::from_fn(|| queues.next(number))
+                    .map(|at: Instant| {
+                        let late = Instant::now() - at;
+                        queues.push(Some(number), []);
+                        late
+                    })
+                    .count()
+            })
+        };
+        let workers = [worker(0), worker(1)];
+        let now = Instant::now();
+        let dues = [30, 20, 5, 25].map(|ms| now + std::time::Duration::from_millis(ms));
+        dues.iter().for_each(|due| queues.push_later(*due, at(3, 0), *due));
+        while queues.later.next().is_some() || queues.queued() > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        queues.close();
+        assert_eq!(workers.map(|worker| worker.join().unwrap()).iter().sum::<usize>(), 4);
+        assert!(now.elapsed() >= std::time::Duration::from_millis(30));
     }
 
     #[test]

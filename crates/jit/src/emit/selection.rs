@@ -37,6 +37,26 @@ impl<'c> Selection<'c> {
             kept: ir.slot(ir.i8.array_type(space), "kept.bytes")?,
         })
     }
+
+    /// One more of the same block, which no stage fills.
+    pub(super) fn another(self, ir: &Ir<'c>, block_rows: u64) -> Emitted<Selection<'c>> {
+        let rows = ir.slot(ir.i32.array_type(block_rows as u32 + LANES), "selection.other")?;
+        Ok(Selection { rows, count: ir.variable(ir.word(0), "selected.other")?, ..self })
+    }
+
+    /// The same with other rows.
+    pub(super) fn of(self, rows: Ptr<'c>, count: Ptr<'c>) -> Selection<'c> {
+        Selection { rows, count, ..self }
+    }
+
+    pub(super) fn rows(self) -> Ptr<'c> {
+        self.rows
+    }
+
+    /// The variable.
+    pub(super) fn count(self) -> Ptr<'c> {
+        self.count
+    }
 }
 
 impl<'c> Emitter<'c, '_> {
@@ -64,11 +84,27 @@ impl<'c> Emitter<'c, '_> {
 
     /// Appends the row to the selection when it is kept: stores it always, counts it if so.
     pub(super) fn select_row(&self, kept: Int<'c>) -> Emitted<()> {
+        self.select_into(self.selection(), kept)
+    }
+
+    /// The same for another selection.
+    pub(super) fn select_into(&self, selection: Selection<'c>, kept: Int<'c>) -> Emitted<()> {
         let ir = &self.ir;
-        let selection = self.selection();
-        let place = ir.element(ir.i32, selection.rows, self.selected()?, "selection.end")?;
+        let end = ir.load_word(selection.count, "selected")?;
+        let place = ir.element(ir.i32, selection.rows, end, "selection.end")?;
         ir.store(place, ir.b.build_int_truncate(self.row_in_block, ir.i32, "row.short")?.into())?;
         ir.increase(selection.count, ir.b.build_int_z_extend(kept, ir.i64, "kept.count")?)
+    }
+
+    /// Selects all rows of a block.
+    pub(super) fn select_all(&mut self, length: Int<'c>) -> Emitted<()> {
+        let selection = self.selection();
+        self.ir.store(selection.count, length.into())?;
+        self.each(length, 1, "select.all", &mut |this, index| {
+            let ir = &this.ir;
+            let row = ir.b.build_int_truncate(index, ir.i32, "row.short")?;
+            ir.store(ir.element(ir.i32, selection.rows, index, "selection.place")?, row.into())
+        })
     }
 
     /// A stage over all rows of a block that has no effects but to drop some.

@@ -15,6 +15,7 @@ use crate::schedule::topology::Topology;
 use crate::station::Task;
 use millstream_sync::tasks::{Choice, TaskQueues, Urgency};
 use std::cell::Cell;
+use std::time::Instant;
 
 /// The queues of a query.
 pub(crate) struct Scheduler {
@@ -25,9 +26,9 @@ pub(crate) struct Scheduler {
 }
 
 thread_local! {
-    /// The number of the worker that this thread is, so that what its tasks lead to goes to its own queue. Every worker
-    /// thread belongs to one query.
-    static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The number of the worker that this thread is, so that what its tasks lead to goes to its own queue; and the address of the queues that it
+    /// takes tasks from. It may push to those of another query, which it takes none from: where nodes are threads of one process.
+    static WORKER: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
 impl Scheduler {
@@ -41,7 +42,7 @@ impl Scheduler {
     /// Adds tasks. Dropped when the scheduler is closed.
     pub(crate) fn push(&self, tasks: Vec<Task>) {
         if !tasks.is_empty() {
-            self.queues.push(WORKER.get(), tasks.into_iter().map(|task| (urgency(&task), task)));
+            self.queues.push(self.worker(), tasks.into_iter().map(|task| (urgency(&task), task)));
             let (active, waiting) = (self.queues.active(), self.queues.queued());
             if active < self.workers && is_rush(active, waiting) {
                 self.queues.set_active(active + waiting);
@@ -51,7 +52,12 @@ impl Scheduler {
 
     /// Adds a task that another worker may take while this one is at the task that it is at.
     pub(crate) fn offer(&self, task: Task) {
-        self.queues.offer(WORKER.get(), urgency(&task), task);
+        self.queues.offer(self.worker(), urgency(&task), task);
+    }
+
+    /// Adds a task from a moment on.
+    pub(crate) fn push_later(&self, at: Instant, task: Task) {
+        self.queues.push_later(at, urgency(&task), task);
     }
 
     /// Whether what makes output waits for a worker, which comes before all else.
@@ -66,7 +72,16 @@ impl Scheduler {
 
     /// Makes the calling thread a worker.
     pub(crate) fn enter(&self, worker: usize) {
-        WORKER.set(Some(worker));
+        WORKER.set(Some((self.address(), worker)));
+    }
+
+    /// The number of the calling thread, if it is one of the workers.
+    fn worker(&self) -> Option<usize> {
+        WORKER.get().filter(|(of, _)| *of == self.address()).map(|(_, worker)| worker)
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(&self.queues).addr()
     }
 
     /// Whether no worker has anything to do.

@@ -10,7 +10,7 @@ pub(crate) mod skipping;
 pub(crate) mod split;
 
 use crate::buffer::Rows;
-use crate::columns::{bytes_of, sliced};
+use crate::columns::{bytes_of, joined, sliced};
 use crate::host::Host;
 use crate::ids::StreamId;
 use crate::row_errors::RowErrors;
@@ -129,11 +129,23 @@ impl SourceRuntime {
         let counters = &host.stats.sources[task.split.source];
         let split = counters.split(task.split.split);
         split.begun.fetch_add(1, Relaxed);
-        let after = task.chunk.after;
-        let mut decoded = match &self.skipping {
-            Some(skipping) => skipping.decode(&**decoder, task.chunk, functions, &host.stats),
-            None => decoder.decode(task.chunk),
+        let after = task.more.last().unwrap_or(&task.chunk).after;
+        let mut decode = |chunk| match &self.skipping {
+            Some(skipping) => skipping.decode(&**decoder, chunk, functions, &host.stats),
+            None => decoder.decode(chunk),
         };
+        let mut decoded = decode(task.chunk);
+        self.splits[task.split.split].chunk_rows.store(decoded.rows, Relaxed);
+        if !task.more.is_empty() {
+            let mut parts = vec![decoded];
+            for chunk in task.more {
+                if parts.last().is_some_and(|part| part.error.is_some()) {
+                    break;
+                }
+                parts.push(decode(chunk));
+            }
+            decoded = one_after_the_other(parts)?;
+        }
         let expected = plan.columns.len();
         if decoded.error.is_some() && decoded.rows == 0 && decoded.columns.is_empty() {
             // A decoder that could not even begin has no columns; its error is what counts.
@@ -162,6 +174,25 @@ impl SourceRuntime {
         let unit = if task.is_held { held(unit) } else { unit };
         Ok(Unit { after, ..unit })
     }
+}
+
+/// What several chunks of a split are decoded to, as one.
+fn one_after_the_other(parts: Vec<Decoded>) -> Result<Decoded, Diagnostic> {
+    let mut all = Decoded::default();
+    for part in &parts {
+        (all.rows, all.skipped) = (all.rows + part.rows, all.skipped + part.skipped);
+        all.error = all.error.or_else(|| part.error.clone());
+    }
+    let parts: Vec<&Decoded> = parts.iter().filter(|part| !part.columns.is_empty()).collect();
+    let Some(first) = parts.first() else { return Ok(all) };
+    for (place, column) in first.columns.iter().enumerate() {
+        // Columns that stay in packed records are one array.
+        let same = first.columns[..place].iter().position(|before| Arc::ptr_eq(before, column));
+        let arrays = || parts.iter().filter_map(|part| part.columns.get(place)).collect::<Vec<_>>();
+        let joined = same.map_or_else(|| joined(&arrays()), |same| Ok(Arc::clone(&all.columns[same])))?;
+        all.columns.push(joined);
+    }
+    Ok(all)
 }
 
 /// A unit whose rows do not raise the watermark.

@@ -12,15 +12,19 @@
 //! its rows stay in the cache of one core (Leis et al., "Morsel-driven parallelism", SIGMOD 2014, section 3). The split that is
 //! furthest behind is read first.
 //!
+//! Small chunks that have come meanwhile are read together and become one buffer: see [`Reader::most_joined`]. A split whose next chunk comes at a moment
+//! (`SplitReader::due`) waits for it in the queues.
+//!
 //! A worker does not wait. Where too many chunks are in flight, the task is kept until some are consumed; where memory is scarce, a thread
 //! reads the split from then on, as it would a connector that waits.
 
-use super::open_split::Pulled;
+use super::open_split::{OpenSplit, Pulled};
 use super::reader::{Reader, Step, open_next};
 use crate::query::Query;
 use crate::schedule::flow::Refusal;
 use crate::station::{DecodeTask, Task};
 use millstream_types::Diagnostic;
+use std::time::Instant;
 
 /// Reads the next chunk of a split, and gives the split back. `None`: there is no more to read, or not now.
 pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTask>, Diagnostic> {
@@ -33,6 +37,13 @@ pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTas
             },
         };
         let this = Reader::new(query, open.id);
+        let is_due = |open: &mut OpenSplit| open.reader.due().filter(|due| *due > Instant::now()).map_or(Ok(()), Err);
+        if let (Err(due), false) = (is_due(&mut open), query.is_stopping()) {
+            this.waits_for_moment();
+            pulled.open = Some(open);
+            query.scheduler().push_later(due, Task::Read(pulled));
+            return Ok(None);
+        }
         let read = match this.read(&mut open)? {
             Step::Chunk(read) => read,
             Step::Waits => {
@@ -60,10 +71,29 @@ pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTas
                 return Ok(None);
             }
         };
-        let (mut pulled, open, read) =
+        let (mut pulled, mut open, read) =
             taken.take().ok_or_else(|| Diagnostic::bug("a chunk that was let in is not there"))?;
-        let task = this.announce(read, permit);
-        (pulled.open, pulled.watermark) = (Some(open), watermark);
+        let most = this.most_joined(&read);
+        let mut task = this.announce(read, permit);
+        pulled.watermark = watermark;
+        let mut has_ended = false;
+        if let Some(task) = &mut task {
+            while task.more.len() < most && open.kept.is_none() && is_due(&mut open).is_ok() {
+                match this.read(&mut open)? {
+                    Step::Chunk(next) if next.is_held => open.kept = Some(next),
+                    Step::Chunk(next) => {
+                        this.note_joined(&next.chunk);
+                        task.more.push(next.chunk);
+                    }
+                    Step::Waits => break,
+                    Step::Ended => {
+                        has_ended = true;
+                        break;
+                    }
+                }
+            }
+        }
+        pulled.open = (!has_ended).then_some(open);
         query.scheduler().offer(Task::Read(pulled));
         return Ok(task);
     }

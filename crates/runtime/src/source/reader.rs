@@ -8,7 +8,7 @@ use crate::schedule::flow::Permit;
 use crate::schedule::timers::{after, earlier};
 use crate::station::{Consequences, DecodeTask, Task};
 use crate::stream::sequencer::Unit;
-use millstream_connectors::{Outlook, Position, SplitReader};
+use millstream_connectors::{Chunk, Outlook, Position, SplitReader};
 use millstream_sync::epoch_ring::End;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -18,6 +18,11 @@ use std::time::Instant;
 /// A record that a reader has to hold as a whole may take 1/`RECORD_SHARE` of the budget: its columns and what becomes
 /// of them are as large again.
 const RECORD_SHARE: u64 = 4;
+
+/// Rows that chunks have together which become one buffer.
+const JOINED_ROWS: usize = 4 << 10;
+/// Most of these chunks.
+const JOINED: usize = 64;
 
 /// A split that is read, or that something else is done with.
 #[derive(Clone, Copy)]
@@ -179,7 +184,7 @@ impl<'a> Reader<'a> {
             self.note_idle(true);
             set_idle(query, split.stream, true);
         } else {
-            self.heard(&mut split.reading.lock());
+            self.heard_if_awaited(&mut split.reading.lock());
             flow.set_silent(split.stream, false);
         }
         Ok(OpenSplit { id, reader, after, told: Told::default(), kept: None })
@@ -248,7 +253,7 @@ impl<'a> Reader<'a> {
         split.reading.lock().active = None;
         let permit = query.host().flow.acquire(split.stream, read.chunk.bytes, query)?;
         if let Some(task) = self.announce(read, permit) {
-            self.heard(&mut split.reading.lock());
+            self.heard_if_awaited(&mut split.reading.lock());
             query.scheduler().push(vec![Task::Decode(Box::new(task))]);
         }
         Ok(())
@@ -261,6 +266,7 @@ impl<'a> Reader<'a> {
         if reading.ended {
             return None;
         }
+        reading.active = None;
         self.speak(&mut reading);
         let unit = reading.units;
         reading.units += 1;
@@ -269,7 +275,19 @@ impl<'a> Reader<'a> {
         stats.read.fetch_add(1, Relaxed);
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
         stats.note_chunk(query.host().stats.elapsed());
-        Some(DecodeTask { split: id, stream: split.stream, unit, chunk, is_held, permit })
+        Some(DecodeTask { split: id, stream: split.stream, unit, chunk, more: Vec::new(), is_held, permit })
+    }
+
+    /// How many chunks more may be part of a unit: small ones that wait cost less together.
+    pub(super) fn most_joined(self, ReadChunk { is_held, .. }: &ReadChunk) -> usize {
+        let usual = self.split.chunk_rows.load(Relaxed);
+        if *is_held || usual == 0 { 0 } else { (JOINED_ROWS / usual).min(JOINED).saturating_sub(1) }
+    }
+
+    /// Notes a chunk that is part of the unit of another.
+    pub(super) fn note_joined(self, chunk: &Chunk) {
+        let stats = self.query.host().stats.sources[self.id.source].split(self.id.split);
+        stats.bytes.fetch_add(chunk.bytes, Relaxed);
     }
 
     fn end(self, end: End) {
@@ -292,15 +310,26 @@ impl<'a> Reader<'a> {
 
     /// The split is not silent now.
     fn heard(self, reading: &mut Reading) {
-        if self.query.sources()[self.id.source].is_pulled {
-            // It says something whenever a worker asks.
-            return;
-        }
         let now = Instant::now();
         reading.active = Some(now);
         let timeout = self.query.sources()[self.id.source].idle_timeout;
         if let Some(due) = timeout.and_then(|timeout| now.checked_add(timeout)) {
             self.query.due_at(due);
+        }
+    }
+
+    /// The same, unless its reader never waits: then it says something whenever it is asked.
+    fn heard_if_awaited(self, reading: &mut Reading) {
+        if !self.query.sources()[self.id.source].is_pulled {
+            self.heard(reading);
+        }
+    }
+
+    /// The next chunk comes at some moment.
+    pub(super) fn waits_for_moment(self) {
+        let mut reading = self.split.reading.lock();
+        if reading.active.is_none() {
+            self.heard(&mut reading);
         }
     }
 

@@ -7,8 +7,8 @@ use millstream_storage::SplitState;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 
 /// A split of a source.
@@ -25,6 +25,8 @@ pub(crate) struct Split {
     pub(super) begin: Begin,
     input: Described,
     pub(super) reading: Mutex<Reading>,
+    /// Rows of the last chunk that was decoded; 0 before.
+    pub(super) chunk_rows: AtomicUsize,
 }
 
 /// Who describes what is read of a split.
@@ -60,7 +62,8 @@ impl Split {
     pub(crate) fn new(stream: StreamId, name: &str, begin: Begin, is_spare: bool, input: Described) -> Split {
         let (name, was_spare) = (ArcSwap::from_pointee(name.into()), is_spare);
         let is_spare = AtomicBool::new(is_spare);
-        Split { stream, name, is_spare, was_spare, begin, input, reading: Mutex::new(Reading::default()) }
+        let (reading, chunk_rows) = (Mutex::new(Reading::default()), AtomicUsize::new(0));
+        Split { stream, name, is_spare, was_spare, begin, input, reading, chunk_rows }
     }
 
     /// What was read of it up to a position, or to its end, for a checkpoint. May wait for the disk.

@@ -72,6 +72,8 @@ pub(crate) struct DecodeTask {
     pub(crate) unit: u64,
     /// Undecoded input.
     pub(crate) chunk: Chunk,
+    /// Small chunks that had come behind it, which are of the same unit.
+    pub(crate) more: Vec<Chunk>,
     /// Whether its rows do not raise the watermark.
     pub(crate) is_held: bool,
     /// Counts the chunk as in flight.
