@@ -163,7 +163,7 @@ fn emit_keeping(
     let Terminal::Emit(emits) = &lowered.program.terminal else {
         return Err(Diagnostic::bug("a program that updates a table was asked to emit rows"));
     };
-    let prepared = prepare(lowered, columns.to_vec(), rows, watermarks, functions)?;
+    let prepared = prepare(lowered, columns.into(), rows, watermarks, functions)?;
     let made_bytes = prepared.columns[columns.len()..].iter().map(|column| column.get_array_memory_size()).sum();
     if emits.is_empty() && lowered.only_checks_vectors() && !prepared.has_failures() {
         let column = |source: &OutputSource| match source {
@@ -241,7 +241,7 @@ pub fn update(
     if reports_groups(layout) {
         return Err(Diagnostic::bug("a program that assigns groups was run without a place for them"));
     }
-    let prepared = prepare(lowered, columns.to_vec(), rows, watermarks, functions)?;
+    let prepared = prepare(lowered, columns.into(), rows, watermarks, functions)?;
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     zones.map_or(Ok(()), |zones| run.set_zones(zones))?;
     run.with_tables(hooks);
@@ -267,7 +267,7 @@ pub fn assign_groups(
         return Err(Diagnostic::bug("a program that does not give every row a group was asked for groups"));
     }
     let watermarks = [i64::MIN];
-    let prepared = prepare(lowered, columns.to_vec(), rows, &watermarks, functions)?;
+    let prepared = prepare(lowered, columns.into(), rows, &watermarks, functions)?;
     let mut groups = vec![0; rows];
     let mut run = Run::new(lowered, &prepared, rows, &watermarks, functions)?;
     run.with_tables(hooks);

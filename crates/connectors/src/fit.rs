@@ -1,6 +1,7 @@
 //! Columns of columnar input (Parquet, Arrow) → the columns of a query, of the table's types.
 
 use crate::casts::cast;
+use crate::list_of_columns;
 use crate::unfit::{null_remedy, typed_remedy};
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
@@ -72,7 +73,8 @@ impl Wanted {
         let absent = || new_null_array(&self.data_type.to_arrow(), rows);
         let Some((first, rest)) = self.names.split_first() else { return Ok(absent()) };
         let Some(top) = batch.and_then(|batch| batch.column_by_name(first)) else { return Ok(absent()) };
-        match field_below(&top.slice(0, rows), rest)? {
+        let cut = (top.len() != rows).then(|| top.slice(0, rows));
+        match field_below(cut.as_ref().unwrap_or(top), rest)? {
             Some(array) => fit(&array, &self.data_type).map_err(|message| {
                 let (found, wanted) = (sql_name(array.data_type()), self.data_type.to_string());
                 Unfit { message, advice: Some(typed_remedy(&found, &wanted, &self.name)) }
@@ -96,14 +98,14 @@ impl From<String> for Unfit {
 
 /// The wanted columns of `rows` rows of a batch; `None` stands for one without any of them. `at` is the place of a column,
 /// `row_name` what a row is called in messages.
-pub(crate) fn columns(
-    wanted: &[&Wanted],
+pub(crate) fn columns<'a>(
+    wanted: impl Iterator<Item = &'a Wanted>,
     batch: Option<&RecordBatch>,
     mut rows: usize,
     at: &dyn Fn(Option<String>) -> Place,
     row_name: &dyn Fn(usize) -> String,
 ) -> Result<Decoded, Diagnostic> {
-    let mut columns = Vec::with_capacity(wanted.len());
+    let mut columns = list_of_columns();
     let mut error = None;
     for column in wanted {
         let place = || at(Some(column.name.clone()));
@@ -125,7 +127,8 @@ pub(crate) fn columns(
         }
         columns.push(array);
     }
-    let columns = columns.into_iter().map(|array| array.slice(0, rows)).collect();
+    let is_cut = |array: &ArrayRef| array.len() != rows;
+    columns.iter_mut().filter(|array| is_cut(array)).for_each(|array| *array = array.slice(0, rows));
     Ok(Decoded { columns, rows, error, ..Decoded::default() })
 }
 

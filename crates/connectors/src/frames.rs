@@ -12,6 +12,7 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema as ArrowSchema};
 use millstream_types::{Diagnostic, Place, Schema, code, counted};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -208,17 +209,41 @@ impl SplitReader for Pieces {
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        let batch = usize::try_from(self.next.at).ok().and_then(|number| self.witness.batches.get(number));
-        let Some(batch) = batch else { return Ok(None) };
+        let number = usize::try_from(self.next.at).unwrap_or(usize::MAX);
+        let Some(batch) = self.witness.batches.get(number) else { return Ok(None) };
         let start = usize::try_from(self.next.line).unwrap_or(usize::MAX).min(batch.num_rows());
         let rows = self.most.min(batch.num_rows() - start);
         self.next = match start + rows == batch.num_rows() {
             true => Position { at: self.next.at + 1, line: 0 },
             false => Position { at: self.next.at, line: (start + rows) as u64 },
         };
-        let piece = batch.slice(start, rows);
-        Ok(Some(Chunk { payload: Box::new(piece), bytes: 0, after: Some(self.next) }))
+        let piece = Piece { batch: number, start, rows };
+        let payload = match PIECES.with_borrow_mut(Vec::pop) {
+            Some(mut place) => {
+                *place = piece;
+                place
+            }
+            None => Box::new(piece),
+        };
+        Ok(Some(Chunk { payload, bytes: 0, after: Some(self.next) }))
     }
+}
+
+thread_local! {
+    /// Pieces that have been decoded, for the memory that they have.
+    #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
+    static PIECES: RefCell<Vec<Box<Piece>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Most of these.
+const SPARE_PIECES: usize = 8;
+
+/// Rows of a batch of a table.
+struct Piece {
+    /// Its number.
+    batch: usize,
+    start: usize,
+    rows: usize,
 }
 
 /// Batches that are made one after the other. An error ends the query.
@@ -512,16 +537,36 @@ impl FrameDecoder {
 
 impl Decoder for FrameDecoder {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let batch = match chunk.content::<RecordBatch>() {
-            Ok(batch) => batch,
+        let Some(kept) = &self.kept else {
+            return chunk.content::<RecordBatch>().map_or_else(Decoded::failed, |batch| self.columns(&batch));
+        };
+        let piece = match chunk.content::<Piece>() {
+            Ok(piece) => piece,
             Err(bug) => return Decoded::failed(bug),
         };
+        let Some(batch) = kept.batch(piece.batch) else {
+            return Decoded::failed(Diagnostic::bug("a table in memory does not have a batch that was read"));
+        };
+        let decoded = match piece.rows == batch.num_rows() {
+            true => self.columns(batch),
+            false => self.columns(&batch.slice(piece.start, piece.rows)),
+        };
+        let in_memory = Some(InMemory::new(piece.batch, Arc::clone(kept)));
+        PIECES.with_borrow_mut(|pieces| {
+            if pieces.len() < SPARE_PIECES {
+                pieces.push(piece);
+            }
+        });
+        Decoded { in_memory, ..decoded }
+    }
+}
+
+impl FrameDecoder {
+    /// The wanted columns of some rows.
+    fn columns(&self, batch: &RecordBatch) -> Decoded {
         let at = |column| Place::Data { resource: SPLIT.into(), offset: None, line: None, column };
         let row_name = |row| format!("row {row} of a batch");
-        let wanted: Vec<&Wanted> = self.wanted.iter().collect();
-        let decoded = fit::columns(&wanted, Some(&batch), batch.num_rows(), &at, &row_name);
-        let decoded = decoded.unwrap_or_else(Decoded::failed);
-        let in_memory = self.kept.as_ref().map(|kept| InMemory::new(*batch, Arc::clone(kept)));
-        Decoded { in_memory, ..decoded }
+        let decoded = fit::columns(self.wanted.iter(), Some(batch), batch.num_rows(), &at, &row_name);
+        decoded.unwrap_or_else(Decoded::failed)
     }
 }

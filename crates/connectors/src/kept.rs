@@ -20,6 +20,11 @@ impl Kept {
     pub(crate) fn new(batches: Arc<[RecordBatch]>) -> Kept {
         Kept { batches, found: Mutex::default() }
     }
+
+    /// One of the batches.
+    pub(crate) fn batch(&self, number: usize) -> Option<&RecordBatch> {
+        self.batches.get(number)
+    }
 }
 
 impl fmt::Debug for Kept {
@@ -31,14 +36,15 @@ impl fmt::Debug for Kept {
 /// A piece of a batch of a table in memory.
 #[derive(Debug, Clone)]
 pub struct InMemory {
-    piece: RecordBatch,
+    /// The number of the batch.
+    batch: usize,
     kept: Arc<Kept>,
 }
 
 impl InMemory {
-    /// A piece of one of the batches that `kept` is of.
-    pub(crate) fn new(piece: RecordBatch, kept: Arc<Kept>) -> InMemory {
-        InMemory { piece, kept }
+    /// A piece of one of the batches that `kept` is of, by its number.
+    pub(crate) fn new(batch: usize, kept: Arc<Kept>) -> InMemory {
+        InMemory { batch, kept }
     }
 
     /// What has been kept of these values. If nothing has, it is made, and kept if the values are those of a column of the table: a column
@@ -49,8 +55,10 @@ impl InMemory {
             return found.clone();
         }
         let made = make();
-        let is_theirs = |column: &dyn Array| column.to_data().buffers().iter().any(|b| b.as_ptr() == values.as_ptr());
-        if self.piece.columns().iter().any(|column| is_theirs(column)) {
+        let is_within = |buffer: &Buffer| buffer.as_slice().as_ptr_range().contains(&values.as_ptr());
+        let is_theirs = |column: &dyn Array| column.to_data().buffers().iter().any(is_within);
+        let columns = self.kept.batch(self.batch).map_or(&[][..], RecordBatch::columns);
+        if columns.iter().any(|column| is_theirs(column)) {
             locked(&self.kept.found).insert(place, Box::new(made.clone()));
         }
         made
@@ -71,7 +79,7 @@ mod tests {
             let values = batch.column(0).as_any().downcast_ref::<Int64Array>().unwrap().values().clone();
             values.into_inner()
         };
-        let of = |rows: RecordBatch| (buffer(&rows), InMemory::new(rows, Arc::clone(&kept)));
+        let of = |rows: RecordBatch| (buffer(&rows), InMemory::new(0, Arc::clone(&kept)));
         let (values, piece) = of(batch.slice(10, 20));
         assert_eq!([piece.keep(&values, || 1), piece.keep(&values, || 2)], [1, 1]);
         let (again, same) = of(batch.slice(10, 20));

@@ -80,6 +80,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
 use millstream_types::Diagnostic;
+use millstream_types::Spare;
 use serde_json::Value;
 use std::any::Any;
 use std::fmt::Debug;
@@ -269,6 +270,20 @@ impl Chunk {
     pub(crate) fn content<T: Any>(self) -> Result<Box<T>, Diagnostic> {
         self.payload.downcast().map_err(|_| Diagnostic::bug("a decoder got a chunk of another source"))
     }
+}
+
+thread_local! {
+    static COLUMNS: Spare<ArrayRef> = const { Spare::new() };
+}
+
+/// An empty list of columns; for those of a chunk.
+pub fn list_of_columns() -> Vec<ArrayRef> {
+    COLUMNS.with(Spare::take)
+}
+
+/// Columns that nobody looks at any more: the memory of their list is used again.
+pub fn drop_columns(columns: Vec<ArrayRef>) {
+    COLUMNS.with(|spare| spare.give(columns));
 }
 
 /// Aim for the size of a chunk of bytes.

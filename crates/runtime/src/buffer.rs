@@ -5,8 +5,14 @@ use crate::ids::Generation;
 use crate::schedule::flow::Permit;
 use crate::source::event_time::{RowTimes, TimeZones};
 use arrow_array::ArrayRef;
+use millstream_connectors::drop_columns;
+use millstream_types::Spare;
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::iter::Chain;
+use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
+use std::{option, vec};
 
 /// Rows before the sequencer has seen them.
 #[derive(Debug, Default)]
@@ -24,6 +30,16 @@ pub(crate) struct Rows {
     pub(crate) are_of_table: bool,
     /// Keeps the chunk that the rows came from in flight.
     pub(crate) permit: Option<Arc<Permit>>,
+}
+
+/// An empty list of rows.
+pub(crate) fn list_of_rows() -> Vec<Rows> {
+    LISTS.with(Spare::take)
+}
+
+/// A list that has been gone through: its memory is used again.
+pub(crate) fn drop_list(list: Vec<Rows>) {
+    LISTS.with(|spare| spare.give(list));
 }
 
 impl Rows {
@@ -72,6 +88,28 @@ pub(crate) struct Piece<'a> {
     pub(crate) watermarks: Cow<'a, [i64]>,
 }
 
+/// Most places of buffers that a thread keeps.
+const SPARE_PLACES: usize = 8;
+
+/// The pieces of a buffer: nearly always one.
+pub(crate) enum BufferPieces<'a> {
+    One(Piece<'a>),
+    Several(Vec<Piece<'a>>),
+}
+
+impl<'a> IntoIterator for BufferPieces<'a> {
+    type Item = Piece<'a>;
+    type IntoIter = Chain<option::IntoIter<Piece<'a>>, vec::IntoIter<Piece<'a>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let (one, several) = match self {
+            BufferPieces::One(piece) => (Some(piece), Vec::new()),
+            BufferPieces::Several(pieces) => (None, pieces),
+        };
+        one.into_iter().chain(several)
+    }
+}
+
 /// Rows in their place of a stream.
 #[derive(Debug)]
 pub(crate) struct Buffer {
@@ -90,7 +128,39 @@ pub(crate) struct Buffer {
     pub(crate) permit: Option<Arc<Permit>>,
 }
 
+thread_local! {
+    static LISTS: Spare<Rows> = const { Spare::new() };
+    /// Places of buffers that are not used any more.
+    static PLACE: RefCell<Vec<Arc<Buffer>>> = const { RefCell::new(Vec::new()) };
+}
+
 impl Buffer {
+    /// For the tasks that take it through pipelines.
+    pub(crate) fn shared(self) -> Arc<Buffer> {
+        let spare = PLACE.with_borrow_mut(Vec::pop);
+        let Some(mut place) = spare else { return Arc::new(self) };
+        match Arc::get_mut(&mut place) {
+            Some(content) => {
+                *content = self;
+                place
+            }
+            None => Arc::new(self),
+        }
+    }
+
+    /// A task is done with it: if it was the last, its memory is used again.
+    pub(crate) fn done(mut this: Arc<Buffer>) {
+        let Some(buffer) = Arc::get_mut(&mut this) else { return };
+        drop_columns(std::mem::take(&mut buffer.columns));
+        buffer.permit.take().into_iter().for_each(Permit::done);
+        (buffer.times, buffer.row_watermarks) = (None, OnceLock::new());
+        PLACE.with_borrow_mut(|places| {
+            if places.len() < SPARE_PLACES {
+                places.push(this);
+            }
+        });
+    }
+
     /// Stamps rows.
     pub(crate) fn new(rows: Rows, stamp: Stamp) -> Buffer {
         let Rows { columns, rows, times, watermarks, are_of_table, permit } = rows;
@@ -107,7 +177,7 @@ impl Buffer {
         let before = self.stamp.watermark;
         match self.times.as_ref().filter(|times| times.max_watermark > before) {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),
-            None => self.row_watermarks.get().map_or_else(|| vec![before].into(), |all| all.into()),
+            None => self.row_watermarks.get().map_or_else(|| from_ref(&self.stamp.watermark).into(), |all| all.into()),
         }
     }
 
@@ -123,11 +193,10 @@ impl Buffer {
 
     /// The rows in order, in pieces with one watermark where that decides about windows just as well as that before each
     /// row: all but a few rows about the end of a window. `counts_from` is as for [`RowTimes::pieces`].
-    pub(crate) fn pieces(&self, counts_from: impl Fn(i64) -> i64) -> Vec<Piece<'_>> {
-        let before = self.stamp.watermark;
+    pub(crate) fn pieces(&self, counts_from: impl Fn(i64) -> i64) -> BufferPieces<'_> {
         match &self.times {
-            Some(times) => times.pieces(before, counts_from),
-            None => vec![self.whole()],
+            Some(times) => times.pieces(&self.stamp.watermark, counts_from),
+            None => BufferPieces::One(self.whole()),
         }
     }
 }

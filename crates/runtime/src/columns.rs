@@ -8,6 +8,7 @@ use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 use millstream_abi::Str;
+use millstream_connectors::list_of_columns;
 use millstream_types::Diagnostic;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +36,10 @@ pub(crate) fn all_selected(columns: &[ArrayRef], rows: &dyn Array) -> Result<Vec
 
 /// `rows` rows of columns, from `first` on.
 pub(crate) fn sliced(columns: &[ArrayRef], first: usize, rows: usize) -> Vec<ArrayRef> {
-    columns.iter().map(|c| if first == 0 && c.len() == rows { Arc::clone(c) } else { c.slice(first, rows) }).collect()
+    let mut made = list_of_columns();
+    let slice = |c: &ArrayRef| if first == 0 && c.len() == rows { Arc::clone(c) } else { c.slice(first, rows) };
+    made.extend(columns.iter().map(slice));
+    made
 }
 
 /// Arrays one after the other.

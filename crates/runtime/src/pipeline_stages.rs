@@ -60,10 +60,7 @@ pub(crate) struct Staged<'a> {
 impl<'a> Staged<'a> {
     /// The rows of a piece of a buffer.
     pub(crate) fn new(buffer: &Buffer, Piece { first, rows, watermarks }: Piece<'a>) -> Staged<'a> {
-        let columns = match rows == buffer.rows {
-            true => buffer.columns.clone(),
-            false => buffer.columns.iter().map(|column| column.slice(first, rows)).collect(),
-        };
+        let columns = sliced(&buffer.columns, first, rows);
         let first_row = buffer.stamp.first_row + first as u64;
         let zones = buffer.zones(first);
         Staged { columns, rows, watermarks, origins: None, first_row, places: Vec::new(), zones }

@@ -31,6 +31,7 @@ use crate::source::SourceRuntime;
 use crate::source::open_split::Pulled;
 use crate::source::phases::Phases;
 use crate::station::{Consequences, ProcessTask, Station, Task};
+use crate::stream::sequencer::Unit;
 use crate::stream::{Feed, Stream};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_state::release_if_asked;
@@ -38,6 +39,7 @@ use millstream_sync::epoch_ring::Release;
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,6 +81,11 @@ pub(crate) struct BeatEnds {
     pub(crate) taken: u64,
     /// On the first of several nodes, for each of the others: what it has said, if all its splits stand at the end.
     pub(crate) of_others: Vec<Option<AtBeatEnd>>,
+}
+
+thread_local! {
+    /// What is to be acted on, while nothing is: its memory is used again.
+    static PENDING: Cell<VecDeque<Consequences>> = const { Cell::new(VecDeque::new()) };
 }
 
 /// The diagnostic of a caught panic.
@@ -198,10 +205,19 @@ impl Query {
 
     /// The same for a worker, which may `keep` tasks to do itself: it takes them out.
     pub(crate) fn act_for(&self, consequences: Consequences, keep: &mut dyn FnMut(&mut Vec<Task>)) {
-        let mut pending = VecDeque::new();
+        let mut pending = PENDING.take();
         self.act_once(consequences, &mut pending, keep);
         while let Some(consequences) = pending.pop_front() {
             self.act_once(consequences, &mut pending, keep);
+        }
+        PENDING.set(pending);
+    }
+
+    /// Delivers a unit that a worker has made of a chunk, and acts on what follows.
+    pub(crate) fn deliver(&self, stream: StreamId, number: u64, unit: Unit, keep: &mut dyn FnMut(&mut Vec<Task>)) {
+        self.act_for(self.stream(stream).deliver(number, unit), keep);
+        if self.parking.has_next() {
+            self.resume_parked(Instant::now());
         }
     }
 
@@ -212,7 +228,8 @@ impl Query {
         next: &mut VecDeque<Consequences>,
         keep: &mut dyn FnMut(&mut Vec<Task>),
     ) {
-        let Consequences { mut tasks, parked, deliveries, releases, finished, due, awaited, .. } = consequences;
+        let Consequences { mut tasks, parked, mut deliveries, mut releases, mut finished, due, awaited, .. } =
+            consequences;
         let Consequences { cuts, ends_beat, phases, sinks_done, held, error, .. } = consequences;
         if let Some(error) = error {
             return self.fail(error);
@@ -224,14 +241,14 @@ impl Query {
             }
         }
         keep(&mut tasks);
-        self.scheduler.push(tasks);
+        self.scheduler.push(&mut tasks);
         [due, self.parking.park(parked)].into_iter().flatten().for_each(|at| self.due_at(at));
         // In terms of the clock they are due now or later; the supervisor looks.
         if awaited.into_iter().fold(false, |is_news, watermark| self.timers.note(watermark) | is_news) {
             self.due_at(Instant::now());
         }
         let has_deliveries = !deliveries.is_empty();
-        for (stream, number, mut unit) in deliveries {
+        for (stream, number, mut unit) in deliveries.drain(..) {
             for rows in unit.rows.iter_mut().filter(|rows| rows.permit.is_none()) {
                 rows.permit = Some(Arc::new(self.host.flow.hold(bytes_of(&rows.columns))));
             }
@@ -240,12 +257,12 @@ impl Query {
         if has_deliveries && self.parking.has_next() {
             self.resume_parked(Instant::now());
         }
-        for place in finished {
+        for place in finished.drain(..) {
             if let Some(release) = self.stream(place.stream).finish(place.channel, place.epoch) {
                 self.release(place.stream, place.channel, release, next);
             }
         }
-        for (stream, channel, release) in releases {
+        for (stream, channel, release) in releases.drain(..) {
             self.release(stream, channel, release, next);
         }
         for phase in phases {
@@ -262,6 +279,7 @@ impl Query {
         }
         (0..sinks_done).for_each(|_| self.sink_done());
         drop(held);
+        Consequences::recycle(Consequences { tasks, finished, deliveries, releases, ..Consequences::default() });
     }
 
     /// A channel of a stream has released a watermark or ended.
@@ -312,8 +330,8 @@ impl Query {
 
     /// Resumes parked tasks that need not wait any more; when to look for the others.
     pub(crate) fn resume_parked(&self, now: Instant) -> Option<Instant> {
-        let (tasks, next) = self.parking.resume(now, &self.host, &self.graph.streams);
-        self.scheduler.push(tasks);
+        let (mut tasks, next) = self.parking.resume(now, &self.host, &self.graph.streams);
+        self.scheduler.push(&mut tasks);
         next
     }
 

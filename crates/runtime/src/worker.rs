@@ -1,13 +1,14 @@
 //! Workers: threads that perform tasks, the most urgent first, until the query is over.
 
 use crate::adaptive::signals::hardware_counters::HardwareCounters;
+use crate::buffer::Buffer;
 use crate::durable::cuts::make_cut;
 use crate::pipeline::WorkerContext;
 use crate::query::{Query, caught};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::threads::wake_on_time;
 use crate::source::pulled::pull;
-use crate::station::{Consequences, DecodeTask, ProcessTask, Task};
+use crate::station::{DecodeTask, ProcessTask, Task};
 use millstream_functions::FunctionContext;
 use millstream_state::release_before_sleep;
 use millstream_types::Diagnostic;
@@ -61,7 +62,11 @@ fn perform(
             None => Ok(None),
         },
         Task::Decode(task) => decode(query, context, *task, started),
-        Task::Process(task) => process(query, context, &task, started).map(|()| None),
+        Task::Process(task) => {
+            process(query, context, &task, started)?;
+            Buffer::done(task.buffer);
+            Ok(None)
+        }
         Task::Perform(station, _, job) => {
             let (station, mut next) = (query.station(station), Some(job));
             while let Some(job) = next {
@@ -94,11 +99,9 @@ fn decode(
         &mut context.functions,
     )?;
     let buffers = unit.rows.len() as u64;
-    let mut consequences = Consequences::default();
-    consequences.deliver(stream, number, unit);
     let (scheduler, mut kept) = (query.scheduler(), None);
     let may_keep = !scheduler.is_shuffled();
-    query.act_for(consequences, &mut |tasks| {
+    query.deliver(stream, number, unit, &mut |tasks| {
         let is_first = |task: &Task| matches!(task, Task::Process(task) if task.place.stream == stream);
         if may_keep && kept.is_none() && tasks.first().is_some_and(is_first) && !scheduler.has_urgent() {
             kept = Some(tasks.remove(0));

@@ -15,6 +15,7 @@ mod options;
 mod record;
 mod row_kind;
 pub mod secret;
+mod spare;
 pub mod text;
 mod value;
 
@@ -26,4 +27,5 @@ pub use memory::{MemorySize, memory_text};
 pub use options::Options;
 pub use record::{RecordField, RecordLayout, RecordPlace};
 pub use row_kind::{CHANGE_COLUMN, RowKind, TakesChanges};
+pub use spare::Spare;
 pub use value::Value;

@@ -195,3 +195,70 @@ fn count(batches: &[RecordBatch], threads: usize, repetitions: usize, sql: &str)
     }
     Ok((median(&counts), median(&seconds)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::waits;
+    use std::process::Command;
+
+    /// Says that the process is that of one test.
+    const ALONE: &str = "MILLSTREAM_BENCH_COUNTS";
+    /// Rows of a buffer: so many that none are joined.
+    const ROWS_OF_BUFFER: u64 = 8 << 10;
+
+    fn table(buffers: u64) -> Vec<RecordBatch> {
+        let rows = buffers * ROWS_OF_BUFFER;
+        let batches = generate(rows, |row| row * SPAN_MS / rows).unwrap();
+        let cut = |batch: &RecordBatch| {
+            let places = (0..batch.num_rows()).step_by(ROWS_OF_BUFFER as usize);
+            places.map(|at| batch.slice(at, ROWS_OF_BUFFER as usize)).collect::<Vec<_>>()
+        };
+        batches.iter().flat_map(cut).collect()
+    }
+
+    /// What a query allocates beyond what it does with half of the buffers, for each of the others; and how often its threads wait for one
+    /// another.
+    fn of_a_buffer(sql: &str, threads: usize) -> (f64, i64) {
+        let [few, many] = [64, 128].map(|buffers| {
+            let mut session = open(&table(buffers), threads).unwrap();
+            // Samples of rows are looked at by the clock.
+            session.set("pipeline.adaptive", "never").unwrap();
+            session.set("pipeline.tier", "compiled").unwrap();
+            session.set("pipeline.buffer-rows", &ROWS_OF_BUFFER.to_string()).unwrap();
+            query(&mut session, sql).unwrap();
+            let counts = (0..9).map(|_| {
+                let before = waits();
+                let (count, run) = allocations(|| query(&mut session, sql));
+                run.unwrap();
+                (count as f64, waits() - before)
+            });
+            let (counts, waits): (Vec<f64>, Vec<i64>) = counts.unzip();
+            (median(&counts), *waits.iter().min().unwrap())
+        });
+        ((many.0 - few.0) / 64.0, many.1)
+    }
+
+    #[test]
+    fn no_buffer_of_a_table_allocates_or_wakes_anybody() {
+        if std::env::var_os(ALONE).is_none() {
+            // Other tests of this process allocate, too.
+            let name = "benchmarks::operators::tests::no_buffer_of_a_table_allocates_or_wakes_anybody";
+            let status = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture"])
+                .env(ALONE, "yes")
+                .status();
+            assert!(status.unwrap().success());
+            return;
+        }
+        for name in ["count", "sum", "sum by dense key", "minimum by dense key"] {
+            let (_, _, sql) = OPERATORS.into_iter().find(|operator| operator.0 == name).unwrap();
+            for threads in [1, 2] {
+                let (allocated, waited) = of_a_buffer(sql, threads);
+                println!("{name}, {threads} threads: {allocated} allocations for each buffer, {waited} waits");
+                assert!(allocated < 0.5, "{name}, {threads} threads: {allocated} allocations for each buffer");
+                assert!(waited < 20, "{name}, {threads} threads: a query waits {waited} times");
+            }
+        }
+    }
+}

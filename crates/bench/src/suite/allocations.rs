@@ -20,6 +20,16 @@ pub(crate) fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
     (ALLOCATIONS.load(Relaxed), result)
 }
 
+/// How often threads of this process have given their processor away so far, to wait for something.
+#[cfg(test)]
+pub(crate) fn waits() -> i64 {
+    // SAFETY: a structure of numbers, which the system fills.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) }, 0);
+    usage.ru_nvcsw
+}
+
 impl<A> Counting<A> {
     #[inline]
     fn count(&self) {

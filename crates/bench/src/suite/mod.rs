@@ -20,6 +20,8 @@ mod record;
 mod report;
 mod written;
 
+#[cfg(test)]
+pub(crate) use allocations::waits;
 pub(crate) use allocations::{Counting, allocations};
 pub(crate) use checksum::{Adder, Checksum, hash_double, hash_text, query};
 pub(crate) use columns::{Columns, Random, session};

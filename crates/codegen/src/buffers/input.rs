@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, downcast_primitive_array};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as Arrow, IntervalUnit};
 use millstream_abi::{ColumnView, Phys, Zone};
-use millstream_types::{Diagnostic, code};
+use millstream_types::{Diagnostic, Spare, code};
 use std::ptr;
 
 /// Views of the columns of one buffer. Holds the arrays' memory alive.
@@ -23,6 +23,18 @@ pub struct InputColumns {
     _bitmaps: Vec<Buffer>,
 }
 
+thread_local! {
+    static VIEWS: Spare<ColumnView> = const { Spare::new() };
+    static ARRAYS: Spare<ArrayRef> = const { Spare::new() };
+}
+
+impl Drop for InputColumns {
+    fn drop(&mut self) {
+        VIEWS.with(|spare| spare.give(std::mem::take(&mut self.views)));
+        ARRAYS.with(|spare| spare.give(std::mem::take(&mut self._arrays)));
+    }
+}
+
 impl InputColumns {
     /// Views `columns` as the inputs of a program, after checking that they have the right types, `rows` rows, and no
     /// NULL where the program expects none.
@@ -31,9 +43,11 @@ impl InputColumns {
             let message = format!("a program of {} inputs was given {} columns", inputs.len(), columns.len());
             return Err(Diagnostic::bug(message));
         }
+        let mut arrays = ARRAYS.with(Spare::take);
+        arrays.extend_from_slice(columns);
         let mut result = InputColumns {
-            views: Vec::with_capacity(columns.len()),
-            _arrays: columns.to_vec(),
+            views: VIEWS.with(Spare::take),
+            _arrays: arrays,
             _addresses: Vec::new(),
             records: None,
             _bitmaps: Vec::new(),

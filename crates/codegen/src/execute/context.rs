@@ -7,7 +7,7 @@ use super::{ColumnZones, Flow, OnError, RowError, TableHooks};
 use crate::buffers::{InputColumns, OutputBuffers};
 use crate::kernel::Kernel;
 use crate::lower::Lowered;
-use crate::program::{Call, Program, Site, Statement};
+use crate::program::{Call, Site, Statement};
 use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, StatusKind, ZONE_ROWS};
 use millstream_functions::FunctionContext;
 use millstream_types::{Code, Diagnostic, Place, code};
@@ -24,19 +24,22 @@ pub const STEP_BYTES: u64 = 4 << 20;
 
 /// Whether a program makes values of any length: strings, and what vectorised functions compute.
 pub fn makes_values(lowered: &Lowered) -> bool {
-    !lowered.vectors.is_empty() || makes_strings(&lowered.program)
+    !lowered.vectors.is_empty() || makes_strings(&lowered.program.body)
 }
 
-/// Whether a program calls functions that make strings.
-fn makes_strings(program: &Program) -> bool {
-    let makes = |s: &Statement| matches!(s, Statement::Call(Call { function, .. }) if function.result() == Phys::Str);
-    program.statements().any(makes)
+/// Whether statements call functions that make strings. Asked for each buffer, so it allocates nothing.
+fn makes_strings(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Call(Call { function, .. }) => function.result() == Phys::Str,
+        Statement::If { then, otherwise, .. } => makes_strings(then) || makes_strings(otherwise),
+        _ => false,
+    })
 }
 
 /// A run over the rows of one buffer. Owns or borrows everything that its context points to.
 pub(super) struct Run<'a> {
     lowered: &'a Lowered,
-    prepared: &'a Prepared,
+    prepared: &'a Prepared<'a>,
     rows: usize,
     /// Backs `context.columns`.
     inputs: InputColumns,
@@ -50,7 +53,7 @@ impl<'a> Run<'a> {
     /// Checks that the columns and the watermarks fit the program.
     pub(super) fn new(
         lowered: &'a Lowered,
-        prepared: &'a Prepared,
+        prepared: &'a Prepared<'a>,
         rows: usize,
         watermarks: &'a [i64],
         functions: &'a mut FunctionContext,
@@ -144,7 +147,7 @@ impl<'a> Run<'a> {
     /// [`Run::execute`] for a program that keeps no string of its functions: after some rows they are forgotten, so that a buffer of rows
     /// with long strings does not need the memory of all of them.
     pub(super) fn execute_in_steps(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
-        if !makes_strings(&self.lowered.program) {
+        if !makes_strings(&self.lowered.program.body) {
             return self.execute(kernel, on_error);
         }
         let (mut start, mut step, rows) = (0, FIRST_STEP, self.rows as u64);

@@ -8,19 +8,20 @@ use arrow_buffer::BooleanBuffer;
 use arrow_select::concat::concat;
 use millstream_functions::FunctionContext;
 use millstream_types::{Diagnostic, code};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The inputs of a program, complete.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct Prepared<'a> {
     /// One column for each input of the program.
-    pub columns: Vec<ArrayRef>,
+    pub columns: Cow<'a, [ArrayRef]>,
     /// For each vector column the rows in which it failed.
     failures: Vec<HashMap<usize, Diagnostic>>,
 }
 
-impl Prepared {
+impl Prepared<'_> {
     /// Whether any call has failed for any row.
     pub(super) fn has_failures(&self) -> bool {
         self.failures.iter().any(|failed| !failed.is_empty())
@@ -34,13 +35,13 @@ impl Prepared {
 
 /// Evaluates the vector columns of `lowered` over `rows` rows of the pipeline's columns and appends them; `watermarks` as
 /// for [`super::emit`].
-pub fn prepare(
+pub fn prepare<'a>(
     lowered: &Lowered,
-    mut columns: Vec<ArrayRef>,
+    mut columns: Cow<'a, [ArrayRef]>,
     rows: usize,
     watermarks: &[i64],
     functions: &mut FunctionContext,
-) -> Result<Prepared, Diagnostic> {
+) -> Result<Prepared<'a>, Diagnostic> {
     let mut failures = Vec::with_capacity(lowered.vectors.len());
     let plain = columns.len();
     for vector in &lowered.vectors {
@@ -57,8 +58,8 @@ pub fn prepare(
                 diagnostic.place.get_or_insert_with(|| place.clone());
             }
         }
-        columns.push(values);
-        columns.push(Arc::new(flags));
+        columns.to_mut().push(values);
+        columns.to_mut().push(Arc::new(flags));
         failures.push(failed);
     }
     Ok(Prepared { columns, failures })

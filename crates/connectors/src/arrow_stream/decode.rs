@@ -30,9 +30,7 @@ impl ArrowDecoder {
         let columns = guarded(|| self.read(batch)).map_err(|e| damaged(file, batch.offset, &e));
         let at = |column| place(file, Some(batch.offset), column);
         let row_name = |row| format!("row {row} of the record batch");
-        let columns = columns.and_then(|read| {
-            fit::columns(&self.wanted.iter().collect::<Vec<_>>(), read.as_ref(), rows, &at, &row_name)
-        });
+        let columns = columns.and_then(|read| fit::columns(self.wanted.iter(), read.as_ref(), rows, &at, &row_name));
         columns.unwrap_or_else(Decoded::failed)
     }
 

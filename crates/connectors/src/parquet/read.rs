@@ -336,7 +336,7 @@ impl ParquetDecoder {
             let row = left.map_or(row, |left| left.row(row));
             format!("row {} of row group {}", chunk.first + row, chunk.group)
         };
-        fit::columns(columns, batch.as_ref(), rows, &at, &row_name)
+        fit::columns(columns.iter().copied(), batch.as_ref(), rows, &at, &row_name)
     }
 }
 

@@ -53,12 +53,14 @@
 //!
 //! The error needs a reader that asks; without one the input has ended, or is silent, and memory does not grow.
 
-use crate::exchange::Credit;
+mod permit;
+
+pub(crate) use permit::Permit;
+
 use crate::ids::StreamId;
 use millstream_state::{Charge, MemoryBudget, MemoryClass, available_memory};
 use millstream_types::{Diagnostic, code, memory_text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -163,19 +165,6 @@ struct SplitFlow {
     watermark: i64,
     /// What its last chunk has weighed when it was decoded: what the next one is expected to.
     usual_bytes: usize,
-}
-
-/// What keeps rows in flight: a place among the chunks, if they come from one, and their memory. Dropping it lets others
-/// in.
-pub(crate) struct Permit {
-    flow: Arc<Flow>,
-    /// The split.
-    stream: Option<StreamId>,
-    /// Bytes as they were read.
-    read_bytes: usize,
-    charge: Charge,
-    /// What another node gets back when it is dropped: room for more.
-    credit: Mutex<Option<Credit>>,
 }
 
 /// Who else can free memory for a reader that waits.
@@ -523,56 +512,6 @@ impl InFlight {
         let split = &self.splits[stream.index()];
         let compared = |s: &&SplitFlow| s.speaks && s.group == split.group;
         split.group.is_none() || self.splits.iter().filter(compared).all(|s| s.watermark >= split.watermark)
-    }
-}
-
-impl Permit {
-    /// The same with what another node gets back.
-    pub(crate) fn with_credit(mut self, credit: Option<Credit>) -> Permit {
-        self.credit = Mutex::new(credit);
-        self
-    }
-
-    /// Gives that back at once: what is kept until another message comes must not keep that one from coming.
-    pub(crate) fn return_credit(&self) {
-        let credit = self.credit.lock().take();
-        drop(credit);
-    }
-
-    /// The chunk has been decoded into columns of `bytes` bytes, which may refer to what was read.
-    pub(crate) fn decoded(&mut self, bytes: usize) {
-        let bytes = self.read_bytes.saturating_add(bytes);
-        self.charge.set(bytes);
-        if let Some(stream) = self.stream {
-            self.flow.state.lock().splits[stream.index()].usual_bytes = bytes;
-        }
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(stream) = self.stream {
-            let mut state = self.flow.state.lock();
-            state.total -= 1;
-            state.consumed += self.charge.bytes() as u64;
-            state.splits[stream.index()].in_flight -= 1;
-            let has_room = state.total <= self.flow.refill;
-            let wakes = state.waiting > 0 || (state.queued > 0 && has_room);
-            let calls = has_room && std::mem::take(&mut state.refused);
-            drop(state);
-            if wakes {
-                self.flow.freed.notify_all();
-            }
-            if calls {
-                self.flow.when_freed.get().into_iter().for_each(|call| call());
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Permit({:?}, {} bytes)", self.stream, self.charge.bytes())
     }
 }
 

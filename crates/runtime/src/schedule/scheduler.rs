@@ -39,10 +39,10 @@ impl Scheduler {
         Scheduler { queues: TaskQueues::new(&topology.nodes, choice), workers: topology.nodes.len(), is_shuffled }
     }
 
-    /// Adds tasks. Dropped when the scheduler is closed.
-    pub(crate) fn push(&self, tasks: Vec<Task>) {
+    /// Adds the tasks of a list, which is empty then. Dropped when the scheduler is closed.
+    pub(crate) fn push(&self, tasks: &mut Vec<Task>) {
         if !tasks.is_empty() {
-            self.queues.push(self.worker(), tasks.into_iter().map(|task| (urgency(&task), task)));
+            self.queues.push(self.worker(), tasks.drain(..).map(|task| (urgency(&task), task)));
             let (active, waiting) = (self.queues.active(), self.queues.queued());
             if active < self.workers && is_rush(active, waiting) {
                 self.queues.set_active(active + waiting);

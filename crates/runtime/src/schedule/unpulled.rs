@@ -34,7 +34,7 @@ impl Unpulled {
     pub(crate) fn try_again(&self) {
         let refused = std::mem::take(&mut *self.refused.lock());
         if let Some(scheduler) = self.scheduler.upgrade().filter(|_| !refused.is_empty()) {
-            scheduler.push(refused.into_iter().map(Task::Read).collect());
+            scheduler.push(&mut refused.into_iter().map(Task::Read).collect());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Event times and watermarks of the rows of a source (design section 4).
 
 use crate::bounds::{bounds, widen};
-use crate::buffer::Piece;
+use crate::buffer::{BufferPieces, Piece};
 use crate::columns::all_selected;
 use crate::executable_plan::{EventTimeColumns, PipelineCode, event_time_columns};
 use arrow_array::cast::AsArray;
@@ -16,6 +16,7 @@ use millstream_plan::expr::ExprKind;
 use millstream_plan::pipeline::{SourceColumn, SourceWatermark, WatermarkRule};
 use millstream_types::{Diagnostic, RecordField, RecordPlace};
 use std::borrow::Cow;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 /// Largest watermark that rows can bring. `i64::MAX` is the end of input, which no row may claim.
@@ -195,9 +196,8 @@ pub(crate) struct RowTimes {
     delay_ms: i64,
     min_time: i64,
     pub(crate) max_watermark: i64,
-    /// Of the times, if they are a column without NULL, which the watermarks follow. Boxed, because most streams behind the
-    /// first have none.
-    zones: Option<Box<TimeZones>>,
+    /// Of the times, if they are a column without NULL, which the watermarks follow.
+    zones: Option<TimeZones>,
 }
 
 /// Bounds of a column of times in each [`ZONE_ROWS`] rows.
@@ -251,7 +251,7 @@ impl RowTimes {
         }
         let (min_time, most) = all.unwrap_or((i64::MAX, i64::MIN));
         let max_watermark = if all.is_some() { delayed(most, delay_ms) } else { i64::MIN };
-        RowTimes { watermark: time.clone(), time, delay_ms, min_time, max_watermark, zones: Some(Box::new(zones)) }
+        RowTimes { watermark: time.clone(), time, delay_ms, min_time, max_watermark, zones: Some(zones) }
     }
 
     /// Of rows with these times.
@@ -296,13 +296,13 @@ impl RowTimes {
     /// time. So if even the smallest time is not touched by the largest watermark that any row can see, the advance
     /// changes nothing. Where that does not hold of all rows, it mostly does of each block: rows out of order are early or
     /// late by more than a block.
-    pub(crate) fn pieces(&self, before: i64, counts_from: impl Fn(i64) -> i64) -> Vec<Piece<'static>> {
+    pub(crate) fn pieces<'b>(&self, before: &'b i64, counts_from: impl Fn(i64) -> i64) -> BufferPieces<'b> {
         let rows = self.time.rows();
-        let single = |first, rows, watermark| Piece { first, rows, watermarks: Cow::Owned(vec![watermark]) };
-        if self.max_watermark <= before || counts_from(self.min_time) > self.max_watermark {
-            return vec![single(0, rows, before)];
+        if self.max_watermark <= *before || counts_from(self.min_time) > self.max_watermark {
+            return BufferPieces::One(Piece { first: 0, rows, watermarks: Cow::Borrowed(from_ref(before)) });
         }
-        let (mut pieces, mut highest): (Vec<Piece<'static>>, i64) = (Vec::new(), before);
+        let single = |first, rows, watermark| Piece { first, rows, watermarks: Cow::Owned(vec![watermark]) };
+        let (mut pieces, mut highest): (Vec<Piece<'b>>, i64) = (Vec::new(), *before);
         for first in (0..rows).step_by(BLOCK) {
             let block = self.slice(first, BLOCK.min(rows - first));
             let (count, watermark) = (block.time.rows(), highest);
@@ -323,7 +323,7 @@ impl RowTimes {
                 _ => pieces.push(single(first, count, watermark)),
             }
         }
-        pieces
+        BufferPieces::Several(pieces)
     }
 
     /// How many rows come before the first that the watermark before it has reached `until` of, given that before the first.
@@ -391,7 +391,7 @@ mod tests {
             assert_eq!((times.max_watermark, times.rows_before(7, 8)), (i64::MIN, times.time.rows()));
             assert!(times.watermarks_before(7).iter().all(|watermark| *watermark == 7));
             assert_eq!(
-                times.pieces(7, |time| time).iter().map(|piece| piece.watermarks.len()).collect::<Vec<_>>(),
+                times.pieces(&7, |time| time).into_iter().map(|piece| piece.watermarks.len()).collect::<Vec<_>>(),
                 [1]
             );
         }
@@ -425,7 +425,10 @@ mod tests {
         let counts_from = |time: i64| time.div_euclid(100) * 100 + 99;
         let pieces = |times: Vec<i64>, delay_ms, before| {
             let exact = self::times(times.iter().copied().map(Some).collect(), delay_ms).watermarks_before(before);
-            let pieces = self::times(times.iter().copied().map(Some).collect(), delay_ms).pieces(before, counts_from);
+            let pieces = self::times(times.iter().copied().map(Some).collect(), delay_ms)
+                .pieces(&before, counts_from)
+                .into_iter()
+                .collect::<Vec<_>>();
             let mut next = 0;
             for piece in &pieces {
                 assert_eq!(piece.first, next);

@@ -9,7 +9,7 @@ pub(crate) mod reader;
 pub(crate) mod skipping;
 pub(crate) mod split;
 
-use crate::buffer::Rows;
+use crate::buffer::{Rows, list_of_rows};
 use crate::columns::{bytes_of, joined, sliced};
 use crate::host::Host;
 use crate::ids::StreamId;
@@ -19,6 +19,7 @@ use crate::station::DecodeTask;
 use crate::stream::sequencer::Unit;
 use arrow_array::{ArrayRef, new_empty_array};
 use event_time::{EventTime, RowTimes};
+use millstream_connectors::drop_columns;
 use millstream_connectors::{Acknowledger, Decoded, Decoder, SplitReader};
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{SourceColumn, SourcePlan};
@@ -95,7 +96,9 @@ impl SourceRuntime {
                 permit: permit.clone(),
             }
         };
-        let cuts = (0..rows).step_by(most_rows).map(cut).collect();
+        let mut cuts = list_of_rows();
+        cuts.extend((0..rows).step_by(most_rows).map(cut));
+        drop_columns(columns);
         Ok(Unit { rows: cuts, error: errors.fatal().or(error), ..Unit::default() })
     }
 
@@ -168,7 +171,7 @@ impl SourceRuntime {
         // Of a split that workers read there always is more.
         let waiting = if self.is_pulled { usize::MAX } else { waiting() };
         host.buffer_size.observe(waiting, host.config.workers);
-        let (most, permit) = (host.buffer_size.rows().min(host.most_rows_in_beats()), Some(Arc::new(permit)));
+        let (most, permit) = (host.buffer_size.rows().min(host.most_rows_in_beats()), Some(permit.shared()));
         let unit = self.unit(decoded, most, permit, functions, &mut host.row_errors())?;
         split.chunks.fetch_add(1, Relaxed);
         let unit = if task.is_held { held(unit) } else { unit };

@@ -48,7 +48,7 @@ pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTas
             Step::Chunk(read) => read,
             Step::Waits => {
                 pulled.open = Some(open);
-                query.scheduler().push(vec![Task::Read(pulled)]);
+                query.scheduler().push(&mut vec![Task::Read(pulled)]);
                 return Ok(None);
             }
             Step::Ended => continue,

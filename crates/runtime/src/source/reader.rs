@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         let permit = query.host().flow.acquire(split.stream, read.chunk.bytes, query)?;
         if let Some(task) = self.announce(read, permit) {
             self.heard_if_awaited(&mut split.reading.lock());
-            query.scheduler().push(vec![Task::Decode(Box::new(task))]);
+            query.scheduler().push(&mut vec![Task::Decode(Box::new(task))]);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::schedule::flow::Permit;
 use crate::schedule::timers::earlier;
 use crate::stream::sequencer::Unit;
 use millstream_sync::epoch_ring::Release;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, Spare};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -78,7 +78,43 @@ impl Unconsumed {
     }
 }
 
+thread_local! {
+    static TASKS: Spare<Task> = const { Spare::new() };
+    static FINISHED: Spare<BufferPlace> = const { Spare::new() };
+    static DELIVERIES: Spare<(StreamId, u64, Unit)> = const { Spare::new() };
+    static RELEASES: Spare<(StreamId, usize, Release)> = const { Spare::new() };
+}
+
 impl Consequences {
+    /// Nothing yet; tasks will follow.
+    pub(crate) fn of_tasks() -> Consequences {
+        Consequences { tasks: TASKS.with(Spare::take), ..Consequences::default() }
+    }
+
+    /// The station is done with a buffer.
+    pub(crate) fn finished(place: BufferPlace) -> Consequences {
+        let mut finished = FINISHED.with(Spare::take);
+        finished.push(place);
+        Consequences { finished, ..Consequences::default() }
+    }
+
+    /// Keeps the memory of lists that have been acted on.
+    pub(crate) fn recycle(lists: Consequences) {
+        let Consequences { tasks, finished, deliveries, releases, .. } = lists;
+        TASKS.with(|spare| spare.give(tasks));
+        FINISHED.with(|spare| spare.give(finished));
+        DELIVERIES.with(|spare| spare.give(deliveries));
+        RELEASES.with(|spare| spare.give(releases));
+    }
+
+    /// Progress of a channel of a stream.
+    pub(crate) fn release(&mut self, stream: StreamId, channel: usize, release: Release) {
+        if self.releases.capacity() == 0 {
+            self.releases = RELEASES.with(Spare::take);
+        }
+        self.releases.push((stream, channel, release));
+    }
+
     /// A task waits, and nothing else follows.
     pub(crate) fn parked(task: Task, until: Until) -> Consequences {
         Consequences { parked: vec![Parked { task, until }], ..Consequences::default() }
@@ -86,6 +122,9 @@ impl Consequences {
 
     /// A unit of a stream.
     pub(crate) fn deliver(&mut self, stream: StreamId, number: u64, unit: Unit) {
+        if self.deliveries.capacity() == 0 {
+            self.deliveries = DELIVERIES.with(Spare::take);
+        }
         self.deliveries.push((stream, number, unit));
     }
 

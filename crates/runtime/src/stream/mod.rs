@@ -6,7 +6,6 @@
 
 pub(crate) mod sequencer;
 
-use crate::buffer::Buffer;
 use crate::ids::{Generation, Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::schedule::beats::BeatEnd;
 use crate::station::{BufferPlace, Consequences, ProcessTask, Task};
@@ -153,7 +152,7 @@ impl Stream {
     }
 
     fn change(&self, change: impl FnOnce(&mut Sequencer, &mut dyn FnMut(Sequenced))) -> Consequences {
-        let mut consequences = Consequences::default();
+        let mut consequences = Consequences::of_tasks();
         let state = &mut *self.state.lock();
         let Entrance { sequencer, epochs } = state;
         change(sequencer, &mut |sequenced| self.pass(sequenced, epochs, &mut consequences));
@@ -167,7 +166,7 @@ impl Stream {
                 if outcome.catch_up {
                     outcome.release = epochs.catch_up().release.or(outcome.release);
                 }
-                consequences.releases.extend(outcome.release.map(|r| (self.id, channel, r)));
+                outcome.release.into_iter().for_each(|release| consequences.release(self.id, channel, release));
             }
         };
         match sequenced {
@@ -179,7 +178,7 @@ impl Stream {
                 consequences.error.get_or_insert(error);
             }
             Sequenced::Buffer(buffer) => {
-                let buffer: Arc<Buffer> = Arc::new(buffer);
+                let buffer = buffer.shared();
                 for (channel, epochs) in epochs.iter_mut().enumerate() {
                     let place = BufferPlace { stream: self.id, channel, epoch: epochs.begin() };
                     let buffer = Arc::clone(&buffer);

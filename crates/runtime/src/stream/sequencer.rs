@@ -4,7 +4,7 @@
 //! fired window. Units are numbered where they are cut (by the reader, by the trigger); stamping a buffer is O(1),
 //! because each brings the largest watermark of its rows along.
 
-use crate::buffer::{Buffer, Rows, Stamp};
+use crate::buffer::{Buffer, Rows, Stamp, drop_list};
 use crate::ids::Generation;
 use crate::schedule::beats::{BeatEnd, FIRST_WATERMARK};
 use crate::source::processing_time::ProcessingTime;
@@ -230,6 +230,7 @@ impl Sequencer {
                 sink(Sequenced::Held);
             }
         }
+        drop_list(left.into());
         if unit.continues {
             return false;
         }

@@ -5,7 +5,7 @@ use super::overlap::OverlappingWindows;
 use super::strategy::Strategy;
 use super::table_ids::TableIds;
 use super::tables::OpenTables;
-use crate::buffer::{Buffer, Piece};
+use crate::buffer::{Buffer, BufferPieces};
 use crate::config::MergeStrategy;
 use crate::station::progress::{Forward, Progress};
 use millstream_abi::EntryLayout;
@@ -111,9 +111,9 @@ impl Aggregation {
 
     /// The rows of a buffer with the watermarks before them that decide about windows; exact ones if the pipeline reads
     /// them.
-    pub(crate) fn pieces<'b>(&self, buffer: &'b Buffer, is_exact: bool) -> Vec<Piece<'b>> {
+    pub(crate) fn pieces<'b>(&self, buffer: &'b Buffer, is_exact: bool) -> BufferPieces<'b> {
         match self.is_ordered || is_exact {
-            true => vec![buffer.whole()],
+            true => BufferPieces::One(buffer.whole()),
             // No later row has a smaller time than the row's has reached.
             false => {
                 buffer.pieces(|time| self.timeline.watermark_at(self.ids().counts_from(self.timeline.reached(time))))

@@ -51,6 +51,7 @@ use firing::Firing;
 use lanes::LANES;
 use millstream_abi::EntryLayout;
 use millstream_codegen::execute::update;
+use millstream_connectors::drop_columns;
 use millstream_plan::pipeline::{Aggregation as Planned, ComponentOutput};
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Output, OutputTypes};
@@ -184,12 +185,13 @@ impl WindowStation {
                     })
                 })?;
                 stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
+                drop_columns(rows.columns);
                 errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
             })?;
         }
         windows.strategy.note_task(buffer.rows);
         let awaited = tables.end()?;
-        Ok(Consequences { awaited, finished: vec![arrived.place], ..Consequences::default() })
+        Ok(Consequences { awaited, ..Consequences::finished(arrived.place) })
     }
 }
 

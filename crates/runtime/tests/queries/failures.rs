@@ -117,21 +117,30 @@ fn a_stop_after_the_end_of_input_changes_nothing() {
 
 #[test]
 fn a_stuck_sink_holds_the_readers_back() {
+    // All permits are out: whatever happens, no sixth chunk can be decoded before a piece is written.
+    assert_eq!(rows_before_a_stuck_sink(5000, 25_000), 25_000);
+    // Of small chunks as many are one that have some thousand rows together.
+    assert!(rows_before_a_stuck_sink(10, 50) <= 5 * 640);
+}
+
+/// Rows that are decoded with five permits, of chunks of so many, before the sink takes any; at least `expected`.
+fn rows_before_a_stuck_sink(chunk_rows: usize, expected: u64) -> u64 {
     let sink_gate = Arc::new(Gate::default());
     let sink = MemorySink { gate: Some(Arc::clone(&sink_gate)), ..MemorySink::default() };
     let written = Arc::clone(&sink.written);
-    let run = input(copy_plan(None), vec![connector(MemorySource::of(&[rows(10_000)], 10))], vec![sink]);
+    let run = input(copy_plan(None), vec![connector(MemorySource::of(&[rows(40_000)], chunk_rows))], vec![sink]);
     let stats = Arc::new(QueryStats::new(&run.plan));
     let (shared, bounded) = (Arc::clone(&stats), RunConfig { chunks_in_flight: 5, ..config(2, 0) });
     let query = std::thread::spawn(move || millstream_runtime::run(run, &bounded, &shared, &CancelToken::new()));
-    while stats.snapshot().rows_in < 50 {
+    while stats.snapshot().rows_in < expected {
         std::thread::yield_now();
     }
-    // All permits are out: whatever happens, no sixth chunk can be decoded before a piece is written.
-    assert_eq!(stats.snapshot().rows_in, 50);
+    std::thread::sleep(Duration::from_millis(20));
+    let decoded = stats.snapshot().rows_in;
     sink_gate.open();
     query.join().unwrap().unwrap();
-    assert_eq!(written.rows().len(), 10_000);
+    assert_eq!(written.rows().len(), 40_000);
+    decoded
 }
 
 /// A plan whose trigger panics: no aggregate is shown in this way.
