@@ -50,6 +50,7 @@ pub(crate) struct Unit {
 
 /// What leaves the sequencer, in order.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each buffer")]
 pub(crate) enum Sequenced {
     /// The next buffer.
     Buffer(Buffer),
