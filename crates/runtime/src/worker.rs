@@ -107,6 +107,9 @@ fn decode(
             kept = Some(tasks.remove(0));
         }
     });
+    if kept.is_some() {
+        scheduler.queues.call_for_help();
+    }
     if query.cuts().is_due(buffers) {
         make_cut(query, Purpose::Tables);
     }

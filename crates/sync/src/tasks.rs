@@ -51,7 +51,7 @@ use std::time::Instant;
 /// How urgent a task is; less is more urgent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Urgency {
-    /// 0 to 3.
+    /// 0 to 2.
     pub class: u8,
     /// Within the class.
     pub time: i64,
@@ -74,7 +74,7 @@ const NONE: u64 = u64::MAX;
 impl Urgency {
     /// In one word: the class and the time to 4 units.
     fn approximate(self) -> u64 {
-        ((self.class as u64) << 62 | ((self.time as u64) ^ (1 << 63)) >> 2).min(NONE - 1)
+        (self.class as u64) << 62 | ((self.time as u64) ^ (1 << 63)) >> 2
     }
 }
 
@@ -495,7 +495,7 @@ mod tests {
         let workers = [worker(0), worker(1)];
         let now = Instant::now();
         let dues = [30, 20, 5, 25].map(|ms| now + std::time::Duration::from_millis(ms));
-        dues.iter().for_each(|due| queues.push_later(*due, at(3, 0), *due));
+        dues.iter().for_each(|due| queues.push_later(*due, at(2, 0), *due));
         while queues.later.next().is_some() || queues.queued() > 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

@@ -265,14 +265,13 @@ impl Flow {
         Ok(self.admit(&mut state, stream, bytes))
     }
 
-    /// The same for a worker, which does not wait; also the watermark that the split has released. `refused` is called before anything can be
-    /// consumed that the chunk has to wait for.
+    /// The same for a worker, which does not wait. `refused` is called before anything can be consumed that the chunk has to wait for.
     pub(crate) fn try_acquire(
         self: &Arc<Flow>,
         stream: StreamId,
         bytes: u64,
         refused: impl FnOnce(Refusal),
-    ) -> Result<(Permit, i64), Refusal> {
+    ) -> Result<Permit, Refusal> {
         let mut state = self.state.lock();
         let consumed = state.consumed;
         state.growth.note(consumed, self.budget.grown());
@@ -286,8 +285,7 @@ impl Flow {
             refused(refusal);
             return Err(refusal);
         }
-        let watermark = state.splits[stream.index()].watermark;
-        Ok((self.admit(&mut state, stream, bytes), watermark))
+        Ok(self.admit(&mut state, stream, bytes))
     }
 
     /// Has something called when chunks have been consumed after [`Refusal::Full`]. Once.

@@ -4,8 +4,7 @@
 //!    whose rows wait in lanes: it holds back an epoch that has been begun.
 //! 2. Buffers of the oldest epoch, by the watermark before them: they hold back the next output. The output of a fired
 //!    window carries an older watermark than the source has by then, so it goes before new input.
-//! 3. Decoding, in order of reading.
-//! 4. Reading of splits that workers read, of the one that is furthest behind.
+//! 3. Decoding, and reading of splits that workers read, by turns: no source waits for the backlog of another.
 //!
 //! The queues, stealing between workers and their sleep are in `millstream_sync::tasks`.
 
@@ -94,7 +93,6 @@ fn urgency(task: &Task) -> Urgency {
     match task {
         Task::Perform(_, urgency, _) => *urgency,
         Task::Process(task) => Urgency { class: 1, time: task.buffer.stamp.watermark },
-        Task::Decode(_) => Urgency { class: 2, time: 0 },
-        Task::Read(pulled) => Urgency { class: 3, time: pulled.watermark },
+        Task::Decode(_) | Task::Read(_) => Urgency { class: 2, time: 0 },
     }
 }

@@ -6,8 +6,6 @@ use millstream_connectors::{Chunk, Position, SplitReader};
 /// A split that workers read, or the place of one: when it has been read to its end the next one of its source takes it.
 pub(crate) struct Pulled {
     pub(crate) source: usize,
-    /// The watermark that the split has released.
-    pub(crate) watermark: i64,
     pub(super) open: Option<Box<OpenSplit>>,
 }
 
@@ -40,6 +38,6 @@ pub(super) struct Told {
 impl Pulled {
     /// The place of one more split of a source.
     pub(crate) fn new(source: usize) -> Pulled {
-        Pulled { source, watermark: i64::MIN, open: None }
+        Pulled { source, open: None }
     }
 }

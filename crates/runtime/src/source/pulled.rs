@@ -9,8 +9,8 @@
 //!
 //! Whoever has the [`Pulled`] of a split is the only one to read it: it is a task, and there is one. Its worker gives it back as soon as it has
 //! a chunk, so that others can read while it decodes the chunk and takes it through its pipeline: no thread is woken for a chunk, and
-//! its rows stay in the cache of one core (Leis et al., "Morsel-driven parallelism", SIGMOD 2014, section 3). The split that is
-//! furthest behind is read first.
+//! its rows stay in the cache of one core (Leis et al., "Morsel-driven parallelism", SIGMOD 2014, section 3). Splits are
+//! read by turns.
 //!
 //! Small chunks that have come meanwhile are read together and become one buffer: see [`Reader::most_joined`]. A split whose next chunk comes at a moment
 //! (`SplitReader::due`) waits for it in the queues.
@@ -63,7 +63,7 @@ pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTas
                 query.unpulled().keep(refusal, pulled);
             }
         });
-        let (permit, watermark) = match permit {
+        let permit = match permit {
             Ok(permit) => permit,
             Err(Refusal::Full) => return Ok(None),
             Err(Refusal::Memory) => {
@@ -75,7 +75,6 @@ pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTas
             taken.take().ok_or_else(|| Diagnostic::bug("a chunk that was let in is not there"))?;
         let most = this.most_joined(&read);
         let mut task = this.announce(read, permit);
-        pulled.watermark = watermark;
         let mut has_ended = false;
         if let Some(task) = &mut task {
             while task.more.len() < most && open.kept.is_none() && is_due(&mut open).is_ok() {

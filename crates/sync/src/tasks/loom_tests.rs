@@ -38,7 +38,7 @@ fn each_task_is_taken_once() {
     });
 }
 
-const READING: Urgency = Urgency { class: 3, time: 0 };
+const READING: Urgency = Urgency { class: 2, time: 0 };
 const CHUNKS: u32 = 2;
 
 /// A split: how many chunks were read of it.

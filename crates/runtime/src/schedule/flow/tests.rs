@@ -229,7 +229,7 @@ fn a_worker_is_refused_and_told_when_to_try_again() {
     let stream = StreamId::new(0);
     let try_acquire = || {
         let mut refused = None;
-        let permit = flow.try_acquire(stream, 10, |refusal| refused = Some(refusal)).map(|(permit, _)| permit);
+        let permit = flow.try_acquire(stream, 10, |refusal| refused = Some(refusal));
         assert_eq!(permit.as_ref().err().copied(), refused);
         permit
     };
