@@ -13,6 +13,7 @@
 mod blocks;
 mod cells;
 mod exchange;
+mod hashed;
 mod native;
 mod packed;
 mod windows;
@@ -20,6 +21,7 @@ mod windows;
 pub(crate) use blocks::{BLOCK, one_window, select, select_by_two};
 pub(crate) use cells::{Cell, Count, CountSum, Invertible, Moments, RealSum, SharedCell, Values};
 use exchange::partitioned;
+pub(crate) use hashed::hashed;
 pub(crate) use packed::{Records, read_f64, read_i32, read_i64, write_i64};
 pub(crate) use windows::{Slices, output, output_slices};
 

@@ -5,8 +5,8 @@ mod loops;
 mod steady;
 
 use crate::by_hand::{
-    Cell, Count, CountSum, Layout, Moments, Records, SharedCell, Values, in_threads, local, output, output_slices,
-    select, systems,
+    Cell, Count, CountSum, Layout, Moments, Records, SharedCell, Values, hashed, in_threads, local, output,
+    output_slices, select, systems,
 };
 use crate::iterator::{Aggregate, Comparison, Expression, Filter, Scan, Windows, drain};
 use crate::suite::{
@@ -31,7 +31,8 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
     measured: "the whole statement, its rows added up (the first run, which compiles, warms up; its compile time is printed);
                over columns, over records in place (/records) and gathered into columns first (/gathered). By hand: loops over the
                same columns and over packed records, with tables of each thread that are merged
-               (columnar, row), with tables of atomics (/global), and with rows exchanged by key first (/partition)",
+               (columnar, row), with tables of atomics (/global), and with rows exchanged by key first (/partition); of many keys also with
+               hash tables (/hash)",
     runs: Runs::Always,
     run,
 };
@@ -45,6 +46,8 @@ const SMALL_BYTES: u64 = 1 + 8 + 8;
 const TEXT_BYTES: u64 = 16 + 8 + 8;
 const VALUE_BYTES: u64 = 8;
 const KEYS: [u64; 6] = [1, 100, 10_000, 100_000, 1_000_000, 10_000_000];
+/// From so many on there is a loop with hash tables, too: arrays of that many keys know more than an engine can.
+const HASHED_KEYS: u64 = 1_000_000;
 /// Sliding windows that a row lies in.
 const CONCURRENT: [i64; 4] = [1, 10, 30, 100];
 /// So few campaigns that each has views for several count windows.
@@ -314,6 +317,10 @@ fn keys(suite: &mut Suite) -> Result<(), Failure> {
             .with_all(
                 loops("row", of_rows, threads, count_row).into_iter().map(|s| s.touching(shape.rows * RECORD as u64)),
             );
+        let by_hash = System::new("columnar/hash", threads, move || {
+            Ok(hashed(&of_columns, threads, [Kind::Integer; 3], count_row))
+        });
+        let case = if keys < HASHED_KEYS { case } else { case.with(by_hash) };
         suite.measure(Across::Different, vec![case])?;
     }
     Ok(())
