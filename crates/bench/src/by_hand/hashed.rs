@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const FIRST: usize = 1 << 10;
 
 /// A key, counted from 1, and its cell; 0: no key.
-type Entry<C> = (u64, C);
+type HashedCell<C> = (u64, C);
 
 /// Cells by key.
 struct HashTable<C> {
-    entries: Vec<Entry<C>>,
+    entries: Vec<HashedCell<C>>,
     used: usize,
 }
 
@@ -52,7 +52,7 @@ impl<C: Cell> HashTable<C> {
         smaller.rows().for_each(|(tag, cell)| *self.cell(*tag) = cell.clone());
     }
 
-    fn rows(&self) -> impl Iterator<Item = &Entry<C>> {
+    fn rows(&self) -> impl Iterator<Item = &HashedCell<C>> {
         self.entries.iter().filter(|entry| entry.0 != 0)
     }
 }
