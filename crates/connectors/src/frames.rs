@@ -10,9 +10,8 @@ use crate::{
 };
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema as ArrowSchema};
-use millstream_types::{Diagnostic, Place, Schema, code, counted};
+use millstream_types::{Diagnostic, Place, Schema, Spare, code, counted};
 use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -218,25 +217,15 @@ impl SplitReader for Pieces {
             false => Position { at: self.next.at, line: (start + rows) as u64 },
         };
         let piece = Piece { batch: number, start, rows };
-        let payload = match PIECES.with_borrow_mut(Vec::pop) {
-            Some(mut place) => {
-                *place = piece;
-                place
-            }
-            None => Box::new(piece),
-        };
+        let payload = PIECES.with(|pieces| pieces.boxed(piece));
         Ok(Some(Chunk { payload, bytes: 0, after: Some(self.next) }))
     }
 }
 
 thread_local! {
     /// Pieces that have been decoded, for the memory that they have.
-    #[allow(clippy::vec_box, reason = "the boxes are what is kept")]
-    static PIECES: RefCell<Vec<Box<Piece>>> = const { RefCell::new(Vec::new()) };
+    static PIECES: Spare<Box<Piece>> = const { Spare::new() };
 }
-
-/// Most of these.
-const SPARE_PIECES: usize = 8;
 
 /// Rows of a batch of a table.
 struct Piece {
@@ -552,11 +541,7 @@ impl Decoder for FrameDecoder {
             false => self.columns(&batch.slice(piece.start, piece.rows)),
         };
         let in_memory = Some(InMemory::new(piece.batch, Arc::clone(kept)));
-        PIECES.with_borrow_mut(|pieces| {
-            if pieces.len() < SPARE_PIECES {
-                pieces.push(piece);
-            }
-        });
+        PIECES.with(|pieces| pieces.give(piece));
         Decoded { in_memory, ..decoded }
     }
 }

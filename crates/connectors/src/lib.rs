@@ -273,7 +273,7 @@ impl Chunk {
 }
 
 thread_local! {
-    static COLUMNS: Spare<ArrayRef> = const { Spare::new() };
+    static COLUMNS: Spare<Vec<ArrayRef>> = const { Spare::new() };
 }
 
 /// An empty list of columns; for those of a chunk.

@@ -8,7 +8,6 @@ use arrow_array::ArrayRef;
 use millstream_connectors::drop_columns;
 use millstream_types::Spare;
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::iter::Chain;
 use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
@@ -88,9 +87,6 @@ pub(crate) struct Piece<'a> {
     pub(crate) watermarks: Cow<'a, [i64]>,
 }
 
-/// Most places of buffers that a thread keeps.
-const SPARE_PLACES: usize = 8;
-
 /// The pieces of a buffer: nearly always one.
 pub(crate) enum BufferPieces<'a> {
     One(Piece<'a>),
@@ -129,35 +125,25 @@ pub(crate) struct Buffer {
 }
 
 thread_local! {
-    static LISTS: Spare<Rows> = const { Spare::new() };
+    static LISTS: Spare<Vec<Rows>> = const { Spare::new() };
     /// Places of buffers that are not used any more.
-    static PLACE: RefCell<Vec<Arc<Buffer>>> = const { RefCell::new(Vec::new()) };
+    static PLACES: Spare<Arc<Buffer>> = const { Spare::new() };
 }
 
 impl Buffer {
     /// For the tasks that take it through pipelines.
     pub(crate) fn shared(self) -> Arc<Buffer> {
-        let spare = PLACE.with_borrow_mut(Vec::pop);
-        let Some(mut place) = spare else { return Arc::new(self) };
-        match Arc::get_mut(&mut place) {
-            Some(content) => {
-                *content = self;
-                place
-            }
-            None => Arc::new(self),
-        }
+        PLACES.with(|places| places.shared(self))
     }
 
     /// A task is done with it: if it was the last, its memory is used again.
-    pub(crate) fn done(mut this: Arc<Buffer>) {
-        let Some(buffer) = Arc::get_mut(&mut this) else { return };
-        drop_columns(std::mem::take(&mut buffer.columns));
-        buffer.permit.take().into_iter().for_each(Permit::done);
-        (buffer.times, buffer.row_watermarks) = (None, OnceLock::new());
-        PLACE.with_borrow_mut(|places| {
-            if places.len() < SPARE_PLACES {
-                places.push(this);
-            }
+    pub(crate) fn done(this: Arc<Buffer>) {
+        PLACES.with(|places| {
+            places.give(this, |buffer| {
+                drop_columns(std::mem::take(&mut buffer.columns));
+                buffer.permit.take().into_iter().for_each(Permit::done);
+                (buffer.times, buffer.row_watermarks) = (None, OnceLock::new());
+            });
         });
     }
 

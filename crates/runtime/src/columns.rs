@@ -23,13 +23,30 @@ pub(crate) fn selected(column: &dyn Array, rows: &dyn Array) -> Result<ArrayRef,
     take(column, rows, None).map_err(unselectable)
 }
 
-/// Columns at some rows. Columns that are one array, as those are that stay in packed records, remain one.
+/// Columns at some rows.
 pub(crate) fn all_selected(columns: &[ArrayRef], rows: &dyn Array) -> Result<Vec<ArrayRef>, Diagnostic> {
+    each_once(columns, |_, column| selected(column, rows))
+}
+
+/// Columns one after the other: of each part the same number of columns.
+pub(crate) fn all_joined(parts: &[&[ArrayRef]]) -> Result<Vec<ArrayRef>, Diagnostic> {
+    let Some(first) = parts.first() else { return Ok(Vec::new()) };
+    each_once(first, |place, _| {
+        let arrays: Vec<&ArrayRef> = parts.iter().filter_map(|part| part.get(place)).collect();
+        joined(&arrays)
+    })
+}
+
+/// Columns made of these, by place. Those that are one array, as those are that stay in packed records, remain one.
+fn each_once(
+    columns: &[ArrayRef],
+    make: impl Fn(usize, &ArrayRef) -> Result<ArrayRef, Diagnostic>,
+) -> Result<Vec<ArrayRef>, Diagnostic> {
     let mut made: Vec<ArrayRef> = Vec::with_capacity(columns.len());
-    for column in columns {
+    for (place, column) in columns.iter().enumerate() {
         let same = columns.iter().zip(&made).find(|(before, _)| Arc::ptr_eq(before, column));
-        let selected = same.map_or_else(|| selected(column, rows), |(_, made)| Ok(Arc::clone(made)))?;
-        made.push(selected);
+        let column = same.map_or_else(|| make(place, column), |(_, made)| Ok(Arc::clone(made)))?;
+        made.push(column);
     }
     Ok(made)
 }

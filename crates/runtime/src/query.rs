@@ -216,6 +216,11 @@ impl Query {
     /// Delivers a unit that a worker has made of a chunk, and acts on what follows.
     pub(crate) fn deliver(&self, stream: StreamId, number: u64, unit: Unit, keep: &mut dyn FnMut(&mut Vec<Task>)) {
         self.act_for(self.stream(stream).deliver(number, unit), keep);
+        self.resume_next();
+    }
+
+    /// A unit has been delivered: a task that has waited for it to be the next may go on.
+    fn resume_next(&self) {
         if self.parking.has_next() {
             self.resume_parked(Instant::now());
         }
@@ -254,8 +259,8 @@ impl Query {
             }
             next.push_back(self.stream(stream).deliver(number, unit));
         }
-        if has_deliveries && self.parking.has_next() {
-            self.resume_parked(Instant::now());
+        if has_deliveries {
+            self.resume_next();
         }
         for place in finished.drain(..) {
             if let Some(release) = self.stream(place.stream).finish(place.channel, place.epoch) {

@@ -198,6 +198,11 @@ impl<T> TaskQueues<T> {
     /// Adds tasks: to the queue of worker `by`, or, from outside, to those of the workers in turns. When the queues are
     /// closed, the tasks are dropped.
     pub fn push(&self, by: Option<usize>, tasks: impl IntoIterator<Item = (Urgency, T)>) {
+        self.add(by, tasks, false);
+    }
+
+    /// The same; `is_busy`: the worker does something else before it looks for tasks.
+    fn add(&self, by: Option<usize>, tasks: impl IntoIterator<Item = (Urgency, T)>, is_busy: bool) {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
@@ -207,7 +212,7 @@ impl<T> TaskQueues<T> {
             self.queues[place].push(urgency, task);
             pushed += 1;
         }
-        let is_own = by.is_some() && self.queued() <= 1;
+        let is_own = by.is_some() && !is_busy && self.queued() <= 1;
         if pushed > 0 && !is_own {
             self.wake(pushed);
         }
@@ -219,8 +224,7 @@ impl<T> TaskQueues<T> {
 
     /// Adds a task of worker `by`, which does something else first: a sleeper takes it, if there is one.
     pub fn offer(&self, by: Option<usize>, urgency: Urgency, task: T) {
-        self.push(by, [(urgency, task)]);
-        self.wake(1);
+        self.add(by, [(urgency, task)], true);
     }
 
     /// Adds a task from a moment on. Dropped when the queues are closed.

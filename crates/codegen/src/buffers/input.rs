@@ -24,8 +24,8 @@ pub struct InputColumns {
 }
 
 thread_local! {
-    static VIEWS: Spare<ColumnView> = const { Spare::new() };
-    static ARRAYS: Spare<ArrayRef> = const { Spare::new() };
+    static VIEWS: Spare<Vec<ColumnView>> = const { Spare::new() };
+    static ARRAYS: Spare<Vec<ArrayRef>> = const { Spare::new() };
 }
 
 impl Drop for InputColumns {

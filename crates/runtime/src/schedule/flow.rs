@@ -15,6 +15,9 @@
 //!    their memory. While state is being spilled (see `durable::spilling`) all splits wait there, and what is in flight counts
 //!    as what it may grow to. Of queries that may spill only a sixteenth of what state leaves is in flight.
 //!
+//! A worker that reads a split by itself never waits ([`Flow::try_acquire`]). By the first rule its split is kept until there is room; by the
+//! others a thread reads it from then on, which waits as above.
+//!
 //! If state alone exceeds the budget, nothing is being spilled or in flight, and no worker has anything to do, only the
 //! slowest splits can make it fit. They continue with one chunk at a time. When that has made the state grow by a fifth
 //! of the budget, the query ends with an error. (At the first such moment the state may be too large because of what

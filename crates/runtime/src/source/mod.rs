@@ -10,7 +10,7 @@ pub(crate) mod skipping;
 pub(crate) mod split;
 
 use crate::buffer::{Rows, list_of_rows};
-use crate::columns::{bytes_of, joined, sliced};
+use crate::columns::{all_joined, bytes_of, sliced};
 use crate::host::Host;
 use crate::ids::StreamId;
 use crate::row_errors::RowErrors;
@@ -186,15 +186,9 @@ fn one_after_the_other(parts: Vec<Decoded>) -> Result<Decoded, Diagnostic> {
         (all.rows, all.skipped) = (all.rows + part.rows, all.skipped + part.skipped);
         all.error = all.error.or_else(|| part.error.clone());
     }
-    let parts: Vec<&Decoded> = parts.iter().filter(|part| !part.columns.is_empty()).collect();
-    let Some(first) = parts.first() else { return Ok(all) };
-    for (place, column) in first.columns.iter().enumerate() {
-        // Columns that stay in packed records are one array.
-        let same = first.columns[..place].iter().position(|before| Arc::ptr_eq(before, column));
-        let arrays = || parts.iter().filter_map(|part| part.columns.get(place)).collect::<Vec<_>>();
-        let joined = same.map_or_else(|| joined(&arrays()), |same| Ok(Arc::clone(&all.columns[same])))?;
-        all.columns.push(joined);
-    }
+    // One that could not even begin has no columns.
+    let columns = parts.iter().map(|part| &part.columns[..]).filter(|columns| !columns.is_empty());
+    all.columns = all_joined(&columns.collect::<Vec<_>>())?;
     Ok(all)
 }
 

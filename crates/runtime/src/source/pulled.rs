@@ -38,7 +38,9 @@ pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTas
         };
         let this = Reader::new(query, open.id);
         let is_due = |open: &mut OpenSplit| open.reader.due().filter(|due| *due > Instant::now()).map_or(Ok(()), Err);
-        if let (Err(due), false) = (is_due(&mut open), query.is_stopping()) {
+        // A chunk that there was no room for has come already.
+        let is_read = open.kept.is_some() || query.is_stopping();
+        if !is_read && let Err(due) = is_due(&mut open) {
             this.waits_for_moment();
             pulled.open = Some(open);
             query.scheduler().push_later(due, Task::Read(pulled));

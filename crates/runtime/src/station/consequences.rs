@@ -79,10 +79,10 @@ impl Unconsumed {
 }
 
 thread_local! {
-    static TASKS: Spare<Task> = const { Spare::new() };
-    static FINISHED: Spare<BufferPlace> = const { Spare::new() };
-    static DELIVERIES: Spare<(StreamId, u64, Unit)> = const { Spare::new() };
-    static RELEASES: Spare<(StreamId, usize, Release)> = const { Spare::new() };
+    static TASKS: Spare<Vec<Task>> = const { Spare::new() };
+    static FINISHED: Spare<Vec<BufferPlace>> = const { Spare::new() };
+    static DELIVERIES: Spare<Vec<(StreamId, u64, Unit)>> = const { Spare::new() };
+    static RELEASES: Spare<Vec<(StreamId, usize, Release)>> = const { Spare::new() };
 }
 
 impl Consequences {

@@ -4,13 +4,10 @@ use super::Flow;
 use crate::exchange::Credit;
 use crate::ids::StreamId;
 use millstream_state::Charge;
+use millstream_types::Spare;
 use parking_lot::Mutex;
-use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
-
-/// Most permits whose memory a thread keeps.
-const SPARE_PERMITS: usize = 8;
 
 /// What keeps rows in flight: a place among the chunks, if they come from one, and their memory. Dropping it lets others
 /// in.
@@ -50,7 +47,7 @@ impl Permit {
 
 thread_local! {
     /// Permits that have been given back, for the memory that they have.
-    static PERMITS: RefCell<Vec<Arc<Permit>>> = const { RefCell::new(Vec::new()) };
+    static PERMITS: Spare<Arc<Permit>> = const { Spare::new() };
 }
 
 impl Drop for Permit {
@@ -62,25 +59,12 @@ impl Drop for Permit {
 impl Permit {
     /// For the buffers of a chunk.
     pub(crate) fn shared(self) -> Arc<Permit> {
-        let Some(mut place) = PERMITS.with_borrow_mut(Vec::pop) else { return Arc::new(self) };
-        match Arc::get_mut(&mut place) {
-            Some(content) => {
-                *content = self;
-                place
-            }
-            None => Arc::new(self),
-        }
+        PERMITS.with(|permits| permits.shared(self))
     }
 
     /// A buffer is done with it: if it was the last, what it holds is given back, and its memory used again.
-    pub(crate) fn done(mut this: Arc<Permit>) {
-        let Some(permit) = Arc::get_mut(&mut this) else { return };
-        permit.give_back();
-        PERMITS.with_borrow_mut(|permits| {
-            if permits.len() < SPARE_PERMITS {
-                permits.push(this);
-            }
-        });
+    pub(crate) fn done(this: Arc<Permit>) {
+        PERMITS.with(|permits| permits.give(this, Permit::give_back));
     }
 
     /// Gives back what it holds, once.
