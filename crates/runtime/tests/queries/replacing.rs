@@ -212,11 +212,12 @@ fn nodes_are_replaced_while_the_others_go_on() {
 /// The first node is done at once, and makes checkpoints as long as another one is not.
 #[test]
 fn checkpoints_are_made_while_any_node_has_rows() {
-    let (few, many) = (random_splits(23, 1, 5, 60).remove(0), random_splits(24, 1, 60_000, 60).remove(0));
+    // So many that it takes some checkpoints to read them.
+    let (few, many) = (random_splits(23, 1, 5, 60).remove(0), random_splits(24, 1, 400_000, 60).remove(0));
     let (plan, data) = (independent_plan(), [few, many]);
     let Ran { ended, rows, spans, .. } = run_job(&plan, &data, Deaths::BehindCheckpoint(&[]), true);
     assert!(ended.is_ok(), "{ended:?}");
-    assert!(rows.len() == 60_005 && spans[0] == 1 && spans[1] > 4, "{} rows, spans {spans:?}", rows.len());
+    assert!(rows.len() == 400_005 && spans[0] == 1 && spans[1] > 4, "{} rows, spans {spans:?}", rows.len());
 }
 
 /// With more checkpoints, and up to five deaths at random places. `MILLSTREAM_SEEDS=1000` for long.
