@@ -348,9 +348,22 @@ pub(crate) struct Common {
     /// Also write it while a query runs, at this interval
     #[arg(long, global = true, env = "MILLSTREAM_STATS_EVERY", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..).try_map(NonZeroU64::try_from))]
     pub(crate) stats_every: Option<NonZeroU64>,
-    /// Serve /metrics (Prometheus), /health, /ready and /stats at a port of this machine, or at HOST:PORT for others as well
+    /// Serve the dashboard, /api, /metrics, /health and /ready at a port of this machine, or at HOST:PORT for others as well
     #[arg(long, global = true, env = "MILLSTREAM_HTTP", value_name = "ADDRESS")]
     pub(crate) http: Option<String>,
+    /// File with the token that whoever uses the dashboard from elsewhere has to know; with --http-certificate
+    #[arg(long, global = true, env = "MILLSTREAM_HTTP_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) http_token_file: Option<PathBuf>,
+    /// Serve --http under TLS, with this certificate in PEM
+    #[arg(long, global = true, env = "MILLSTREAM_HTTP_CERTIFICATE", value_name = "FILE")]
+    pub(crate) http_certificate: Option<PathBuf>,
+    /// The private key of that certificate, in PEM
+    #[arg(long, global = true, env = "MILLSTREAM_HTTP_KEY", value_name = "FILE")]
+    pub(crate) http_key: Option<PathBuf>,
+    /// Also answer under this host name, as a proxy before a port of this machine asks; may be repeated
+    #[arg(long = "http-name", global = true, env = "MILLSTREAM_HTTP_NAME", value_name = "HOST", value_delimiter = ',')]
+    #[serde(rename = "http-name")]
+    pub(crate) http_names: Vec<String>,
     /// Form of the messages on standard error [default: text]
     #[arg(long, global = true, env = "MILLSTREAM_LOG_FORMAT", value_name = "FORM")]
     pub(crate) log_format: Option<LogArgument>,

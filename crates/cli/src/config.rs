@@ -6,7 +6,7 @@ use millstream::{Diagnostic, Place, code};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Scalar {
@@ -28,12 +28,23 @@ pub(crate) struct Config {
     pub(crate) stats: Option<StatsArgument>,
     pub(crate) stats_every: Option<Duration>,
     pub(crate) pin: bool,
-    /// Where statistics are served.
-    pub(crate) http: Option<String>,
+    /// Where jobs are shown.
+    pub(crate) http: HttpOptions,
     pub(crate) log_format: LogArgument,
     /// Session options in the order in which they are set: those of the file first, so that flags win.
     pub(crate) settings: Vec<(String, String)>,
     variables: BTreeMap<String, String>,
+}
+
+/// The options `--http…`.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "http"), allow(dead_code))]
+pub(crate) struct HttpOptions {
+    pub(crate) address: Option<String>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) names: Vec<String>,
 }
 
 impl Config {
@@ -64,7 +75,13 @@ impl Config {
             stats: common.stats.or(file.stats),
             stats_every: common.stats_every.or(file.stats_every).map(|seconds| Duration::from_secs(seconds.get())),
             pin: common.pin || file.pin,
-            http: common.http.clone().or(file.http),
+            http: HttpOptions {
+                address: common.http.clone().or(file.http),
+                token_file: common.http_token_file.clone().or(file.http_token_file),
+                certificate: common.http_certificate.clone().or(file.http_certificate),
+                key: common.http_key.clone().or(file.http_key),
+                names: if common.http_names.is_empty() { file.http_names } else { common.http_names.clone() },
+            },
             log_format: common.log_format.or(file.log_format).unwrap_or(LogArgument::Text),
             settings,
             variables,

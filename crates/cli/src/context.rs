@@ -8,14 +8,14 @@ use crate::interrupt::Interrupt;
 use crate::output::{StandardOutput, print};
 use crate::status::{self, Painted};
 use crate::units::duration;
-use crate::watch::{Watched, serve};
+use crate::watch::{Serving, Watched, WatchedJob, serve};
 use crate::{log, summary};
 use millstream::connectors::release_standard_input;
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
-    CancelState, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code, user_code_directory,
+    CancelState, Diagnostic, Outcome, PreparedRun, RunDescription, RunMonitor, Session, SessionConfig, code, secret,
+    user_code_directory,
 };
-use std::any::Any;
 use std::io::{IsTerminal, stderr, stdout};
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub(crate) struct Context {
     /// Inserts that read endless input, and the texts that they are of: they run together.
     endless: Vec<Insert>,
     /// What is served of what runs.
-    watched: Watched,
-    _server: Option<Box<dyn Any>>,
+    watched: Arc<Watched>,
+    server: Option<Serving>,
 }
 
 /// An insert that is to be run.
@@ -66,22 +66,14 @@ impl Context {
             session.set(key, value).map_err(Failure::usage)?;
         }
         log::set_form(config.log_format);
-        let watched = Watched::default();
-        let served = config.http.as_deref().map(|address| serve(address, watched.clone())).transpose()?;
-        if let Some((address, _)) = served.as_ref().filter(|_| !config.quiet) {
-            log::info(&format!("metrics at http://{address}/metrics"));
+        let watched = Arc::<Watched>::default();
+        let server = serve(&config, Arc::clone(&watched))?;
+        if let Some(Serving { scheme, address, has_dashboard, .. }) = server.as_ref().filter(|_| !config.quiet) {
+            let dashboard = if *has_dashboard { format!("dashboard at {scheme}://{address}, ") } else { String::new() };
+            log::info(&format!("{dashboard}metrics at {scheme}://{address}/metrics"));
         }
         let output = StandardOutput::new(config.output);
-        Ok(Context {
-            session,
-            config,
-            output,
-            interrupt,
-            control: None,
-            endless: Vec::new(),
-            watched,
-            _server: served.map(|(_, server)| server),
-        })
+        Ok(Context { session, config, output, interrupt, control: None, endless: Vec::new(), watched, server })
     }
 
     /// Substitutes variables.
@@ -141,6 +133,7 @@ impl Context {
                 && self.control.is_none()
             {
                 self.control = Control::listen(place.clone(), self.session.cluster());
+                self.control.iter().for_each(|control| self.watched.control(control.subject()));
             }
             self.session.with_job(source.session.plan_with(&source.statement, &mut |_| Ok(None))?)
         };
@@ -152,6 +145,7 @@ impl Context {
     fn watch(&self, monitors: &[Arc<RunMonitor>]) {
         self.control.iter().for_each(|control| control.watch(monitors.to_vec()));
         self.interrupt.watch(monitors.to_vec(), false);
+        self.watched.run(monitors);
     }
 
     /// Runs inserts concurrently, and again after outages, as the restart strategy says.
@@ -187,6 +181,12 @@ impl Context {
         }
     }
 
+    /// What a run does, if somebody may look.
+    fn described(&self, run: &PreparedRun) -> Option<Arc<RunDescription>> {
+        self.server.as_ref()?;
+        run.describe().ok().map(Arc::new)
+    }
+
     /// From here on whoever stops the command stops waiting for a restart.
     fn begin_pause(&self) -> Arc<RunMonitor> {
         let monitor = Arc::new(RunMonitor::new());
@@ -220,12 +220,23 @@ impl Context {
         PreparedRun::share(&mut runs);
         let monitors: Vec<Arc<RunMonitor>> = runs.iter().map(PreparedRun::monitor).collect();
         self.watch(&monitors);
-        self.watched.set(names.into_iter().zip(&monitors).map(|(name, monitor)| (name, Arc::clone(monitor), restarts)));
-        let config = &self.config;
+        let state_dir = self.session.state_directory().map(ToString::to_string);
+        let jobs = names.into_iter().zip(&runs).zip(sources).map(|((name, run), source)| WatchedJob {
+            name,
+            file: None,
+            statement: secret::conceal(&source.statement.text).into_owned(),
+            monitor: run.monitor(),
+            description: self.described(run),
+            restarts,
+            state_dir: state_dir.clone().filter(|_| run.keeps_checkpoints()),
+        });
+        self.watched.begin(jobs.collect::<Vec<_>>());
+        let (config, watched) = (&self.config, &self.watched);
         // Several status lines would overwrite each other.
         let painted = if !config.quiet && runs.len() == 1 { Painted::Line } else { Painted::Nothing };
         let run = |run: PreparedRun, monitor: &RunMonitor| {
-            let outcome = status::telling(painted, config, monitor, || run.submit()?.wait());
+            let (own, outcome) = (run.monitor(), status::telling(painted, config, monitor, || run.submit()?.wait()));
+            watched.end(&own, outcome.as_ref().err());
             if outcome.is_err() {
                 monitors.iter().for_each(|other| other.cancel().stop());
             }
@@ -262,7 +273,16 @@ impl Context {
         let monitor = Arc::new(RunMonitor::new());
         self.watch(std::slice::from_ref(&monitor));
         if statement.is_query() {
-            self.watched.set([("query".to_string(), Arc::clone(&monitor), 0)]);
+            let run = self.server.as_ref().and_then(|_| self.session.plan_with(statement, &mut |_| Ok(None)).ok());
+            self.watched.begin([WatchedJob {
+                name: "query".into(),
+                file: None,
+                statement: secret::conceal(&statement.text).into_owned(),
+                monitor: Arc::clone(&monitor),
+                description: run.as_ref().and_then(|run| self.described(run)),
+                restarts: 0,
+                state_dir: None,
+            }]);
         }
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
@@ -274,6 +294,7 @@ impl Context {
         };
         let (session, output, config) = (&mut self.session, &mut self.output, &self.config);
         let outcome = status::telling(painted, config, &monitor, || session.execute(statement, output, &monitor));
+        self.watched.end(&monitor, outcome.as_ref().err());
         self.watch(&[]);
         self.tell(outcome, &monitor)
     }

@@ -18,6 +18,7 @@ use millstream::cluster::Cluster;
 use millstream::storage::{DirectoryLock, StatePlace};
 use millstream::{Diagnostic, RunMonitor, StatsSnapshot, code, counted};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::num::NonZeroUsize;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -43,7 +44,7 @@ type Running = Arc<Mutex<Vec<Arc<RunMonitor>>>>;
 
 /// What requests are about.
 #[derive(Clone)]
-struct Subject {
+pub(crate) struct Subject {
     place: StatePlace,
     running: Running,
     /// Where other processes take part.
@@ -81,6 +82,11 @@ impl Control {
             }
         });
         Some(Control { socket, subject, closed })
+    }
+
+    /// What requests of this process are about.
+    pub(crate) fn subject(&self) -> Subject {
+        self.subject.clone()
     }
 
     /// Whether what has been stopped with a checkpoint is to resume; once.
@@ -131,7 +137,13 @@ fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
                 }
             }
         }
-        ("rescale", nodes) => rescale(subject, nodes).unwrap_or_else(|what| what),
+        ("rescale", nodes) => {
+            let nodes = match nodes {
+                "" => Ok(None),
+                number => number.parse().map(Some).map_err(|_| format!("'{number}' is no number of nodes")),
+            };
+            nodes.and_then(|nodes| rescale(subject, nodes)).map_or_else(|what| what, |done| format!("{OK} {done}"))
+        }
         ("stop", "") => {
             resumes.store(false, Relaxed);
             monitors.iter().for_each(|monitor| monitor.cancel().stop());
@@ -154,22 +166,24 @@ fn node_line(node: usize, address: &str, runs: &[StatsSnapshot]) -> String {
 }
 
 impl Subject {
+    /// Whether other processes take part.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
     fn running(&self) -> Vec<Arc<RunMonitor>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Has the queries stop with a checkpoint and resume on `nodes` nodes; waits until they have.
-fn rescale(subject: &Subject, nodes: &str) -> Result<String, String> {
-    let nodes = match nodes {
-        "" => None,
-        number => Some(number.parse().map_err(|_| format!("'{number}' is no number of nodes"))?),
-    };
+/// Has the queries stop with a checkpoint and resume on `nodes` nodes, or on all that are there; waits until they have.
+pub(crate) fn rescale(subject: &Subject, nodes: Option<NonZeroUsize>) -> Result<String, String> {
     let Some(cluster) = &subject.cluster else {
         return Err("it runs on one process: run it with --cluster".into());
     };
     let (before, since) = (cluster.members().len(), Instant::now());
-    cluster.resize(nodes).map_err(|what| what.to_string())?;
+    cluster.resize(nodes.map(NonZeroUsize::get)).map_err(|what| what.to_string())?;
     let stopped = subject.running();
     subject.resumes.store(true, Relaxed);
     stopped.iter().for_each(|monitor| monitor.cancel().stop());
@@ -179,10 +193,7 @@ fn rescale(subject: &Subject, nodes: &str) -> Result<String, String> {
         let has_resumed = |monitor: &Arc<RunMonitor>| !is_stopped(monitor) && monitor.stats().is_some();
         if !running.is_empty() && running.iter().all(has_resumed) {
             let nodes = counted(cluster.members().len(), "node");
-            return Ok(format!(
-                "{OK} resumed on {nodes} instead of {before} after {:.1} s",
-                since.elapsed().as_secs_f64()
-            ));
+            return Ok(format!("resumed on {nodes} instead of {before} after {:.1} s", since.elapsed().as_secs_f64()));
         }
         std::thread::sleep(MOMENT);
     }

@@ -21,6 +21,7 @@ mod analysis;
 pub mod cluster;
 mod compiler;
 mod constant;
+mod description;
 mod environment;
 mod explain;
 mod fitting;
@@ -49,6 +50,7 @@ mod stored_files;
 
 pub use aggregate::{AggregateFunction, AggregateState, Group};
 pub use compiler::{end_compiling, user_code_directory};
+pub use description::{ProgramText, RunDescription};
 pub use function::{Evaluate, ScalarFunction};
 pub use job::{Job, JobHandle, Next};
 pub use local::{EventTime, LocalTable, columns_text};
@@ -56,6 +58,7 @@ pub use memory::{SinkProvider, TableProvider};
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_jit::llvm_version;
+pub use millstream_plan::graph::{GraphNode, PlanGraph};
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
     Allocator, BeatSnapshot, Begun, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot,

@@ -3,6 +3,7 @@
 use crate::cluster::{Distributed, RunPart, is_independent};
 use crate::compiler::QueryCompiler;
 use crate::constant;
+use crate::description::RunDescription;
 use crate::fitting;
 use crate::memory::{self, MemoryTables};
 use crate::monitor::{Outcome, RunMonitor};
@@ -39,7 +40,7 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Clone)]
 pub struct PreparedRun {
     /// What it does.
-    inserts: Vec<Insert>,
+    pub(crate) inserts: Vec<Insert>,
     in_place: When,
     ttl_ms: Option<u64>,
     pub(crate) plan: QueryPlan,
@@ -175,6 +176,11 @@ impl PreparedRun {
             run.config.memory = MemorySize::Bytes((run.config.memory_bytes() / parts).max(1));
             run.files = Arc::clone(&files);
         }
+    }
+
+    /// What it does, for whoever looks on. Fails when a part of its plan has no layout, which is a bug.
+    pub fn describe(&self) -> Result<RunDescription, Diagnostic> {
+        RunDescription::of(self)
     }
 
     /// What its job is called (`pipeline.name`), if it has a name.

@@ -195,6 +195,11 @@ impl Session {
         self.state.is_some()
     }
 
+    /// The state directory, once it has been opened.
+    pub fn state_directory(&self) -> Option<&StatePlace> {
+        self.state.as_ref().map(StateDirectory::place)
+    }
+
     /// What is done with a job after an outage, as `restart-strategy.*` says now.
     pub fn restart_strategy(&self) -> RestartStrategy {
         self.environment.settings.values.restart

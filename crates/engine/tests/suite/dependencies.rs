@@ -69,7 +69,8 @@ fn crates_depend_only_downwards() {
         assert!(extra.is_empty(), "{name} must not depend on {extra:?}");
     }
     let of_command: Vec<&String> = direct["millstream-cli"].iter().filter(|d| d.starts_with("millstream")).collect();
-    assert_eq!(of_command, ["millstream", "millstream-cluster"]);
+    assert_eq!(of_command, ["millstream", "millstream-cluster", "millstream-dashboard"]);
+    assert_eq!(ours("millstream-dashboard"), BTreeSet::new(), "it sees the engine alone");
 }
 
 #[test]

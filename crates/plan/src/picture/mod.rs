@@ -7,9 +7,9 @@
 
 mod layout;
 
-use crate::explain::{Part, operator_text, source_text, steps};
-use crate::pipeline::*;
-use crate::sort::sort_text;
+use crate::explain::Part;
+use crate::graph::{Item, Kind, Node, edges, items, title};
+use crate::pipeline::{Aggregation, QueryPlan};
 use layout::{Layout, Point, Size, layout};
 use millstream_types::counted;
 use std::collections::BTreeSet;
@@ -30,67 +30,17 @@ const PLACES: usize = 46;
 const LINES_OF_STEP: usize = 3;
 const LINES_OF_BOX: usize = 18;
 
-/// What a box stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Source,
-    Pipeline,
-    Aggregation,
-    Operator,
-    Sort,
-    Lookup,
-    Sink,
-}
-
-impl Kind {
-    const ALL: [Kind; 7] =
-        [Kind::Source, Kind::Pipeline, Kind::Aggregation, Kind::Operator, Kind::Sort, Kind::Lookup, Kind::Sink];
-
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Source => "source",
-            Kind::Pipeline => "pipeline",
-            Kind::Aggregation => "aggregation",
-            Kind::Operator => "operator",
-            Kind::Sort => "sort",
-            Kind::Lookup => "lookup",
-            Kind::Sink => "sink",
-        }
+/// Colours that the colour-blind can tell apart (Okabe and Ito).
+fn colour(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Source => "#0072B2",
+        Kind::Pipeline => "#8C8C8C",
+        Kind::Aggregation => "#E69F00",
+        Kind::Operator => "#CC79A7",
+        Kind::Sort => "#56B4E9",
+        Kind::Lookup => "#009E73",
+        Kind::Sink => "#D55E00",
     }
-
-    /// Colours that the colour-blind can tell apart (Okabe and Ito).
-    fn colour(self) -> &'static str {
-        match self {
-            Kind::Source => "#0072B2",
-            Kind::Pipeline => "#8C8C8C",
-            Kind::Aggregation => "#E69F00",
-            Kind::Operator => "#CC79A7",
-            Kind::Sort => "#56B4E9",
-            Kind::Lookup => "#009E73",
-            Kind::Sink => "#D55E00",
-        }
-    }
-
-    fn count(self, plan: &QueryPlan) -> usize {
-        match self {
-            Kind::Source => plan.sources.len(),
-            Kind::Pipeline => plan.pipelines.len(),
-            Kind::Aggregation => plan.aggregations.len(),
-            Kind::Operator => plan.operators.len(),
-            Kind::Sort => plan.sorts.len(),
-            Kind::Lookup => plan.lookups.len(),
-            Kind::Sink => plan.sinks.len(),
-        }
-    }
-}
-
-/// A part of a plan by its kind and number.
-type Node = (Kind, usize);
-
-/// A step of a part, or a note of it.
-struct Item {
-    text: String,
-    is_note: bool,
 }
 
 /// A line of a box.
@@ -142,37 +92,6 @@ pub fn picture(
     )
 }
 
-/// What goes from where to where.
-fn edges(plan: &QueryPlan) -> Vec<(Node, Node)> {
-    let mut edges = Vec::new();
-    for (i, pipeline) in plan.pipelines.iter().enumerate() {
-        let node = (Kind::Pipeline, i);
-        let from = match pipeline.input {
-            PipelineInput::Source(i) => (Kind::Source, i),
-            PipelineInput::Aggregation(i) => (Kind::Aggregation, i),
-            PipelineInput::Operator(i) => (Kind::Operator, i),
-            PipelineInput::Sort(i) => (Kind::Sort, i),
-        };
-        edges.push((from, node));
-        let looked_up = |operator: &Operator| match operator {
-            Operator::FlatMap(FlatMap::Lookup(lookup)) => Some((Kind::Lookup, lookup.table)),
-            _ => None,
-        };
-        // One that is probed twice has one edge.
-        let probed: BTreeSet<Node> = pipeline.operators.iter().filter_map(looked_up).collect();
-        edges.extend(probed.into_iter().map(|lookup| (lookup, node)));
-        let to = match pipeline.end {
-            PipelineEnd::Sink(i) => (Kind::Sink, i),
-            PipelineEnd::Aggregate { aggregation, .. } => (Kind::Aggregation, aggregation),
-            PipelineEnd::Exchange { operator, .. } => (Kind::Operator, operator),
-            PipelineEnd::Build { lookup } => (Kind::Lookup, lookup),
-            PipelineEnd::Sort { sort } => (Kind::Sort, sort),
-        };
-        edges.push((node, to));
-    }
-    edges
-}
-
 /// All parts, each with what follows from it: the first ones are a plan as well.
 fn in_order(plan: &QueryPlan, edges: &[(Node, Node)]) -> Vec<Node> {
     let roots = Kind::ALL.into_iter().flat_map(|kind| (0..kind.count(plan)).map(move |i| (kind, i)));
@@ -199,52 +118,6 @@ fn left_out(nodes: &[Node]) -> Option<String> {
     };
     let counts: Vec<String> = Kind::ALL.into_iter().filter_map(counted).collect();
     (!nodes.is_empty()).then(|| format!("left out: {}; EXPLAIN has them", counts.join(", ")))
-}
-
-fn title((kind, number): Node) -> String {
-    format!("{} {number}", kind.name())
-}
-
-/// What a box says below its title.
-fn items(
-    (kind, i): Node,
-    plan: &QueryPlan,
-    merge: &impl Fn(&Aggregation) -> String,
-    notes: &impl Fn(Part) -> Vec<String>,
-) -> Vec<Item> {
-    let step = |text: String| Item { text, is_note: false };
-    let noted = |part: Part| notes(part).into_iter().map(|text| Item { text, is_note: true });
-    let part = |text: String, part: Part| std::iter::once(step(text)).chain(noted(part)).collect();
-    match kind {
-        Kind::Source => part(source_text(&plan.sources[i]), Part::Source(i)),
-        Kind::Aggregation => {
-            let aggregation = &plan.aggregations[i];
-            part(aggregation.text(&merge(aggregation), plan.updates_of(i)), Part::Aggregation(i))
-        }
-        Kind::Operator => part(operator_text(&plan.operators[i]), Part::Operator(i)),
-        Kind::Sort => part(sort_text(&plan.sorts[i]), Part::Sort(i)),
-        Kind::Lookup => vec![step(plan.lookups[i].text())],
-        Kind::Pipeline => {
-            let mut items = Vec::new();
-            for (part, text) in steps(i, plan) {
-                items.push(step(text));
-                items.extend(part.into_iter().flat_map(&noted));
-            }
-            items.extend(noted(Part::Pipeline(i)));
-            items
-        }
-        Kind::Sink => {
-            let sink = &plan.sinks[i];
-            let name = sink.table.as_ref().map_or("result".into(), |table| format!("table {}", table.name));
-            let behind = if sink.skip > 0 { format!(" behind {}", sink.skip) } else { String::new() };
-            let rows = match sink.limit {
-                Some(limit) => format!("{name}, the first {}{behind}", counted(limit, "row")),
-                None if sink.skip > 0 => format!("{name}, rows{behind}"),
-                None => name,
-            };
-            vec![step(rows)]
-        }
-    }
 }
 
 /// The lines of a box, as many as it may have.
@@ -354,7 +227,7 @@ fn draw_box(node: Node, (x, y): Point, size: Size, lines: &[Line], items: &[Item
         x + 2.0,
         y + 4.0,
         y + height - 4.0,
-        node.0.colour(),
+        colour(node.0),
         x + AROUND,
         y + AROUND + FONT,
         title(node)
@@ -390,6 +263,7 @@ mod tests {
     use super::*;
     use crate::expr::{CompareOp, Expr};
     use crate::logical::JoinKind;
+    use crate::pipeline::*;
     use millstream_types::{DataType, Field, Schema, Value};
 
     /// Pipelines from constant rows, each through a filter for this text into a sink of its own.

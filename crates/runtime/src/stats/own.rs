@@ -8,6 +8,17 @@ use millstream_storage::Damaged;
 const MOST_LISTED: usize = 500;
 
 impl QueryStats {
+    /// The numbers of now without what takes long to put together: splits, programs, code and events.
+    pub fn counters(&self) -> StatsSnapshot {
+        let own = self.own(0);
+        let workers = self.workers(own.stats.elapsed);
+        StatsSnapshot { workers, ..self.reports.sum(own, self.ended.get().is_some()) }
+    }
+
+    fn workers(&self, elapsed: Duration) -> Vec<WorkerSnapshot> {
+        self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect()
+    }
+
     /// The numbers of now: on the first of several nodes those of all, as far as they have been told. What cannot be added up is of this node:
     /// programs, events, workers, what the hardware has counted.
     pub fn snapshot(&self) -> StatsSnapshot {
@@ -20,7 +31,7 @@ impl QueryStats {
             programs: self.programs.snapshot(cycles_per_nano),
             cycles_per_nano,
             hardware: self.hardware.per_row(),
-            workers: self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect(),
+            workers: self.workers(elapsed),
             ..self.reports.sum(own, self.ended.get().is_some())
         }
     }

@@ -3,7 +3,7 @@
 //! Labels are names of jobs, of sources and sinks of the plan, and of splits; those only of sources that have few, so that a directory of a
 //! million files makes no million series.
 
-use super::JobSnapshot;
+use crate::jobs::JobSnapshot;
 use millstream::{NodeSnapshot, SplitSnapshot, StatsSnapshot, Times};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -122,7 +122,7 @@ const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         labels: "",
         help: "How often the job was started again after a failure (restart-strategy)",
-        samples: |job, out| out.put(job.restarts as f64),
+        samples: |job, out| out.put(job.view.restarts as f64),
     },
     of_stats!("job_running_seconds", Gauge, "Time since the job has begun, or was started again", |s| s
         .elapsed
@@ -368,7 +368,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// All metrics of these jobs.
-pub(super) fn page(jobs: &[JobSnapshot]) -> String {
+pub(crate) fn page(jobs: &[JobSnapshot]) -> String {
     let mut out = String::new();
     let commit = option_env!("MILLSTREAM_BUILD_COMMIT").unwrap_or("");
     let _ = writeln!(out, "# HELP {PREFIX}build_info What runs; always 1\n# TYPE {PREFIX}build_info gauge");
@@ -388,14 +388,14 @@ pub(super) fn page(jobs: &[JobSnapshot]) -> String {
             metric.kind.name()
         );
         for job in jobs {
-            (metric.samples)(job, &mut Samples { out: &mut out, name: metric.name, job: &job.name });
+            (metric.samples)(job, &mut Samples { out: &mut out, name: metric.name, job: &job.view.name });
         }
     }
     out
 }
 
 /// The inventory, for the documentation.
-pub(crate) fn reference_markdown() -> String {
+pub fn reference_markdown() -> String {
     let mut out = String::from("| metric | kind | labels besides `job` | meaning |\n| --- | --- | --- | --- |\n");
     let _ = writeln!(out, "| `{PREFIX}build_info` | gauge | version, commit (no job) | What runs; always 1 |");
     for metric in METRICS {
@@ -414,6 +414,7 @@ pub(crate) fn reference_markdown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::{JobState, JobView};
     use millstream::{SentSnapshot, SinkSnapshot, SourceSnapshot};
     use std::collections::HashSet;
     use std::time::Duration;
@@ -443,7 +444,23 @@ mod tests {
             rows_in: 7,
             ..Default::default()
         };
-        JobSnapshot { name: "a\\b".into(), stats: Some(stats), opening: None, restarts: 1 }
+        JobSnapshot { view: view("a\\b", 1), stats: Some(stats) }
+    }
+
+    fn view(name: &str, restarts: u64) -> JobView {
+        JobView {
+            name: name.into(),
+            file: None,
+            state: JobState::Running,
+            since: SystemTime::now(),
+            restarts,
+            error: None,
+            monitor: None,
+            description: None,
+            statement: String::new(),
+            state_dir: None,
+            can_rescale: false,
+        }
     }
 
     /// What a reader of the text format demands: each sample behind the TYPE of its metric, no metric and no series twice.
@@ -474,8 +491,7 @@ mod tests {
 
     #[test]
     fn a_page_is_what_prometheus_reads() {
-        let samples =
-            parsed(&page(&[job(2), JobSnapshot { name: "waits".into(), stats: None, opening: None, restarts: 0 }]));
+        let samples = parsed(&page(&[job(2), JobSnapshot { view: view("waits", 0), stats: None }]));
         let value = |series: &str| samples.iter().find(|(name, _)| name == series).map(|(_, value)| *value);
         assert_eq!(value("millstream_rows_in_total{job=\"a\\\\b\"}"), Some(7.0));
         assert_eq!(value("millstream_job_ready{job=\"a\\\\b\"}"), Some(1.0));

@@ -1,0 +1,301 @@
+//! The routes that answer with JSON or text: metrics, probes, and the REST interface that `openapi.json` describes.
+
+use crate::jobs::{Action, JobSnapshot, JobView, Refused};
+use crate::server::Served;
+use crate::{guard, metrics};
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes of the body of a request.
+const BODY_BYTES: usize = 4 << 10;
+/// Between two events of statistics.
+const EVENT_EVERY: Duration = Duration::from_secs(1);
+
+/// What is asked of.
+type Asked = State<Arc<Served>>;
+/// The name of a job in a path.
+type Name = Path<String>;
+
+/// An answer that is not what was asked for: status, and why.
+#[derive(Debug)]
+pub(crate) struct Rejection {
+    status: StatusCode,
+    code: Option<String>,
+    message: String,
+    advice: Option<String>,
+}
+
+impl Rejection {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Rejection {
+        Rejection { status, code: None, message: message.into(), advice: None }
+    }
+
+    #[must_use]
+    pub(crate) fn advise(self, advice: impl Into<String>) -> Rejection {
+        Rejection { advice: Some(advice.into()), ..self }
+    }
+}
+
+impl From<Refused> for Rejection {
+    fn from(Refused { message, advice }: Refused) -> Rejection {
+        Rejection { advice, ..Rejection::new(StatusCode::CONFLICT, message) }
+    }
+}
+
+impl From<millstream::Diagnostic> for Rejection {
+    fn from(error: millstream::Diagnostic) -> Rejection {
+        let (code, advice) = (Some(error.code.to_string()), error.help().map(str::to_owned));
+        Rejection { code, advice, ..Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.message) }
+    }
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        let Rejection { status, code, message, advice } = self;
+        let error = json!({"error": {"code": code, "message": message, "advice": advice}});
+        (status, [(header::CONTENT_TYPE, JSON)], error.to_string() + "\n").into_response()
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn answer(value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => ([(header::CONTENT_TYPE, JSON)], text).into_response(),
+        Err(error) => Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// What a job is, for lists.
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    id: &'a str,
+    name: &'a str,
+    state: crate::jobs::JobState,
+    since_ms: u64,
+    running_s: f64,
+    restarts: u64,
+    rows_in: u64,
+    rows_out: u64,
+    #[serde(flatten)]
+    rates: crate::history::Rates,
+    watermark_ms: Option<i64>,
+    memory_used_bytes: u64,
+    memory_limit_bytes: u64,
+    late: u64,
+    malformed: u64,
+    failed: u64,
+    checkpoint_age_s: Option<f64>,
+    error: Option<&'a str>,
+    file: Option<&'a str>,
+}
+
+fn ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// What is known of a job at a glance.
+fn summary(served: &Served, JobSnapshot { view, stats }: &JobSnapshot) -> Value {
+    let stats = stats.clone().unwrap_or_default();
+    let summary = Summary {
+        id: &view.name,
+        name: &view.name,
+        state: view.state,
+        since_ms: ms(view.since),
+        running_s: stats.elapsed.as_secs_f64(),
+        restarts: view.restarts,
+        rows_in: stats.rows_in,
+        rows_out: stats.rows_out,
+        rates: served.histories.of(&view.name, |history| history.rates()),
+        watermark_ms: stats.watermark_ms,
+        memory_used_bytes: stats.memory.used,
+        memory_limit_bytes: stats.memory.limit,
+        late: stats.late_rows,
+        malformed: stats.skipped_rows,
+        failed: stats.error_rows,
+        checkpoint_age_s: stats.checkpoints.age.map(|age| age.as_secs_f64()),
+        error: view.error.as_deref(),
+        file: view.file.as_deref(),
+    };
+    json!(summary)
+}
+
+fn found(served: &Served, name: &str) -> Result<JobView, Rejection> {
+    served.view(name).ok_or_else(|| {
+        Rejection::new(StatusCode::NOT_FOUND, format!("there is no job {name:?}")).advise("GET /api/v1/jobs lists them")
+    })
+}
+
+/// `GET /metrics`
+pub(crate) async fn metrics(State(served): Asked) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, metrics::page(&served.snapshots())).into_response()
+}
+
+/// `GET /health`: the process answers: it is for restarting one that hangs.
+pub(crate) async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// `GET /ready`: whether all jobs have begun: then rows can be sent.
+pub(crate) async fn ready(State(served): Asked) -> Response {
+    let waiting: Vec<String> = served.snapshots().iter().filter_map(JobSnapshot::waits_for).collect();
+    match waiting.is_empty() {
+        true => "ready\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, waiting.join("\n") + "\n").into_response(),
+    }
+}
+
+/// `GET /api/v1/openapi.json`
+pub(crate) async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, JSON)], include_str!("openapi.json")).into_response()
+}
+
+/// `GET /api/v1`
+pub(crate) async fn about(State(served): Asked) -> Response {
+    let commit = option_env!("MILLSTREAM_BUILD_COMMIT").unwrap_or("");
+    answer(
+        &json!({"version": env!("CARGO_PKG_VERSION"), "commit": commit, "mode": served.jobs.mode(), "actions": true}),
+    )
+}
+
+/// `GET /api/v1/jobs`
+pub(crate) async fn jobs(State(served): Asked) -> Response {
+    let jobs: Vec<Value> = served.snapshots().iter().map(|job| summary(&served, job)).collect();
+    answer(&json!({"jobs": jobs}))
+}
+
+/// `GET /api/v1/jobs/{job}`
+pub(crate) async fn job(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    let snapshot = JobSnapshot::of(found(&served, &name)?);
+    let mut summary = summary(&served, &snapshot);
+    let JobSnapshot { view, stats } = snapshot;
+    let nodes = stats.map_or(1, |stats| stats.nodes.len().max(1));
+    if let Value::Object(fields) = &mut summary {
+        let more = json!({"sql": view.statement, "state_dir": view.state_dir, "nodes": nodes, "can_rescale": view.can_rescale});
+        fields.extend(more.as_object().cloned().unwrap_or_default());
+    }
+    Ok(answer(&summary))
+}
+
+/// `GET /api/v1/jobs/{job}/plan`
+pub(crate) async fn plan(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    let description = found(&served, &name)?.description.ok_or_else(|| unplanned(&name))?;
+    let graph = &description.graph;
+    let node = |node: &millstream::GraphNode| {
+        let title = node.steps.first().map_or("", |step| step.split(", ").next().unwrap_or_default());
+        json!({"id": node.name, "kind": node.kind.name(), "title": title, "detail": node.steps})
+    };
+    let nodes: Vec<Value> = graph.nodes.iter().map(node).collect();
+    let edge = |&(from, to): &(usize, usize)| json!({"from": graph.nodes[from].name, "to": graph.nodes[to].name});
+    let edges: Vec<Value> = graph.edges.iter().map(edge).collect();
+    Ok(answer(&json!({"nodes": nodes, "edges": edges, "explain": description.explanation})))
+}
+
+fn unplanned(name: &str) -> Rejection {
+    Rejection::new(StatusCode::CONFLICT, format!("the job {name:?} has not been planned yet"))
+}
+
+/// `GET /api/v1/jobs/{job}/stats`
+pub(crate) async fn stats(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    let stats = found(&served, &name)?.stats();
+    let stats =
+        stats.ok_or_else(|| Rejection::new(StatusCode::CONFLICT, format!("the job {name:?} has not begun yet")))?;
+    Ok(answer(&stats))
+}
+
+/// `GET /api/v1/jobs/{job}/history`
+pub(crate) async fn history(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    found(&served, &name)?;
+    Ok(answer(&served.histories.of(&name, |history| history.columns())))
+}
+
+/// `GET /api/v1/jobs/{job}/code`
+pub(crate) async fn code(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    let view = found(&served, &name)?;
+    let description = view.description.ok_or_else(|| unplanned(&name))?;
+    let made = tokio::task::spawn_blocking(move || description.code(|_| true)).await;
+    let texts = made.map_err(|error| Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+    let pipeline = |text: &millstream::ProgramText| {
+        let millstream::ProgramText { part, program, ir, assembly } = text;
+        json!({"name": part, "sql": view.statement, "program": program, "ir": ir, "assembly": assembly})
+    };
+    Ok(answer(&json!({"pipelines": texts.iter().map(pipeline).collect::<Vec<_>>()})))
+}
+
+/// `GET /api/v1/jobs/{job}/events`: each second the statistics and the summary, until the job is gone or has ended.
+pub(crate) async fn events(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    found(&served, &name)?;
+    let next = move |step: u64| {
+        let (served, name) = (Arc::clone(&served), name.clone());
+        async move {
+            if step > 1 && step.is_multiple_of(2) {
+                tokio::time::sleep(EVENT_EVERY).await;
+            }
+            let job = served.view(&name).map(JobSnapshot::of)?;
+            let event = match &job.stats {
+                Some(stats) if step.is_multiple_of(2) => Event::default().event("stats").data(json!(stats).to_string()),
+                _ => Event::default().event("summary").data(summary(&served, &job).to_string()),
+            };
+            Some((Ok::<Event, Infallible>(event), step + 1))
+        }
+    };
+    Ok(Sse::new(stream::unfold(0, next)).keep_alive(KeepAlive::default()).into_response())
+}
+
+/// Has an action done; it may take its time, and no other request waits for it.
+async fn act(served: Arc<Served>, name: String, action: Action) -> Result<Response, Rejection> {
+    found(&served, &name)?;
+    let jobs = Arc::clone(&served.jobs);
+    let done = tokio::task::spawn_blocking(move || jobs.act(&name, action)).await;
+    let message = done.map_err(|error| Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+    Ok((StatusCode::ACCEPTED, answer(&json!({"message": message}))).into_response())
+}
+
+/// `POST /api/v1/jobs/{job}/checkpoint`
+pub(crate) async fn checkpoint(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    act(served, name, Action::Checkpoint).await
+}
+
+/// `POST /api/v1/jobs/{job}/stop`
+pub(crate) async fn stop(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    act(served, name, Action::Stop).await
+}
+
+/// The body of a request to rescale.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rescale {
+    nodes: Option<NonZeroUsize>,
+}
+
+/// `POST /api/v1/jobs/{job}/rescale`
+pub(crate) async fn rescale(State(served): Asked, Path(name): Name, request: Request) -> Result<Response, Rejection> {
+    let body: Body = request.into_body();
+    let bytes = axum::body::to_bytes(body, BODY_BYTES).await;
+    let bytes = bytes.map_err(|_| Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 KiB"))?;
+    let Rescale { nodes } = serde_json::from_slice(&bytes).map_err(|error| {
+        Rejection::new(StatusCode::BAD_REQUEST, format!("the body is not what is asked for: {error}"))
+            .advise("send {\"nodes\": 3}, or {\"nodes\": null} for all that are there")
+    })?;
+    act(served, name, Action::Rescale(nodes)).await
+}
+
+/// What is nowhere.
+pub(crate) async fn nowhere() -> Response {
+    let rejection = Rejection::new(StatusCode::NOT_FOUND, "there is nothing at this path")
+        .advise("/ is the dashboard, /api/v1/openapi.json describes the API, /metrics is for Prometheus, /health and /ready are probes");
+    let mut response = rejection.into_response();
+    guard::protect(response.headers_mut());
+    response
+}

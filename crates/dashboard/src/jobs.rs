@@ -1,0 +1,132 @@
+//! What is shown, and whom actions are asked of: the command implements it.
+
+use millstream::{RunDescription, RunMonitor, StatsSnapshot};
+use serde::Serialize;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The jobs of a process. All is asked from threads of the server, while jobs run.
+pub trait Jobs: Send + Sync {
+    /// How the jobs came here.
+    fn mode(&self) -> Mode;
+
+    /// All jobs, in an order that stays.
+    fn views(&self) -> Vec<JobView>;
+
+    /// Has something done about the job of this name; what is to be told of it. It may take minutes, until a checkpoint is complete.
+    ///
+    /// # Errors
+    /// When it is not done, and why.
+    fn act(&self, job: &str, action: Action) -> Result<String, Refused>;
+}
+
+/// How jobs come into the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// `millstream run`: it ends with them.
+    Run,
+    /// `millstream serve`: they are the files of a directory.
+    Serve,
+}
+
+/// What can be done about a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Take a checkpoint.
+    Checkpoint,
+    /// Take a checkpoint, if it has a state directory, and end.
+    Stop,
+    /// Take a checkpoint, and resume on so many nodes, or on all that are there.
+    Rescale(Option<NonZeroUsize>),
+}
+
+/// Why an action was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// In a sentence.
+    pub message: String,
+    /// What to do.
+    pub advice: Option<String>,
+}
+
+/// Where a job is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// Sources and sinks are being opened.
+    Starting,
+    /// Rows are read.
+    Running,
+    /// It was asked to stop.
+    Stopping,
+    /// It has failed, and waits to be started again.
+    Restarting,
+    /// It has come to the end of its input.
+    Finished,
+    /// It was stopped, and resumes when it is run again.
+    Stopped,
+    /// It has failed, and is not started again.
+    Failed,
+}
+
+/// A job at one moment.
+#[derive(Debug, Clone)]
+pub struct JobView {
+    /// Its name, which no other job of the process has.
+    pub name: String,
+    /// The file that it comes from.
+    pub file: Option<String>,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// Since when it is in that state.
+    pub since: SystemTime,
+    /// How often it was started again after a failure.
+    pub restarts: u64,
+    /// The failure that it ended with last, in text as on standard error.
+    pub error: Option<String>,
+    /// The run that takes place, or the last one.
+    pub monitor: Option<Arc<RunMonitor>>,
+    /// What the run does.
+    pub description: Option<Arc<RunDescription>>,
+    /// Its statement, with secrets masked.
+    pub statement: String,
+    /// Where its checkpoints are.
+    pub state_dir: Option<String>,
+    /// Whether it may be asked to run on another number of nodes.
+    pub can_rescale: bool,
+}
+
+impl JobView {
+    /// The statistics of now; `None` before the run has begun.
+    pub(crate) fn stats(&self) -> Option<StatsSnapshot> {
+        self.monitor.as_ref()?.stats().map(|stats| stats.snapshot())
+    }
+}
+
+/// A job with its statistics.
+#[derive(Debug)]
+pub(crate) struct JobSnapshot {
+    pub(crate) view: JobView,
+    /// `None` as long as sources and sinks are being opened.
+    pub(crate) stats: Option<StatsSnapshot>,
+}
+
+impl JobSnapshot {
+    pub(crate) fn of(view: JobView) -> JobSnapshot {
+        JobSnapshot { stats: view.stats(), view }
+    }
+
+    /// What the job still waits for, if it has not begun.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let name = &self.view.name;
+        let Some(stats) = &self.stats else {
+            let opening = self.view.monitor.as_ref().and_then(|monitor| monitor.opening());
+            let table = opening.as_deref().unwrap_or("a source or a sink");
+            return Some(format!("{name}: {table} does not answer yet"));
+        };
+        let source = stats.sources.iter().find(|source| source.split_count == 0)?;
+        Some(format!("{name}: {} does not answer yet", source.name))
+    }
+}

@@ -1,0 +1,68 @@
+//! All routes, and who may use each.
+
+use crate::server::Served;
+use crate::{api, pages};
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodRouter, get, post};
+use std::sync::Arc;
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Whoever reaches the address: probes and metrics, which have names and numbers, no rows and no SQL.
+    Open,
+    /// Where the dashboard is served: its files, which are the same for everybody.
+    Page,
+    /// Who may see jobs: on this machine everybody, elsewhere who has the token.
+    Read,
+    /// Who may see jobs, and asks from the dashboard or a program, not from a page of another site.
+    Act,
+}
+
+/// A route.
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    handler: fn() -> MethodRouter<Arc<Served>>,
+}
+
+macro_rules! route {
+    ($method:ident, $path:literal, $access:ident, $handler:path) => {
+        Route { method: stringify!($method), path: $path, access: Access::$access, handler: || $method($handler) }
+    };
+}
+
+/// Every route that there is.
+pub(crate) const ROUTES: &[Route] = &[
+    route!(get, "/metrics", Open, api::metrics),
+    route!(get, "/health", Open, api::health),
+    route!(get, "/ready", Open, api::ready),
+    route!(get, "/", Page, pages::index),
+    route!(get, "/app.js", Page, pages::script),
+    route!(get, "/app.css", Page, pages::style),
+    route!(get, "/icon.svg", Page, pages::icon),
+    route!(get, "/jobs.html", Read, pages::plain),
+    route!(get, "/api/v1/openapi.json", Page, api::openapi),
+    route!(get, "/api/v1", Read, api::about),
+    route!(get, "/api/v1/jobs", Read, api::jobs),
+    route!(get, "/api/v1/jobs/{job}", Read, api::job),
+    route!(get, "/api/v1/jobs/{job}/plan", Read, api::plan),
+    route!(get, "/api/v1/jobs/{job}/stats", Read, api::stats),
+    route!(get, "/api/v1/jobs/{job}/history", Read, api::history),
+    route!(get, "/api/v1/jobs/{job}/code", Read, api::code),
+    route!(get, "/api/v1/jobs/{job}/events", Read, api::events),
+    route!(post, "/api/v1/jobs/{job}/checkpoint", Act, api::checkpoint),
+    route!(post, "/api/v1/jobs/{job}/stop", Act, api::stop),
+    route!(post, "/api/v1/jobs/{job}/rescale", Act, api::rescale),
+];
+
+/// All of them, each behind its guard.
+pub(crate) fn router(served: &Arc<Served>) -> Router {
+    let guarded = |router: Router<Arc<Served>>, route: &Route| {
+        let guard = from_fn_with_state((Arc::clone(served), route.access), crate::guard::guard);
+        router.route(route.path, (route.handler)().layer(guard))
+    };
+    ROUTES.iter().fold(Router::new(), guarded).fallback(api::nowhere).with_state(Arc::clone(served))
+}

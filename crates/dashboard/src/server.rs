@@ -1,0 +1,188 @@
+//! The server: listens, speaks HTTP/1.1 with or without TLS, and bounds what a client may take.
+
+use crate::guard::{Exposure, Token};
+use crate::history::Histories;
+use crate::jobs::{JobSnapshot, JobView, Jobs};
+use crate::routes;
+use crate::tls::{self, Certificate};
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use millstream::{Diagnostic, code};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at a time; further ones are closed.
+const MOST_CONNECTIONS: usize = 128;
+/// How long the head of a request, and the beginning of TLS, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes that are read ahead of a connection: the most that the head of a request has.
+const HEAD_BYTES: usize = 32 << 10;
+/// The least characters of a token.
+const LEAST_TOKEN: usize = 16;
+
+/// Where the server listens, and for whom.
+#[derive(Debug, Clone, Default)]
+pub struct ServerConfig {
+    /// A port, which is one of this machine only, or a host with a port.
+    pub address: String,
+    /// What those of other machines have to know.
+    pub token: Option<String>,
+    /// For TLS.
+    pub certificate: Option<Certificate>,
+    /// By what names it is called, besides those of this machine, when it listens there.
+    pub names: Vec<String>,
+}
+
+/// What the routes serve.
+pub(crate) struct Served {
+    pub(crate) jobs: Arc<dyn Jobs>,
+    pub(crate) histories: Histories,
+    pub(crate) exposure: Exposure,
+    pub(crate) names: Vec<String>,
+}
+
+impl Served {
+    /// All jobs with their statistics.
+    pub(crate) fn snapshots(&self) -> Vec<JobSnapshot> {
+        self.jobs.views().into_iter().map(JobSnapshot::of).collect()
+    }
+
+    /// The job of a name.
+    pub(crate) fn view(&self, name: &str) -> Option<JobView> {
+        self.jobs.views().into_iter().find(|view| view.name == name)
+    }
+}
+
+/// A server that ends when it is dropped.
+pub struct Server {
+    /// `None` once it is being dropped.
+    runtime: Option<tokio::runtime::Runtime>,
+    _recorder: crate::history::Recorder,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What its address begins with.
+    pub scheme: &'static str,
+    /// Whether the dashboard is served there, or metrics and probes only.
+    pub has_dashboard: bool,
+}
+
+impl Server {
+    /// Listens.
+    ///
+    /// # Errors
+    /// `USAGE` when the address cannot be listened at, and when what is needed to be reached from other machines is incomplete; `INVALID_CONFIG` when the
+    /// certificate cannot be used.
+    pub fn start(config: &ServerConfig, jobs: Arc<dyn Jobs>) -> Result<Server, Diagnostic> {
+        let wrong = |why: String| wrong_address(&config.address, &why);
+        let resolved = resolve(&config.address).map_err(wrong)?;
+        let exposure = exposure(config, resolved.ip())?;
+        let acceptor = config.certificate.as_ref().map(tls::acceptor).transpose()?;
+        let listener = TcpListener::bind(resolved).map_err(|e| wrong(e.to_string()))?;
+        let address = listener.local_addr().map_err(|e| wrong(e.to_string()))?;
+        listener.set_nonblocking(true).map_err(|e| wrong(e.to_string()))?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("http").build();
+        let runtime = runtime.map_err(|e| wrong(e.to_string()))?;
+        let listener = runtime.block_on(async { tokio::net::TcpListener::from_std(listener) });
+        let listener = listener.map_err(|e| wrong(e.to_string()))?;
+        let (scheme, has_dashboard) =
+            (if acceptor.is_some() { "https" } else { "http" }, exposure != Exposure::MetricsOnly);
+        let served = Arc::new(Served { jobs, histories: Histories::default(), exposure, names: config.names.clone() });
+        let recorder = crate::history::Recorder::start(&served);
+        runtime.spawn(accept(listener, acceptor, routes::router(&served)));
+        Ok(Server { runtime: Some(runtime), _recorder: recorder, address, scheme, has_dashboard })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Requests that wait for a checkpoint are not waited for.
+        self.runtime.take().into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.address)
+    }
+}
+
+/// Where an address is.
+fn resolve(address: &str) -> Result<SocketAddr, String> {
+    let full = match address.parse::<u16>() {
+        Ok(port) => format!("127.0.0.1:{port}"),
+        Err(_) => address.strip_prefix(':').map_or_else(|| address.to_string(), |port| format!("127.0.0.1:{port}")),
+    };
+    let resolved = full.to_socket_addrs().map_err(|e| e.to_string())?.next();
+    resolved.ok_or_else(|| "the host has no address".into())
+}
+
+fn wrong_address(address: &str, why: &str) -> Diagnostic {
+    let error = Diagnostic::new(code::USAGE, format!("--http {address}: {why}"));
+    if why.contains("in use") {
+        return error.advise("another program listens there: end it, or give another port, such as --http 9465");
+    }
+    error.advise(
+        "give a port, such as 9464, for this machine alone, or host:port, such as 0.0.0.0:9464, for others as well",
+    )
+}
+
+/// For whom a server at this address is.
+fn exposure(config: &ServerConfig, ip: IpAddr) -> Result<Exposure, Diagnostic> {
+    let usage = |message: &str, advice: &str| Err(Diagnostic::new(code::USAGE, message).advise(advice));
+    match (&config.token, &config.certificate) {
+        (None, None) if ip.is_loopback() => Ok(Exposure::ThisMachine),
+        (None, None) => Ok(Exposure::MetricsOnly),
+        (Some(token), _) if token.len() < LEAST_TOKEN => {
+            usage("the token of --http is too short", "make one of 16 characters or more: openssl rand -hex 16")
+        }
+        (Some(token), Some(_)) => Ok(Exposure::Token(Token(token.clone()))),
+        // What nobody else hears needs no TLS.
+        (Some(token), None) if ip.is_loopback() => Ok(Exposure::Token(Token(token.clone()))),
+        (Some(_), None) => usage(
+            "--http-token-file without TLS: whoever reads the network has the token",
+            "give --http-certificate and --http-key as well, or listen on this machine behind a proxy that speaks TLS",
+        ),
+        (None, Some(_)) => usage(
+            "--http-certificate without a token: everybody who reaches the address would be let in",
+            "give --http-token-file as well; openssl rand -hex 16 makes a token",
+        ),
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>, router: Router) {
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok((socket, _)) = listener.accept().await else {
+            // Out of file descriptors, which others may give back.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let (acceptor, router) = (acceptor.clone(), router.clone());
+        tokio::spawn(async move {
+            let _permit = permit;
+            match acceptor {
+                None => serve(socket, router).await,
+                Some(acceptor) => {
+                    if let Ok(Ok(socket)) = tokio::time::timeout(PATIENCE, acceptor.accept(socket)).await {
+                        serve(socket, router).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Answers the requests of a connection; its errors are that client's.
+async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES);
+    let _ = protocol.serve_connection(TokioIo::new(socket), TowerToHyperService::new(router)).await;
+}
