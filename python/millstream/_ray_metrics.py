@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import threading
 import time
-import urllib.error
-import urllib.request
 from typing import Any
 
 from ray.util.metrics import Gauge
+
+from millstream.client import Client, ClientError
 
 #: Between two looks at the first node, in seconds.
 PERIOD = 5.0
@@ -34,10 +33,16 @@ def free_port() -> int:
         return port
 
 
-def nodes_of(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def nodes_of(client: Client) -> list[dict[str, Any]]:
     """The nodes in what the first node serves: of the INSERT that runs, the last one that has begun."""
-    found: list[list[dict[str, Any]]] = [job["stats"]["nodes"] for job in jobs if job["stats"] is not None]
-    return found[-1] if found else []
+    for job in reversed(client.jobs()):
+        try:
+            found: list[dict[str, Any]] = client.stats(job["id"])["nodes"]
+        except ClientError:
+            # It has not begun.
+            continue
+        return found
+    return []
 
 
 def delay(node: dict[str, Any]) -> float | None:
@@ -57,7 +62,7 @@ class Metrics:
     """Asks the first node of a job, which serves its statistics at a port of this machine, until it is closed."""
 
     def __init__(self, job: str, port: int) -> None:
-        self._job, self._url = job, f"http://127.0.0.1:{port}/stats"
+        self._job, self._client = job, Client(f"http://127.0.0.1:{port}", timeout=PERIOD)
         self._gauges = {field: Gauge(f"millstream_node_{field}", description=text, tag_keys=("job", "node")) for field, text in FIELDS.items()}
         self._closed = threading.Event()
         #: The nodes, as the statistics have them.
@@ -67,16 +72,12 @@ class Metrics:
     def _watch(self) -> None:
         while not self._closed.wait(PERIOD):
             # Before it serves, and when it has ended, there is nobody.
-            with contextlib.suppress(OSError, urllib.error.URLError, ValueError, KeyError):
+            with contextlib.suppress(ClientError, OSError, ValueError, KeyError):
                 self.look()
 
     def look(self) -> None:
         """Ask once."""
-        # Without the proxy that the environment may name: it is this machine.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self._url, timeout=PERIOD) as answer:
-            jobs = json.load(answer)
-        self.nodes = nodes_of(jobs)
+        self.nodes = nodes_of(self._client)
         for node in self.nodes:
             values = {**node, "watermark_delay_seconds": delay(node)}
             for field, gauge in self._gauges.items():

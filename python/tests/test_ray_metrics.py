@@ -9,11 +9,11 @@ import pytest
 from millstream import _ray_metrics
 
 NODE = {"rows_in": 1_200_000, "rows_out": 7, "rows_per_second": 2500.4, "watermark_ms": None, "state_bytes": 9, "sent_bytes": 0, "age_s": 0.0}
-JOBS: list[dict[str, Any]] = [
-    {"job": "ended", "stats": {"nodes": [{**NODE, "node": 0, "rows_in": 1}]}},
-    {"job": "runs", "stats": {"nodes": [{**NODE, "node": 0}, {**NODE, "node": 1, "watermark_ms": 1_000}]}},
-    {"job": "waits", "stats": None},
-]
+ANSWERS: dict[str, Any] = {
+    "/api/v1/jobs": {"jobs": [{"id": "ended"}, {"id": "runs"}, {"id": "waits"}]},
+    "/api/v1/jobs/ended/stats": {"nodes": [{**NODE, "node": 0, "rows_in": 1}]},
+    "/api/v1/jobs/runs/stats": {"nodes": [{**NODE, "node": 0}, {**NODE, "node": 1, "watermark_ms": 1_000}]},
+}
 
 
 def test_gauges_are_set_from_what_the_first_node_serves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,9 +29,10 @@ def test_gauges_are_set_from_what_the_first_node_serves(monkeypatch: pytest.Monk
 
     class Served(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/stats" else 404)
+            # One that has not begun has no statistics.
+            self.send_response(200 if self.path in ANSWERS else 409)
             self.end_headers()
-            self.wfile.write(json.dumps(JOBS).encode())
+            self.wfile.write(json.dumps(ANSWERS.get(self.path)).encode())
 
         def log_message(self, *_: Any) -> None:
             pass

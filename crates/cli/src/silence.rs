@@ -182,6 +182,7 @@ mod tests {
             rows_out: 0,
             busy: Duration::ZERO,
             delay,
+            state_bytes: 0,
             sent: SentSnapshot::default(),
         };
         StatsSnapshot { rows_out, sources: vec![source], aggregations: vec![windows], ..Default::default() }

@@ -245,10 +245,14 @@ mod served {
     /// Inserts of a script run and end together.
     fn stop(running: &[Arc<RunMonitor>], has_state: bool) -> String {
         running.iter().for_each(|monitor| monitor.cancel().stop());
-        let jobs = millstream::counted(running.len(), "job");
+        let who = match running.len() {
+            0 | 1 => "the job".to_string(),
+            jobs => format!("the {jobs} jobs of the script"),
+        };
+        let s = if running.len() > 1 { "" } else { "s" };
         match has_state {
-            true => format!("{jobs} of the process take a checkpoint and stop"),
-            false => format!("{jobs} of the process stop"),
+            true => format!("{who} take{s} a checkpoint and stop{s}"),
+            false => format!("{who} stop{s}"),
         }
     }
 

@@ -337,6 +337,8 @@ pub struct Decoded {
     pub rows: usize,
     /// Malformed records that were skipped, as the table's options ask for.
     pub skipped: u64,
+    /// What is wrong with one of those.
+    pub skipped_for: Option<Diagnostic>,
     /// A record that ends the query; `columns` hold the rows before it.
     pub error: Option<Diagnostic>,
     /// Where the rows are, if that is a table in memory.
@@ -352,9 +354,14 @@ impl Decoded {
         error: Option<Diagnostic>,
     ) -> Decoded {
         match columns {
-            Ok(columns) => Decoded { columns, rows, skipped, error, in_memory: None },
+            Ok(columns) => Decoded { columns, rows, skipped, error, ..Decoded::default() },
             Err(bug) => Decoded { skipped, error: error.or(Some(bug)), ..Decoded::default() },
         }
+    }
+
+    /// The same, with what is wrong with one of the records that were skipped.
+    pub(crate) fn because(self, skipped_for: Option<Diagnostic>) -> Decoded {
+        Decoded { skipped_for, ..self }
     }
 
     /// No rows, and what ends the query.

@@ -1,9 +1,10 @@
 //! The routes that answer with JSON or text: metrics, probes, and the REST interface that `openapi.json` describes.
 
 use crate::jobs::{Action, JobSnapshot, JobView, Refused};
+use crate::problems::Problem;
 use crate::server::Served;
-use crate::{guard, metrics};
-use axum::body::Body;
+use crate::{guard, metrics, problems};
+use axum::body::HttpBody;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -18,6 +19,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of the body of a request.
 const BODY_BYTES: usize = 4 << 10;
+/// How long the body of a request may take.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two events of statistics.
 const EVENT_EVERY: Duration = Duration::from_secs(1);
 
@@ -98,6 +101,7 @@ struct Summary<'a> {
     checkpoint_age_s: Option<f64>,
     error: Option<&'a str>,
     file: Option<&'a str>,
+    problems: Vec<Problem>,
 }
 
 fn ms(time: SystemTime) -> u64 {
@@ -105,7 +109,10 @@ fn ms(time: SystemTime) -> u64 {
 }
 
 /// What is known of a job at a glance.
-fn summary(served: &Served, JobSnapshot { view, stats }: &JobSnapshot) -> Value {
+fn summary(served: &Served, snapshot: &JobSnapshot) -> Value {
+    let JobSnapshot { view, stats } = snapshot;
+    let (rates, problems) =
+        served.histories.of(&view.name, |history| (history.rates(), problems::of(snapshot, history.recent())));
     let stats = stats.clone().unwrap_or_default();
     let summary = Summary {
         id: &view.name,
@@ -116,7 +123,7 @@ fn summary(served: &Served, JobSnapshot { view, stats }: &JobSnapshot) -> Value 
         restarts: view.restarts,
         rows_in: stats.rows_in,
         rows_out: stats.rows_out,
-        rates: served.histories.of(&view.name, |history| history.rates()),
+        rates,
         watermark_ms: stats.watermark_ms,
         memory_used_bytes: stats.memory.used,
         memory_limit_bytes: stats.memory.limit,
@@ -126,6 +133,7 @@ fn summary(served: &Served, JobSnapshot { view, stats }: &JobSnapshot) -> Value 
         checkpoint_age_s: stats.checkpoints.age.map(|age| age.as_secs_f64()),
         error: view.error.as_deref(),
         file: view.file.as_deref(),
+        problems,
     };
     json!(summary)
 }
@@ -193,7 +201,7 @@ pub(crate) async fn plan(State(served): Asked, Path(name): Name) -> Result<Respo
     let description = found(&served, &name)?.description.ok_or_else(|| unplanned(&name))?;
     let graph = &description.graph;
     let node = |node: &millstream::GraphNode| {
-        let title = node.steps.first().map_or("", |step| step.split(", ").next().unwrap_or_default());
+        let title = node.steps.first().map_or("", |step| first_part(step));
         json!({"id": node.name, "kind": node.kind.name(), "title": title, "detail": node.steps})
     };
     let nodes: Vec<Value> = graph.nodes.iter().map(node).collect();
@@ -202,15 +210,32 @@ pub(crate) async fn plan(State(served): Asked, Path(name): Name) -> Result<Respo
     Ok(answer(&json!({"nodes": nodes, "edges": edges, "explain": description.explanation})))
 }
 
+/// What a step says before its first comma that is not in brackets.
+fn first_part(step: &str) -> &str {
+    let mut depth = 0;
+    let end = step.char_indices().find(|(_, c)| {
+        depth += match c {
+            '(' | '[' => 1,
+            ')' | ']' => -1,
+            _ => 0,
+        };
+        depth == 0 && *c == ','
+    });
+    &step[..end.map_or(step.len(), |(at, _)| at)]
+}
+
 fn unplanned(name: &str) -> Rejection {
     Rejection::new(StatusCode::CONFLICT, format!("the job {name:?} has not been planned yet"))
+}
+
+fn unbegun(name: &str) -> Rejection {
+    Rejection::new(StatusCode::CONFLICT, format!("the job {name:?} has not begun yet"))
 }
 
 /// `GET /api/v1/jobs/{job}/stats`
 pub(crate) async fn stats(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
     let stats = found(&served, &name)?.stats();
-    let stats =
-        stats.ok_or_else(|| Rejection::new(StatusCode::CONFLICT, format!("the job {name:?} has not begun yet")))?;
+    let stats = stats.ok_or_else(|| unbegun(&name))?;
     Ok(answer(&stats))
 }
 
@@ -231,6 +256,19 @@ pub(crate) async fn code(State(served): Asked, Path(name): Name) -> Result<Respo
         json!({"name": part, "sql": view.statement, "program": program, "ir": ir, "assembly": assembly})
     };
     Ok(answer(&json!({"pipelines": texts.iter().map(pipeline).collect::<Vec<_>>()})))
+}
+
+/// `GET /api/v1/jobs/{job}/rows`
+pub(crate) async fn rows(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    let stats = found(&served, &name)?.monitor.and_then(|monitor| monitor.stats());
+    let stats = stats.ok_or_else(|| unbegun(&name))?;
+    let written = stats.counters().sinks;
+    let sink = |(seen, written): (millstream::SeenRows, &millstream::SinkSnapshot)| {
+        let columns: Vec<Value> = seen.columns.iter().map(|(name, kind)| json!({"name": name, "type": kind})).collect();
+        json!({"name": seen.sink, "columns": columns, "rows": seen.rows, "total": written.rows, "at_ms": ms(SystemTime::now())})
+    };
+    let sinks: Vec<Value> = stats.look_at_rows().into_iter().zip(&written).map(sink).collect();
+    Ok(answer(&json!({"sinks": sinks})))
 }
 
 /// `GET /api/v1/jobs/{job}/events`: each second the statistics and the summary, until the job is gone or has ended.
@@ -281,9 +319,14 @@ struct Rescale {
 
 /// `POST /api/v1/jobs/{job}/rescale`
 pub(crate) async fn rescale(State(served): Asked, Path(name): Name, request: Request) -> Result<Response, Rejection> {
-    let body: Body = request.into_body();
-    let bytes = axum::body::to_bytes(body, BODY_BYTES).await;
-    let bytes = bytes.map_err(|_| Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 KiB"))?;
+    let too_large = || Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 KiB");
+    let body = request.into_body();
+    if body.size_hint().lower() > BODY_BYTES as u64 {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(BODY_PATIENCE, axum::body::to_bytes(body, BODY_BYTES)).await;
+    let read = read.map_err(|_| Rejection::new(StatusCode::REQUEST_TIMEOUT, "the body has not come"))?;
+    let bytes = read.map_err(|_| too_large())?;
     let Rescale { nodes } = serde_json::from_slice(&bytes).map_err(|error| {
         Rejection::new(StatusCode::BAD_REQUEST, format!("the body is not what is asked for: {error}"))
             .advise("send {\"nodes\": 3}, or {\"nodes\": null} for all that are there")

@@ -36,6 +36,79 @@ pub(crate) struct Point {
     workers: usize,
 }
 
+/// Points of state by part that growth is judged by: five minutes.
+const GROWTH_OF: usize = 300;
+/// Fewer say nothing of growth.
+const LEAST_GROWTH_OF: usize = 30;
+
+/// The statistics of a moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    at: Instant,
+    pub(crate) stats: StatsSnapshot,
+}
+
+/// How much the state of a part has grown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Growth {
+    pub(crate) from: u64,
+    pub(crate) bytes: f64,
+    pub(crate) over: Duration,
+}
+
+/// What problems are judged by: the last seconds of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    moments: VecDeque<Moment>,
+    /// By part: aggregations, then operators.
+    states: VecDeque<Vec<u64>>,
+}
+
+impl Recent {
+    /// The statistics of some seconds ago.
+    pub(crate) fn before(&self) -> Option<&Moment> {
+        self.moments.front().filter(|moment| moment.at.elapsed() >= EVERY)
+    }
+
+    /// Since a moment.
+    pub(crate) fn seconds(&self, before: &Moment) -> f64 {
+        before.at.elapsed().as_secs_f64()
+    }
+
+    /// The share of their time in which workers were busy since a moment.
+    pub(crate) fn busy_share(&self, before: &Moment, now: &StatsSnapshot) -> f64 {
+        let busy = |stats: &StatsSnapshot| stats.workers.iter().map(|worker| worker.busy).sum::<Duration>();
+        let time = self.seconds(before) * now.workers.len().max(1) as f64;
+        busy(now).saturating_sub(busy(&before.stats)).as_secs_f64() / time
+    }
+
+    /// How much the state of a part has grown, if it has all the time: what windows hold comes and goes.
+    pub(crate) fn growth(&self, part: usize) -> Option<Growth> {
+        let states: Option<Vec<u64>> = self.states.iter().map(|state| state.get(part).copied()).collect();
+        let states = states.filter(|states| states.len() >= LEAST_GROWTH_OF)?;
+        // Means of six spans, of which each is higher than the one before.
+        let means: Vec<f64> = states
+            .chunks(states.len().div_ceil(6))
+            .map(|span| span.iter().sum::<u64>() as f64 / span.len() as f64)
+            .collect();
+        let (from, to) = (*states.first()?, *states.last()?);
+        let grows = to > from && means.windows(2).all(|pair| pair[1] > pair[0]);
+        let over = EVERY * (states.len() - 1) as u32;
+        grows.then(|| Growth { from, bytes: (to - from) as f64, over })
+    }
+
+    fn note(&mut self, at: Instant, stats: &StatsSnapshot) {
+        self.states.push_back(stats.aggregations.iter().chain(&stats.operators).map(|part| part.state_bytes).collect());
+        if self.states.len() > GROWTH_OF {
+            self.states.pop_front();
+        }
+        self.moments.push_back(Moment { at, stats: stats.clone() });
+        if self.moments.len() > 2 * RATE_OF {
+            self.moments.pop_front();
+        }
+    }
+}
+
 /// The points of a job, as columns.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Columns {
@@ -68,14 +141,22 @@ pub(crate) struct History {
     run: Option<usize>,
     /// What the runs before it have counted.
     before: Point,
+    recent: Recent,
 }
 
 impl History {
     /// Adds a point; `run` tells runs of a job apart.
     pub(crate) fn note(&mut self, run: usize, at_ms: u64, stats: &StatsSnapshot) {
+        self.note_at(Instant::now(), run, at_ms, stats);
+    }
+
+    /// The same, as of another moment.
+    pub(crate) fn note_at(&mut self, at: Instant, run: usize, at_ms: u64, stats: &StatsSnapshot) {
         if self.run.is_some_and(|last| last != run) {
             self.before = self.points.back().copied().unwrap_or_default();
+            self.recent = Recent::default();
         }
+        self.recent.note(at, stats);
         self.run = Some(run);
         let before = self.before;
         let busy: Duration = stats.workers.iter().map(|worker| worker.busy).sum();
@@ -96,6 +177,11 @@ impl History {
             self.points.pop_front();
         }
         self.points.push_back(point);
+    }
+
+    /// What problems are judged by.
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     /// The rates of the last seconds.
@@ -212,6 +298,34 @@ mod tests {
         let worker =
             millstream::WorkerSnapshot { tasks: 1, busy: Duration::from_millis(busy_ms), idle: Duration::ZERO };
         StatsSnapshot { rows_in: rows, rows_out: rows / 2, workers: vec![worker; 2], ..StatsSnapshot::default() }
+    }
+
+    fn with_state(bytes: u64) -> StatsSnapshot {
+        let part = millstream::TriggerSnapshot {
+            name: "operator 0".into(),
+            begun: millstream::Begun::Jobs(0),
+            in_flight: 0,
+            rows_out: 0,
+            busy: Duration::ZERO,
+            delay: millstream::Times::default(),
+            state_bytes: bytes,
+            sent: millstream::SentSnapshot::default(),
+        };
+        StatsSnapshot { operators: vec![part], ..StatsSnapshot::default() }
+    }
+
+    #[test]
+    fn growth_is_what_never_goes_back() {
+        let growth = |state: fn(u64) -> u64, points: u64| {
+            let mut history = History::default();
+            (0..points).for_each(|second| history.note(1, second * 1000, &with_state(state(second))));
+            history.recent().growth(0).map(|growth| (growth.from, growth.bytes, growth.over.as_secs()))
+        };
+        assert_eq!(growth(|second| 100 + second * 10, 61), Some((100, 600.0, 60)));
+        assert_eq!(growth(|second| 100 + second * 10, 20), None, "too few points");
+        assert_eq!(growth(|second| 100 + second % 20, 61), None, "windows come and go");
+        assert_eq!(growth(|_| 100, 61), None);
+        assert_eq!(growth(|second| 100 + second, 1000).map(|g| g.1), Some(299.0), "of the last five minutes");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod history;
 mod jobs;
 mod metrics;
 mod pages;
+mod problems;
 mod routes;
 mod server;
 mod tls;

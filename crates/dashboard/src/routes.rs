@@ -22,6 +22,7 @@ pub(crate) enum Access {
 
 /// A route.
 pub(crate) struct Route {
+    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     pub(crate) access: Access,
@@ -52,6 +53,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route!(get, "/api/v1/jobs/{job}/stats", Read, api::stats),
     route!(get, "/api/v1/jobs/{job}/history", Read, api::history),
     route!(get, "/api/v1/jobs/{job}/code", Read, api::code),
+    route!(get, "/api/v1/jobs/{job}/rows", Read, api::rows),
     route!(get, "/api/v1/jobs/{job}/events", Read, api::events),
     route!(post, "/api/v1/jobs/{job}/checkpoint", Act, api::checkpoint),
     route!(post, "/api/v1/jobs/{job}/stop", Act, api::stop),

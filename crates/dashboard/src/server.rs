@@ -186,3 +186,7 @@ async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, rou
     protocol.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES);
     let _ = protocol.serve_connection(TokioIo::new(socket), TowerToHyperService::new(router)).await;
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -60,7 +60,7 @@ mod widths;
 mod window;
 mod worker;
 
-pub use adaptive::Event;
+pub use adaptive::{Event, EventKind};
 pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
 pub use config::{Adaptivity, BeatConfig, ErrorPolicy, MergeStrategy, RunConfig, SpillConfig, When};
@@ -75,10 +75,10 @@ pub use millstream_state::{Allocator, Fold, FoldState, MemoryClass, MemorySnapsh
 pub use run::run;
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{
-    BeatSnapshot, Begun, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot,
-    NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, STATS_VERSION, SentSnapshot,
-    SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
-    WorkerSnapshot,
+    BadRow, BeatSnapshot, Begun, CheckpointRecord, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation,
+    HardwareSnapshot, KeysSnapshot, NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats,
+    RowSample, STATS_VERSION, SeenRows, SentSnapshot, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot,
+    StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WaitCause, WaitSnapshot, WorkerSnapshot,
 };
 pub use window::combining::combination;
 pub use window::strategy::merge_strategy;

@@ -23,7 +23,6 @@ use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Bits of a position that number the rows made of one row. The other 40 are the number of that row: enough for 35
 /// years of a thousand rows a second in a split.
@@ -218,6 +217,6 @@ pub(crate) fn emit_once(code: &PipelineCode, rows: &Staged<'_>, tools: &mut Tool
         emit(&code.lowered, kernel, &rows.columns, rows.rows, &rows.watermarks, functions, &mut |e| errors.take(e))
     })?;
     code.widths.note(rows.rows, emitted.made_bytes);
-    stats.late_rows.fetch_add(emitted.late_rows, Relaxed);
+    stats.note_late(emitted.late_rows, || code.lowered.program.name.clone());
     errors.fatal().map_or(Ok(emitted), Err)
 }

@@ -77,9 +77,16 @@ impl MemoryClass {
     }
 }
 
-/// See the module.
-#[derive(Default)]
+/// The budget of a query, or of a part of it: what a part holds is counted apart, and all else is that of the query.
 pub struct MemoryBudget {
+    whole: Arc<Whole>,
+    /// Bytes of the charges of this part.
+    held: AtomicU64,
+}
+
+/// What all parts share.
+#[derive(Default)]
+struct Whole {
     limit: u64,
     /// Bytes of all charges.
     charged: AtomicU64,
@@ -93,7 +100,7 @@ pub struct MemoryBudget {
 }
 
 /// The budgets of the queries that run in this process: what it holds, it holds for all of them.
-static BUDGETS: Mutex<Vec<Weak<MemoryBudget>>> = Mutex::new(Vec::new());
+static BUDGETS: Mutex<Vec<Weak<Whole>>> = Mutex::new(Vec::new());
 
 /// What the queries that run have counted.
 #[derive(Debug, Clone, Copy)]
@@ -122,26 +129,37 @@ impl Counted {
 impl MemoryBudget {
     /// Nothing used of `limit` bytes.
     pub fn new(limit: u64) -> Arc<MemoryBudget> {
-        let budget = Arc::new(MemoryBudget { limit, ..MemoryBudget::default() });
+        let whole = Arc::new(Whole { limit, ..Whole::default() });
         let mut budgets = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
         budgets.retain(|budget| budget.strong_count() > 0);
-        budgets.push(Arc::downgrade(&budget));
-        budget
+        budgets.push(Arc::downgrade(&whole));
+        Arc::new(MemoryBudget { whole, held: AtomicU64::new(0) })
+    }
+
+    /// The same budget, where what a part of the query holds is counted apart.
+    #[must_use]
+    pub fn part(&self) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget { whole: Arc::clone(&self.whole), held: AtomicU64::new(0) })
+    }
+
+    /// Bytes that this part holds.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Bytes that may be held.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.whole.limit
     }
 
     /// Bytes that are held.
     pub fn used(&self) -> u64 {
-        self.charged.load(Ordering::SeqCst) + self.used_by(MemoryClass::Other)
+        self.whole.charged.load(Ordering::SeqCst) + self.used_by(MemoryClass::Other)
     }
 
     /// Bytes held by a class.
     pub fn used_by(&self, class: MemoryClass) -> u64 {
-        self.classes[class as usize].load(Ordering::SeqCst)
+        self.whole.classes[class as usize].load(Ordering::SeqCst)
     }
 
     /// Bytes that are given back without further input.
@@ -156,21 +174,21 @@ impl MemoryBudget {
 
     /// Bytes by which tables have grown so far, whatever was given back.
     pub fn grown(&self) -> u64 {
-        self.grown.load(Ordering::Relaxed)
+        self.whole.grown.load(Ordering::Relaxed)
     }
 
     /// Measures what the process holds, at most once a millisecond, or `at_once`. Asked for after every task. Of what nobody has
     /// counted each budget of the process has an equal part.
     pub fn measure(&self, at_once: bool) {
-        if let Some(bytes) = self.resident.beyond(Counted::now, at_once) {
+        if let Some(bytes) = self.whole.resident.beyond(Counted::now, at_once) {
             self.set_other(bytes);
         }
     }
 
     fn set_other(&self, bytes: u64) {
-        let before = self.classes[MemoryClass::Other as usize].swap(bytes, Ordering::SeqCst);
+        let before = self.whole.classes[MemoryClass::Other as usize].swap(bytes, Ordering::SeqCst);
         if bytes > before {
-            self.peak.fetch_max(self.used(), Ordering::Relaxed);
+            self.whole.peak.fetch_max(self.used(), Ordering::Relaxed);
         } else if bytes < before {
             self.wake();
         }
@@ -180,21 +198,21 @@ impl MemoryBudget {
     /// charge is dropped, so it may take no lock under which charges are changed.
     pub fn set_waker(&self, waker: impl Fn() + Send + Sync + 'static) {
         // A second one would be that of another run, of which there is none.
-        let _first_counts = self.waker.set(Box::new(waker));
+        let _first_counts = self.whole.waker.set(Box::new(waker));
     }
 
     /// Asks for the waker to be called, or no longer; see the protocol.
     pub fn watch(&self, watched: bool) {
-        self.watched.store(watched, Ordering::SeqCst);
+        self.whole.watched.store(watched, Ordering::SeqCst);
     }
 
     /// The numbers of now. Not a consistent cut: classes may not quite add up to the total.
     pub fn snapshot(&self) -> MemorySnapshot {
         MemorySnapshot {
-            limit: self.limit,
+            limit: self.whole.limit,
             used: self.used(),
-            peak: self.peak.load(Ordering::Relaxed),
-            by_class: MemoryClass::ALL.map(|class| (class, self.classes[class as usize].load(Ordering::Relaxed))),
+            peak: self.whole.peak.load(Ordering::Relaxed),
+            by_class: MemoryClass::ALL.map(|class| (class, self.whole.classes[class as usize].load(Ordering::Relaxed))),
         }
     }
 
@@ -208,12 +226,13 @@ impl MemoryBudget {
         }
         // A subtraction is the addition of the complement: additions wrap.
         let difference = to.wrapping_sub(from);
-        self.classes[class as usize].fetch_add(difference, Ordering::SeqCst);
-        let charged = self.charged.fetch_add(difference, Ordering::SeqCst).wrapping_add(difference);
+        self.held.fetch_add(difference, Ordering::Relaxed);
+        self.whole.classes[class as usize].fetch_add(difference, Ordering::SeqCst);
+        let charged = self.whole.charged.fetch_add(difference, Ordering::SeqCst).wrapping_add(difference);
         if to > from {
-            self.peak.fetch_max(charged + self.used_by(MemoryClass::Other), Ordering::Relaxed);
+            self.whole.peak.fetch_max(charged + self.used_by(MemoryClass::Other), Ordering::Relaxed);
             if class == MemoryClass::Tables {
-                self.grown.fetch_add(difference, Ordering::Relaxed);
+                self.whole.grown.fetch_add(difference, Ordering::Relaxed);
             }
         } else {
             self.wake();
@@ -222,8 +241,8 @@ impl MemoryBudget {
 
     /// Calls the waker if memory is waited for.
     fn wake(&self) {
-        if self.watched.load(Ordering::SeqCst)
-            && let Some(waker) = self.waker.get()
+        if self.whole.watched.load(Ordering::SeqCst)
+            && let Some(waker) = self.whole.waker.get()
         {
             waker();
         }
@@ -345,6 +364,19 @@ mod tests {
         let snapshot = budget.snapshot();
         assert_eq!((snapshot.limit, snapshot.used, snapshot.peak), (1000, 0, 500));
         assert!(snapshot.by_class.iter().all(|&(_, bytes)| bytes == 0));
+    }
+
+    #[test]
+    fn parts_are_counted_apart() {
+        let budget = MemoryBudget::new(1000);
+        let (one, other) = (budget.part(), budget.part());
+        let mut held = Charge::new(&one, MemoryClass::Tables, 300);
+        let more = held.another(MemoryClass::Partials, 50);
+        let _others = Charge::new(&other, MemoryClass::Operators, 7);
+        held.set(200);
+        assert_eq!((one.held(), other.held(), budget.held(), budget.state()), (250, 7, 0, 257));
+        drop((held, more));
+        assert_eq!((one.held(), budget.state(), one.limit()), (0, 7, 1000));
     }
 
     #[test]

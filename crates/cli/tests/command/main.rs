@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 #![cfg(unix)]
 
+#[path = "../support/asking.rs"]
+mod asking;
 mod changed;
 mod cluster;
 mod connections;
+mod dashboard;
 #[path = "../support/folders.rs"]
 mod folders;
 mod giants;

@@ -57,11 +57,10 @@ impl Watching {
     pub fn get(&self, path: &str) -> (u16, String) {
         let stream = TcpStream::connect(&self.address);
         let mut stream = stream.unwrap_or_else(|e| panic!("{e}: it has ended\n{}", self.log()));
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string())
+        status_and_body(&answer)
     }
 
     /// Exit code and log of a process that ends.
@@ -90,11 +89,17 @@ impl Drop for Watching {
     }
 }
 
+/// Of an answer.
+pub fn status_and_body(answer: &str) -> (u16, String) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_string())
+}
+
 /// The address that a process says it serves.
 fn served(errors: &mut impl BufRead) -> String {
     let mut line = String::new();
     errors.read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("metrics at http://").and_then(|rest| rest.strip_suffix("/metrics"));
+    let address = line.trim().rsplit_once("metrics at http://").and_then(|(_, rest)| rest.strip_suffix("/metrics"));
     address.unwrap_or_else(|| panic!("{line}")).to_string()
 }
 
@@ -104,7 +109,7 @@ pub fn sample(page: &str, series: &str) -> Option<f64> {
 }
 
 /// Until `done` gives something; `what` says what was waited for in vain.
-fn eventually<T>(what: &dyn Fn() -> String, mut done: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &dyn Fn() -> String, mut done: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {
         if let Some(value) = done() {

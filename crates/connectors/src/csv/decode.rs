@@ -82,7 +82,8 @@ impl RecordDecoder for CsvDecoder {
         };
         let error = state.records().err().map(diagnostic);
         let columns = state.builders.into_iter().map(|builder| builder.finish(&chunk.data)).collect();
-        Decoded::of(columns, state.rows, state.skipped, error)
+        let skipped_for = state.first_skipped.map(diagnostic);
+        Decoded::of(columns, state.rows, state.skipped, error).because(skipped_for)
     }
 }
 
@@ -123,6 +124,8 @@ pub(super) struct CsvDecoding<'a> {
     pub(super) builders: Vec<ColumnBuilder>,
     pub(super) rows: usize,
     skipped: u64,
+    /// The first of those, and where it is.
+    first_skipped: Option<(usize, CsvFailure)>,
 }
 
 impl<'a> CsvDecoding<'a> {
@@ -134,7 +137,15 @@ impl<'a> CsvDecoding<'a> {
         rows: usize,
     ) -> Result<CsvDecoding<'a>, Diagnostic> {
         let builders = plan.columns.iter().map(|c| ColumnBuilder::new(&c.data_type, rows));
-        Ok(CsvDecoding { plan, data, text, builders: builders.collect::<Result<_, _>>()?, rows: 0, skipped: 0 })
+        Ok(CsvDecoding {
+            plan,
+            data,
+            text,
+            builders: builders.collect::<Result<_, _>>()?,
+            rows: 0,
+            skipped: 0,
+            first_skipped: None,
+        })
     }
 
     fn records(&mut self) -> Result<(), (usize, CsvFailure)> {
@@ -160,6 +171,7 @@ impl<'a> CsvDecoding<'a> {
                         return Err((at, failure));
                     }
                     self.skipped += 1;
+                    self.first_skipped.get_or_insert((at, failure));
                     at = self.next_line(at);
                 }
             }

@@ -60,17 +60,19 @@ impl Lines {
         }
         let mut decoded = self.messages.decode(&messages.finish())?;
         let failures = std::mem::take(&mut decoded.failures);
-        let (mut skipped, mut error) = (0, None);
+        let (mut skipped, mut skipped_for, mut error) = (0, None, None);
         if let Some(first) = failures.first() {
+            let located = || located_by(first.1.clone(), |column| chunk.place(starts[first.0], column));
             let is_bad = |message: u32| failures.binary_search_by_key(&(message as usize), |(bad, _)| *bad).is_ok();
             match self.skips {
                 true => {
                     skipped = failures.chunk_by(|(one, _), (other, _)| one == other).count() as u64;
+                    skipped_for = Some(located());
                     decoded.retain(|_, message| !is_bad(message))?;
                 }
                 false => {
                     decoded.retain(|_, message| (message as usize) < first.0)?;
-                    error = Some(located_by(first.1.clone(), |column| chunk.place(starts[first.0], column)));
+                    error = Some(located());
                 }
             }
         }
@@ -79,7 +81,7 @@ impl Lines {
             let change = Int8Array::from_iter_values(decoded.comes.iter().map(|&comes| if comes { 1 } else { -1 }));
             decoded.columns.insert(at, Arc::new(change));
         }
-        Ok(Decoded { columns: decoded.columns, rows, skipped, error, in_memory: None })
+        Ok(Decoded { columns: decoded.columns, rows, skipped, skipped_for, error, ..Decoded::default() })
     }
 }
 

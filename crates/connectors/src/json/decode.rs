@@ -207,7 +207,8 @@ impl RecordDecoder for JsonDecoder {
         let diagnostic =
             |(start, failure): BadRecord| failure.diagnostic(&chunk.data, start, |column| chunk.place(start, column));
         let columns = state.columns.into_iter().map(|(builder, _)| builder.finish(&chunk.data)).collect();
-        Decoded::of(columns, state.rows, state.skipped, failure.map(diagnostic))
+        let skipped_for = state.first_skipped.map(diagnostic);
+        Decoded::of(columns, state.rows, state.skipped, failure.map(diagnostic)).because(skipped_for)
     }
 }
 
@@ -254,6 +255,8 @@ pub(super) struct JsonDecoding<'a> {
     pub(super) columns: Vec<(ColumnBuilder, Shape)>,
     rows: usize,
     skipped: u64,
+    /// The first of those.
+    first_skipped: Option<BadRecord>,
 }
 
 struct ObjectState {
@@ -268,7 +271,14 @@ impl<'a> JsonDecoding<'a> {
         let objects = plan.objects.iter().map(|o| ObjectState { keys: keys(o), entered: 0 }).collect();
         let columns =
             plan.columns.iter().map(|c| Ok((ColumnBuilder::new(&c.data_type, capacity)?, Shape::of(&c.data_type))));
-        Ok(JsonDecoding { plan, objects, columns: columns.collect::<Result<_, Diagnostic>>()?, rows: 0, skipped: 0 })
+        Ok(JsonDecoding {
+            plan,
+            objects,
+            columns: columns.collect::<Result<_, Diagnostic>>()?,
+            rows: 0,
+            skipped: 0,
+            first_skipped: None,
+        })
     }
 
     /// Decodes a chunk that is not UTF-8 line by line, so that only the lines in question suffer.
@@ -281,10 +291,12 @@ impl<'a> JsonDecoding<'a> {
                         return Some(bad);
                     }
                 }
-                Err(_) if self.plan.rules.ignore_errors => self.skipped += 1,
                 Err(e) => {
                     let malformed = Malformed { at: start + e.valid_up_to(), what: "a byte is not UTF-8" };
-                    return Some((start, malformed.into()));
+                    if !self.plan.rules.ignore_errors {
+                        return Some((start, malformed.into()));
+                    }
+                    self.skip(|| (start, malformed.into()));
                 }
             }
             start += line.len();
@@ -310,11 +322,11 @@ impl<'a> JsonDecoding<'a> {
                 }
                 Err(mut failure) => {
                     self.undo();
+                    failure.at += base;
                     if !self.plan.rules.ignore_errors {
-                        failure.at += base;
                         return Err((base + at, failure));
                     }
-                    self.skipped += 1;
+                    self.skip(|| (base + at, failure));
                     at = match skip_value(data, at, 0) {
                         Ok(end) => end,
                         Err(malformed) => {
@@ -325,6 +337,12 @@ impl<'a> JsonDecoding<'a> {
                 }
             }
         }
+    }
+
+    /// Leaves a record out.
+    fn skip(&mut self, bad: impl FnOnce() -> BadRecord) {
+        self.skipped += 1;
+        self.first_skipped.get_or_insert_with(bad);
     }
 
     /// Forgets what was decoded of a record that has failed.

@@ -161,13 +161,13 @@ impl KafkaDecoder {
         let mut key = keys.map(|(key, keys)| key.decode(keys)).transpose()?;
         let is_whole = |part: &DecodedMessages| part.failures.is_empty();
         let has_gaps = !self.null_is_row && chunk.values.0.null_count() > 0;
-        let (mut skipped, mut error) = (0, None);
+        let (mut skipped, mut skipped_for, mut error) = (0, None, None);
         if has_gaps || !is_whole(&value) || key.as_ref().is_some_and(|key| !is_whole(key)) {
             let bad = self.bad(chunk, &mut value, key.as_mut())?;
             let is_kept = |_: usize, message: u32| !bad.messages[message as usize];
             value.retain(is_kept)?;
             key.as_mut().map(|key| key.retain(is_kept)).transpose()?;
-            (skipped, error) = (bad.skipped, bad.error);
+            (skipped, skipped_for, error) = (bad.skipped, bad.skipped_for, bad.error);
         }
         let (rows, comes) = (value.rows, value.comes);
         let key = key.as_ref();
@@ -192,7 +192,7 @@ impl KafkaDecoder {
             }
         };
         let columns = self.origins.iter().map(column).collect::<Result<_, _>>()?;
-        Ok(Decoded { columns, rows: rows.len(), skipped, error, in_memory: None })
+        Ok(Decoded { columns, rows: rows.len(), skipped, skipped_for, error, ..Decoded::default() })
     }
 
     /// The messages of which nothing becomes a row, by the policy. (Absent values of a topic in which the last message of a key counts are rows.)
@@ -202,7 +202,7 @@ impl KafkaDecoder {
         value: &mut DecodedMessages,
         key: Option<&mut DecodedMessages>,
     ) -> Result<Bad, Diagnostic> {
-        let mut bad = Bad { messages: vec![false; chunk.values.len()], skipped: 0, error: None };
+        let mut bad = Bad { messages: vec![false; chunk.values.len()], skipped: 0, skipped_for: None, error: None };
         if !self.null_is_row {
             for (message, is_bad) in bad.messages.iter_mut().enumerate() {
                 *is_bad = chunk.values.range(message).is_none();
@@ -217,9 +217,12 @@ impl KafkaDecoder {
             if std::mem::replace(&mut bad.messages[message], true) {
                 continue;
             }
+            let place = format!("{}@{}", chunk.partition, chunk.envelopes.offsets[message]);
+            if !matches!(self.policy, Policy::Fail) {
+                bad.skipped_for.get_or_insert_with(|| located(failure.clone(), place.clone()));
+            }
             match &self.policy {
                 Policy::Fail => {
-                    let place = format!("{}@{}", chunk.partition, chunk.envelopes.offsets[message]);
                     bad.error = Some(located(failure, place));
                     bad.messages[message..].fill(true);
                     break;
@@ -272,6 +275,8 @@ struct Bad {
     messages: Vec<bool>,
     /// How many of them do not end the query.
     skipped: u64,
+    /// What is wrong with the first of those that had a value.
+    skipped_for: Option<Diagnostic>,
     /// What ends the query.
     error: Option<Diagnostic>,
 }

@@ -72,16 +72,16 @@ impl RowDecoder {
         if complete.len() < chunk.data.len() {
             bad.insert(whole, None);
         }
-        let (data, skipped, error) = match bad.first_key_value() {
-            None => (complete, 0, None),
-            Some(_) if self.ignore_errors => (self.without(&complete, &bad), bad.len() as u64, None),
-            Some((&record, &check)) => {
-                let before = complete.slice_with_length(0, record * self.length);
-                (before, 0, Some(self.malformed(chunk, record, check)))
+        let first = bad.first_key_value().map(|(&record, &check)| (record, self.malformed(chunk, record, check)));
+        let (data, skipped, skipped_for, error) = match first {
+            None => (complete, 0, None, None),
+            Some((_, first)) if self.ignore_errors => {
+                (self.without(&complete, &bad), bad.len() as u64, Some(first), None)
             }
+            Some((record, first)) => (complete.slice_with_length(0, record * self.length), 0, None, Some(first)),
         };
         let rows = data.len() / self.length;
-        Decoded::of(self.columns(&data, rows), rows, skipped, error)
+        Decoded::of(self.columns(&data, rows), rows, skipped, error).because(skipped_for)
     }
 
     /// The records that are not bad.

@@ -15,7 +15,7 @@
 
 use super::choosing::{Choosing, Chosen, Known, Surroundings};
 use super::decisions::hysteresis::{COMPILED, Hysteresis};
-use super::events::EventId;
+use super::events::{EventId, EventKind};
 use super::facts::Facts;
 use super::policy::Decision;
 use super::signals::Profile;
@@ -284,7 +284,8 @@ impl AdaptedProgram {
         let names: Vec<&str> = columns.iter().map(|&column| inputs[column as usize].name.as_str()).collect();
         let observed = format!("values of {} broke what {assumed}", names.join(", "));
         let decided = format!("back to variant {}, the generic one", self.generic.number);
-        events.note(now, &self.code.lowered.program.name, Decision { observed, decided });
+        let name = &self.code.lowered.program.name;
+        events.note(now, EventKind::Deoptimised, name, Decision { observed, decided });
         (self.burst, self.sample_at, self.choose_at) = (BURST, now, now);
     }
 
@@ -313,7 +314,7 @@ impl AdaptedProgram {
         let Some(variant) = self.variant(&choices, Effort::Find, make) else { return };
         let decided = format!("variant {} from the start", variant.number);
         let decision = Decision::new("the last run of the program ended with this variant", decided);
-        around.events.note(around.now, &self.code.lowered.program.name, decision);
+        around.events.note(around.now, EventKind::Adopted, &self.code.lowered.program.name, decision);
         self.adopt(variant);
     }
 
@@ -346,11 +347,11 @@ impl AdaptedProgram {
             }
         };
         let Decision { observed, decided } = chosen.why;
-        let decided = match chosen.is_forced {
-            true => format!("{name} from now on, as it is set: {decided}"),
-            false => format!("{name} on trial: {decided}"),
+        let (kind, decided) = match chosen.is_forced {
+            true => (EventKind::Adopted, format!("{name} from now on, as it is set: {decided}")),
+            false => (EventKind::Trial, format!("{name} on trial: {decided}")),
         };
-        let event = around.events.note(around.now, &program.name, Decision { observed, decided });
+        let event = around.events.note(around.now, kind, &program.name, Decision { observed, decided });
         if chosen.is_forced {
             return self.adopt(variant);
         }
@@ -395,9 +396,12 @@ impl AdaptedProgram {
         let next = if is_better { Arc::clone(&trial.variant) } else { current };
         let number = trial.variant.number;
         let observed = format!("variant {number} costs {after:.2} ns a row instead of {before:.2} ns");
-        let what = if is_better { "from now on" } else { "is dropped" };
+        let (kind, what) = match is_better {
+            true => (EventKind::Adopted, "from now on"),
+            false => (EventKind::Dropped, "is dropped"),
+        };
         let decided = format!("variant {number} {what}");
-        let event = events.note(now, &self.code.lowered.program.name, Decision { observed, decided });
+        let event = events.note(now, kind, &self.code.lowered.program.name, Decision { observed, decided });
         if is_better {
             events.judge(event, before, after);
         }

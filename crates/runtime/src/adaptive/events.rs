@@ -10,12 +10,30 @@ use std::time::Duration;
 /// Most events that are kept of a query; the oldest go first.
 const KEPT: usize = 1000;
 
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// Anything but code: workers, buffers, tables, how windows are combined.
+    Adapted,
+    /// A variant of a program is compared with the one in use.
+    Trial,
+    /// A variant is used from now on.
+    Adopted,
+    /// A variant on trial is not.
+    Dropped,
+    /// What a variant assumes does not hold: the generic one is used again.
+    Deoptimised,
+}
+
 /// A change of how a query runs. Rows are the same before and after.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Event {
     /// Since the start of the run.
     #[serde(rename = "at_s", serialize_with = "seconds")]
     pub at: Duration,
+    /// What it is about.
+    pub kind: EventKind,
     /// The part of the query: `pipeline 0`, `aggregation 1`.
     pub subject: String,
     /// What was seen.
@@ -44,10 +62,10 @@ struct Events {
 
 impl EventLog {
     /// Appends an event.
-    pub(crate) fn note(&self, at: Duration, subject: impl Into<String>, decision: Decision) -> EventId {
+    pub(crate) fn note(&self, at: Duration, kind: EventKind, subject: impl Into<String>, decision: Decision) -> EventId {
         let Decision { observed, decided } = decision;
         let mut events = self.0.lock();
-        events.kept.push_back(Event { at, subject: subject.into(), observed, decided, gain: None });
+        events.kept.push_back(Event { at, kind, subject: subject.into(), observed, decided, gain: None });
         if events.kept.len() > KEPT {
             events.kept.pop_front();
             events.dropped += 1;
@@ -77,14 +95,14 @@ mod tests {
     fn event(at: u64) -> Event {
         let text = |what: &str| format!("{what} {at}");
         let at = Duration::from_millis(at);
-        Event { at, subject: text("pipeline"), observed: text("seen"), decided: text("done"), gain: None }
+        Event { at, kind: EventKind::Trial, subject: text("pipeline"), observed: text("seen"), decided: text("done"), gain: None }
     }
 
     #[test]
     fn the_last_events_are_kept_and_judged() {
         let log = EventLog::default();
         let note =
-            |Event { at, subject, observed, decided, .. }: Event| log.note(at, subject, Decision { observed, decided });
+            |Event { at, kind, subject, observed, decided, .. }: Event| log.note(at, kind, subject, Decision { observed, decided });
         let ids: Vec<EventId> = (0..KEPT as u64 + 5).map(|at| note(event(at))).collect();
         log.judge(ids[2], 1.0, 2.0);
         log.judge(ids[5], 3.0, 2.0);

@@ -30,7 +30,7 @@ mod variant_switch;
 mod watch;
 
 pub(crate) use adviser::Adviser;
-pub use events::Event;
+pub use events::{Event, EventKind};
 pub(crate) use events::EventLog;
 #[cfg(test)]
 pub(crate) use policy::Dice;

@@ -8,7 +8,7 @@ use crate::adaptive::Decision;
 use crate::exchange::{FinishedNode, NodeMessage, StoredByNode};
 use crate::query::Query;
 use crate::source::SourceRuntime;
-use crate::stats::SinkStats;
+use crate::stats::{CheckpointRecord, SinkStats};
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_plan::shape::PlanShape;
 use millstream_storage::{FORMAT, Manifest, NodeFiles, NodeManifest, SourceState, SplitState};
@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A checkpoint whose parts are coming.
 struct Pending {
@@ -100,7 +100,7 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
         last.manifest.add_tokens(tokens).map_err(damaged)?;
     }
     let sinks = last.manifest.sinks.clone();
-    writer.commit(last, BTreeMap::new(), true)?;
+    writer.commit(last, BTreeMap::new(), (Instant::now(), true))?;
     // They have ended: what they have prepared is made visible here.
     query.stations().iter().try_for_each(|station| station.commit_of_others(&sinks))
 }
@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
             Some(nodes) => {
                 let files = write_node(&mut gathering, nodes.me, Vec::new())?;
                 gathering.manifest.nodes.push(files);
-                self.commit(gathering, others, false)?;
+                self.commit(gathering, others, (begun, false))?;
                 // Before the next one can begin: the others must not hear of its cut first.
                 nodes.tell_others(|| NodeMessage::Completed(number));
                 let under_way = self.checkpointing.under_way();
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
                 under_way.into_iter().for_each(|(generation, _)| nodes.has_completed(generation));
             }
             None => {
-                self.commit(gathering, others, false)?;
+                self.commit(gathering, others, (begun, false))?;
                 self.checkpointing.complete(number);
             }
         }
@@ -275,13 +275,14 @@ impl<'a> Writer<'a> {
     }
 
     /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints. `others`: what other nodes have stored,
-    /// by their numbers.
+    /// by their numbers; `begun`: when it was cut, and whether it is the one of the end.
     fn commit(
         &self,
         gathering: Gathering,
         others: BTreeMap<usize, StoredByNode>,
-        is_finished: bool,
+        (begun, is_finished): (Instant, bool),
     ) -> Result<(), Diagnostic> {
+        let cut = begun.elapsed();
         let Gathering { pack, place, mut manifest, mut commits } = gathering;
         let number = manifest.checkpoint;
         let failed = |e: io::Error| not_written(number, &place, &e);
@@ -292,24 +293,40 @@ impl<'a> Writer<'a> {
             manifest.nodes.push(files);
             read.extend(reads);
         }
-        let stats = &self.query.host().stats;
-        for (sink, token) in manifest.sinks.iter_mut().zip(self.prepare(&mut commits)?) {
+        let (prepared, tokens) = timed(|| self.prepare(&mut commits));
+        for (sink, token) in manifest.sinks.iter_mut().zip(tokens?) {
             sink.token = token;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         manifest.is_finished = is_finished;
         self.checkpointing.config.checkpoints.write(&manifest).map_err(failed)?;
-        self.make_visible(commits)?;
+        let (seen, visible) = timed(|| self.make_visible(commits));
+        visible?;
         // Numbers have gaps where a process has ended: those that are there count.
         let kept = self.checkpointing.config.checkpoints.numbers().map_err(failed)?;
         let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
         self.checkpointing.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
-        let mut counts = stats.checkpoints.counts.lock();
-        counts.bytes_written += manifest.bytes_written;
-        counts.state_bytes = manifest.state_bytes();
+        let (duration, commit) = (begun.elapsed(), prepared + seen);
+        self.query.host().stats.checkpoints.record(CheckpointRecord {
+            number,
+            at_ms: 0,
+            duration,
+            cut,
+            write: duration.saturating_sub(cut + commit),
+            commit,
+            written_bytes: manifest.bytes_written,
+            state_bytes: manifest.state_bytes(),
+        });
         Ok(())
     }
+}
+
+/// How long something takes, and what it gives.
+fn timed<T>(what: impl FnOnce() -> T) -> (Duration, T) {
+    let begun = Instant::now();
+    let done = what();
+    (begun.elapsed(), done)
 }
 
 /// Writes the manifest of a node, one of several, behind its state: what it keeps is named there, and no longer by the checkpoint itself.

@@ -190,7 +190,7 @@ impl KeyedStation {
         check(plan, &code)?;
         let behaviour = Behaviour::of(&plan.kind);
         let lag_ms = if are_derived { behaviour.lag_ms } else { 0 };
-        let budget = &host.flow.budget;
+        let budget = &host.stats.operators[number].part_of(&host.flow.budget);
         let partition_bits = host.partitions.key_bits();
         let partition = |_| {
             let (mut inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);

@@ -23,7 +23,6 @@ use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// In place of the group of a row that has been processed, if its key has been forgotten.
 const NONE: u32 = u32::MAX;
@@ -175,7 +174,7 @@ impl WaitingRanks {
                     false => late += 1,
                 }
             }
-            work.stats.late_rows.fetch_add(late, Relaxed);
+            work.stats.note_late(late, || "an OVER window".into());
         }
         self.trigger(watermark, &mut ready, &mut numbers);
         ready.groups = numbers.iter().map(|&row| self.rows.groups[row as usize].into()).collect();

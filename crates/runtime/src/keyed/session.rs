@@ -170,7 +170,7 @@ impl Sessions {
             assigned.sessions.push(session);
         }
         if assigned.late > 0 {
-            work.stats.late_rows.fetch_add(assigned.late as u64, Relaxed);
+            work.stats.note_late(assigned.late as u64, || "a session window".into());
             let kept = (0..rows).filter(|&i| assigned.sessions[i] != LATE).map(|i| i as u32).collect();
             *batch = batch.pick(kept)?;
             assigned.sessions.retain(|&s| s != LATE);

@@ -22,7 +22,6 @@ use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// How far the rows of an interval join reach, in milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -274,7 +273,7 @@ impl StreamJoin {
         let watermarks = times.iter().zip(&ordinals).map(|(&time, ordinal)| (time, ordinal.watermark));
         let is_kept: Vec<bool> = watermarks.clone().map(|(t, watermark)| watermark < reach.last(port, t)).collect();
         let late = watermarks.filter(|&(t, watermark)| reach.last(port, t).max(t) <= watermark).count();
-        work.stats.late_rows.fetch_add(late as u64, Relaxed);
+        work.stats.note_late(late as u64, || "an interval join".into());
         side.times.extend_from_slice(&times);
         side.store.push_batch(batch)?;
         let linked = groups.iter().zip(&is_kept).map(|(&group, &is_kept)| if is_kept { group } else { NONE });

@@ -23,7 +23,6 @@ use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{Diagnostic, Schema};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// See the module.
 pub(crate) struct VersionedJoin {
@@ -130,7 +129,7 @@ impl VersionedJoin {
                 key.insert(right_times[row], first_right + row as u32);
             }
         }
-        work.stats.late_rows.fetch_add(late, Relaxed);
+        work.stats.note_late(late, || "a temporal join".into());
         Ok(())
     }
 

@@ -61,6 +61,7 @@ mod permit;
 pub(crate) use permit::Permit;
 
 use crate::ids::StreamId;
+use crate::stats::{WaitCause, Waits};
 use millstream_state::{Charge, MemoryBudget, MemoryClass, available_memory};
 use millstream_types::{Diagnostic, code, memory_text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -192,9 +193,20 @@ pub(crate) enum Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Yes,
-    Wait,
+    Wait(WaitCause),
     /// InFlight alone is too large.
     Exhausted,
+}
+
+impl Verdict {
+    /// Why it is not yes.
+    fn cause(self) -> Option<WaitCause> {
+        match self {
+            Verdict::Yes => None,
+            Verdict::Wait(cause) => Some(cause),
+            Verdict::Exhausted => Some(WaitCause::Memory),
+        }
+    }
 }
 
 impl Flow {
@@ -243,28 +255,31 @@ impl Flow {
         flow
     }
 
-    /// Waits for room for a chunk of a split that was read with `bytes` bytes. Fails when the query does not fit into its
+    /// Waits for room for a chunk of a split that was read with `bytes` bytes, and notes how long. Fails when the query does not fit into its
     /// memory.
     pub(crate) fn acquire(
         self: &Arc<Flow>,
         stream: StreamId,
         bytes: u64,
         others: &dyn Others,
+        waits: &Waits,
     ) -> Result<Permit, Diagnostic> {
         let mut state = self.state.lock();
         while !state.open {
             let consumed = state.consumed;
             state.growth.note(consumed, self.budget.grown());
             if state.is_full(self, stream) {
+                waits.begin(WaitCause::InFlight);
                 state.queued += 1;
                 self.freed.wait(&mut state);
                 state.queued -= 1;
             } else if self.verdict(&state, stream) == Verdict::Yes
-                || self.wait_for_memory(&mut state, stream, others)?
+                || self.wait_for_memory(&mut state, stream, others, waits)?
             {
                 break;
             }
         }
+        waits.end();
         Ok(self.admit(&mut state, stream, bytes))
     }
 
@@ -273,6 +288,7 @@ impl Flow {
         self: &Arc<Flow>,
         stream: StreamId,
         bytes: u64,
+        waits: &Waits,
         refused: impl FnOnce(Refusal),
     ) -> Result<Permit, Refusal> {
         let mut state = self.state.lock();
@@ -280,14 +296,16 @@ impl Flow {
         state.growth.note(consumed, self.budget.grown());
         let refusal = match state.is_full(self, stream) {
             _ if state.open => None,
-            true => Some(Refusal::Full),
-            false => (self.verdict(&state, stream) != Verdict::Yes).then_some(Refusal::Memory),
+            true => Some((Refusal::Full, WaitCause::InFlight)),
+            false => self.verdict(&state, stream).cause().map(|cause| (Refusal::Memory, cause)),
         };
-        if let Some(refusal) = refusal {
+        if let Some((refusal, cause)) = refusal {
+            waits.begin(cause);
             state.refused |= refusal == Refusal::Full;
             refused(refusal);
             return Err(refusal);
         }
+        waits.end();
         Ok(self.admit(&mut state, stream, bytes))
     }
 
@@ -316,6 +334,7 @@ impl Flow {
         state: &mut MutexGuard<'_, InFlight>,
         stream: StreamId,
         others: &dyn Others,
+        waits: &Waits,
     ) -> Result<bool, Diagnostic> {
         state.waiting += 1;
         self.budget.watch(true);
@@ -324,14 +343,15 @@ impl Flow {
             MutexGuard::unlocked(state, || self.budget.measure(true));
         }
         let verdict = self.verdict(state, stream);
+        verdict.cause().into_iter().for_each(|cause| waits.begin(cause));
         let mut goes_on = false;
         match verdict {
             Verdict::Yes => {}
             // What nobody counts is given back without anybody being told.
-            Verdict::Wait if self.budget.used_by(MemoryClass::Other) > 0 => {
+            Verdict::Wait(_) if self.budget.used_by(MemoryClass::Other) > 0 => {
                 self.freed.wait_for(state, REST);
             }
-            Verdict::Wait => self.freed.wait(state),
+            Verdict::Wait(_) => self.freed.wait(state),
             Verdict::Exhausted => {
                 let is_final = state.total == 0 && MutexGuard::unlocked(state, || others.are_at_rest());
                 if is_final && state.total == 0 && self.verdict(state, stream) == Verdict::Exhausted {
@@ -381,7 +401,7 @@ impl Flow {
             verdict(budget.limit(), budget.state(), budget.in_flight(), in_flight_limit, || state.is_slowest(stream));
         let grown = budget.state().saturating_add(GROWTH.max(growth).saturating_mul(budget.in_flight()));
         match self.is_spilling.load(Ordering::Acquire) && grown > soft(budget.limit()) {
-            true => Verdict::Wait,
+            true => Verdict::Wait(WaitCause::Memory),
             false => verdict,
         }
     }
@@ -479,11 +499,11 @@ impl Flow {
 fn verdict(limit: u64, state: u64, in_flight: u64, in_flight_limit: u64, is_slowest: impl FnOnce() -> bool) -> Verdict {
     let room = limit.saturating_sub(state);
     if in_flight > in_flight_limit.min(room / 4) {
-        Verdict::Wait
+        Verdict::Wait(WaitCause::Memory)
     } else if state + in_flight <= soft(limit) {
         Verdict::Yes
     } else if !is_slowest() {
-        Verdict::Wait
+        Verdict::Wait(WaitCause::Behind)
     } else if state > limit {
         Verdict::Exhausted
     } else {

@@ -132,6 +132,7 @@ impl SinkStation {
 
     /// Makes a piece of rows.
     fn piece(&self, columns: Vec<ArrayRef>, rows: usize, permit: Option<Arc<Permit>>) -> Result<SinkPiece, Diagnostic> {
+        self.stats.show(&columns, rows);
         let content = if self.limited {
             PieceContent::Columns(columns, rows)
         } else {

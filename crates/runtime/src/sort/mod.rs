@@ -145,7 +145,7 @@ impl SortStation {
             SortRole::Local(links) => (FirstNode::part_of(plan), 0, Some(FirstNode::new(links))),
         };
         let rows = |rows: Option<u64>| rows.and_then(|rows| usize::try_from(rows).ok()).unwrap_or(usize::MAX);
-        let charge = Charge::new(&host.flow.budget, MemoryClass::Operators, 0);
+        let charge = Charge::new(&stats.part_of(&host.flow.budget), MemoryClass::Operators, 0);
         SortStation {
             id,
             host: Arc::clone(host),

@@ -165,7 +165,7 @@ impl SourceRuntime {
             let whole = self.skipping.as_ref().map(|skipping| &*skipping.head.columns);
             counters.look_for_values(&decoded.columns, whole);
         }
-        host.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);
+        host.stats.skip_records(decoded.skipped, decoded.skipped_for.as_ref());
         let mut permit = task.permit;
         permit.decoded(bytes_of(&decoded.columns));
         // Of a split that workers read there always is more.
@@ -185,6 +185,7 @@ fn one_after_the_other(parts: Vec<Decoded>) -> Result<Decoded, Diagnostic> {
     for part in &parts {
         (all.rows, all.skipped) = (all.rows + part.rows, all.skipped + part.skipped);
         all.error = all.error.or_else(|| part.error.clone());
+        all.skipped_for = all.skipped_for.or_else(|| part.skipped_for.clone());
     }
     // One that could not even begin has no columns.
     let columns = parts.iter().map(|part| &part.columns[..]).filter(|columns| !columns.is_empty());

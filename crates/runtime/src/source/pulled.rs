@@ -58,7 +58,7 @@ pub(crate) fn pull(query: &Query, mut pulled: Pulled) -> Result<Option<DecodeTas
         let (stream, bytes) = (this.stream(), read.chunk.bytes);
         // Kept under the lock of the flow: otherwise what is consumed just then would be the last to wake it.
         let mut taken = Some((pulled, open, read));
-        let permit = query.host().flow.try_acquire(stream, bytes, |refusal| {
+        let permit = query.host().flow.try_acquire(stream, bytes, &this.counters().waits, |refusal| {
             if let Some((mut pulled, mut open, read)) = taken.take() {
                 open.kept = Some(read);
                 pulled.open = Some(open);

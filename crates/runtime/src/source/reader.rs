@@ -7,6 +7,7 @@ use crate::query::{Query, caught};
 use crate::schedule::flow::Permit;
 use crate::schedule::timers::{after, earlier};
 use crate::station::{Consequences, DecodeTask, Task};
+use crate::stats::SplitStats;
 use crate::stream::sequencer::Unit;
 use millstream_connectors::{Chunk, Outlook, Position, SplitReader};
 use millstream_sync::epoch_ring::End;
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
 
     /// Has a reader begin where it is to.
     fn open(self, mut reader: Box<dyn SplitReader>) -> Result<OpenSplit, Diagnostic> {
-        let Reader { query, id, split } = self;
+        let Reader { query, split, .. } = self;
         let flow = &query.host().flow;
         let mut after = None;
         if let Begin::Resume(from) = split.begin {
@@ -187,12 +188,12 @@ impl<'a> Reader<'a> {
             self.heard_if_awaited(&mut split.reading.lock());
             flow.set_silent(split.stream, false);
         }
-        Ok(OpenSplit { id, reader, after, told: Told::default(), kept: None })
+        Ok(OpenSplit { id: self.id, reader, after, told: Told::default(), kept: None })
     }
 
     /// What the split says of the outside: records that are there behind `after`, and whether it answers.
     fn note_outside(&self, reader: &dyn SplitReader, after: Option<Position>) {
-        let stats = self.query.host().stats.sources[self.id.source].split(self.id.split);
+        let stats = self.counters();
         if let Some(lag) = reader.lag(after) {
             stats.note_lag(lag);
         }
@@ -246,12 +247,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// What is counted of the split.
+    pub(super) fn counters(&self) -> &'a SplitStats {
+        self.query.host().stats.sources[self.id.source].split(self.id.split)
+    }
+
     /// Has a chunk decoded, once there is room for it.
     fn hand_over(self, read: ReadChunk) -> Result<(), Diagnostic> {
         let Reader { query, split, .. } = self;
         // A reader that waits for room is not silent.
         split.reading.lock().active = None;
-        let permit = query.host().flow.acquire(split.stream, read.chunk.bytes, query)?;
+        let permit = query.host().flow.acquire(split.stream, read.chunk.bytes, query, &self.counters().waits)?;
         if let Some(task) = self.announce(read, permit) {
             self.heard_if_awaited(&mut split.reading.lock());
             query.scheduler().push(&mut vec![Task::Decode(Box::new(task))]);
@@ -261,7 +267,7 @@ impl<'a> Reader<'a> {
 
     /// Numbers a chunk that is to be decoded; `None` if the split has been ended meanwhile.
     pub(super) fn announce(self, ReadChunk { chunk, is_held }: ReadChunk, permit: Permit) -> Option<DecodeTask> {
-        let Reader { query, id, split } = self;
+        let Reader { query, split, .. } = self;
         let mut reading = split.reading.lock();
         if reading.ended {
             return None;
@@ -271,11 +277,11 @@ impl<'a> Reader<'a> {
         let unit = reading.units;
         reading.units += 1;
         drop(reading);
-        let stats = query.host().stats.sources[id.source].split(id.split);
+        let stats = self.counters();
         stats.read.fetch_add(1, Relaxed);
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
         stats.note_chunk(query.host().stats.elapsed());
-        Some(DecodeTask { split: id, stream: split.stream, unit, chunk, more: Vec::new(), is_held, permit })
+        Some(DecodeTask { split: self.id, stream: split.stream, unit, chunk, more: Vec::new(), is_held, permit })
     }
 
     /// How many chunks more may be part of a unit: small ones that wait cost less together.
@@ -286,19 +292,19 @@ impl<'a> Reader<'a> {
 
     /// Notes a chunk that is part of the unit of another.
     pub(super) fn note_joined(self, chunk: &Chunk) {
-        let stats = self.query.host().stats.sources[self.id.source].split(self.id.split);
+        let stats = self.counters();
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
     }
 
     fn end(self, end: End) {
-        let Reader { query, id, split } = self;
+        let Reader { query, split, .. } = self;
         let mut reading = split.reading.lock();
         if std::mem::replace(&mut reading.ended, true) {
             return;
         }
         let unit = reading.units;
         drop(reading);
-        query.host().stats.sources[id.source].split(id.split).has_ended.store(true, Relaxed);
+        self.counters().has_ended.store(true, Relaxed);
         query.host().flow.set_silent(split.stream, true);
         if end == End::Stopped {
             query.cut_short();
@@ -343,6 +349,6 @@ impl<'a> Reader<'a> {
     }
 
     fn note_idle(self, is_idle: bool) {
-        self.query.host().stats.sources[self.id.source].split(self.id.split).is_idle.store(is_idle, Relaxed);
+        self.counters().is_idle.store(is_idle, Relaxed);
     }
 }

@@ -1,11 +1,11 @@
 //! Counters of checkpoints.
 
-use super::forms::{from_optional_seconds, optional_seconds};
+use super::forms::{from_optional_seconds, from_seconds, optional_seconds, seconds};
 use super::histogram::{Histogram, Times};
 use crate::schedule::threads::Watch;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -17,6 +17,34 @@ pub(crate) struct CheckpointStats {
     duration: Histogram,
     handing_over: Histogram,
     handing_over_processor: Histogram,
+}
+
+/// Checkpoints that are kept.
+const KEPT: usize = 50;
+
+/// A checkpoint that is complete.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointRecord {
+    /// Its number.
+    pub number: u64,
+    /// When it was complete, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// From the cut to the commit of sinks.
+    #[serde(rename = "duration_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
+    pub duration: Duration,
+    /// Until the cut had passed everywhere, and what it cut off was handed over: state is written meanwhile.
+    #[serde(rename = "cut_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
+    pub cut: Duration,
+    /// For the rest of the state, and the manifest.
+    #[serde(rename = "write_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
+    pub write: Duration,
+    /// For what sinks prepare and commit.
+    #[serde(rename = "commit_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
+    pub commit: Duration,
+    /// Bytes that it has written.
+    pub written_bytes: u64,
+    /// Bytes that it consists of, some of them written by earlier ones.
+    pub state_bytes: u64,
 }
 
 /// What is known of the checkpoints of a run.
@@ -38,6 +66,8 @@ pub struct CheckpointSnapshot {
     pub age: Option<Duration>,
     /// From the cut to the commit of sinks.
     pub duration: Times,
+    /// The last ones, in order.
+    pub recent: Vec<CheckpointRecord>,
     /// How long threads that process rows were busy with what the cut takes.
     pub handing_over: Times,
     /// How long they had the processor for it: the rest is what other threads and processes did meanwhile.
@@ -50,6 +80,18 @@ impl CheckpointStats {
         self.counts.lock().last = number;
         *self.completed.lock() = Some(Instant::now());
         self.duration.record(took);
+    }
+
+    /// The first node has made one.
+    pub(crate) fn record(&self, record: CheckpointRecord) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut counts = self.counts.lock();
+        counts.bytes_written += record.written_bytes;
+        counts.state_bytes = record.state_bytes;
+        if counts.recent.len() == KEPT {
+            counts.recent.remove(0);
+        }
+        counts.recent.push(CheckpointRecord { at_ms: now.as_millis() as u64, ..record });
     }
 
     /// A thread that processes rows has handed something over.

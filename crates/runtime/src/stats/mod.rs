@@ -13,15 +13,18 @@ mod nodes;
 mod own;
 mod program_snapshot;
 mod programs;
+mod samples;
 mod sent;
 mod snapshot;
 mod spill;
 mod sum;
+mod tap;
+mod waits;
 
 pub use beats::BeatSnapshot;
 pub(crate) use beats::BeatStats;
-pub use checkpoints::CheckpointSnapshot;
 pub(crate) use checkpoints::CheckpointStats;
+pub use checkpoints::{CheckpointRecord, CheckpointSnapshot};
 pub use compilation::{CodeOrigin, Compilation};
 use cycles::CycleClock;
 pub(crate) use histogram::Histogram;
@@ -30,6 +33,8 @@ pub(crate) use nodes::NodeReport;
 use nodes::NodeReports;
 pub use program_snapshot::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub(crate) use programs::ProgramStats;
+pub(crate) use samples::Samples;
+pub use samples::{BadRow, RowSample};
 pub use sent::SentSnapshot;
 pub(crate) use sent::SentStats;
 pub use snapshot::{
@@ -37,10 +42,14 @@ pub use snapshot::{
     TriggerSnapshot, WorkerSnapshot,
 };
 pub use spill::SpillSnapshot;
+use tap::RowTap;
+pub use tap::SeenRows;
+pub(crate) use waits::Waits;
+pub use waits::{WaitCause, WaitSnapshot};
 
 pub use crate::adaptive::signals::hardware_counters::HardwareSnapshot;
 use crate::adaptive::signals::hardware_counters::HardwareTotals;
-use crate::adaptive::{Decision, EventLog};
+use crate::adaptive::{Decision, EventKind, EventLog};
 use crate::ids::SplitId;
 use crate::schedule::scheduler::Scheduler;
 use crate::stream::Stream;
@@ -48,7 +57,7 @@ use arrow_array::{Array, ArrayRef};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, SourceColumn, SourcePlan};
 use millstream_state::{MemoryBudget, MemorySnapshot};
 use millstream_storage::SpillCounters;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, Schema, counted};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -68,6 +77,7 @@ pub struct QueryStats {
     pub(crate) windows_fired: AtomicU64,
     pub(crate) beats: BeatStats,
     first_error: Mutex<Option<Diagnostic>>,
+    pub(crate) samples: Samples,
     compilations: Mutex<Vec<Compilation>>,
     pub(crate) events: EventLog,
     pub(crate) programs: ProgramStats,
@@ -143,6 +153,7 @@ pub(crate) struct SplitStats {
     lag: AtomicU64,
     /// Why its server does not answer, while it does not.
     trouble: Mutex<Option<String>>,
+    pub(crate) waits: Waits,
     /// When the last chunk was read, in milliseconds since the statistics were made.
     last_chunk_ms: AtomicU64,
 }
@@ -165,18 +176,27 @@ pub(crate) struct PipelineStats {
 /// Counters of a windowed aggregation, a keyed operator or a sort, which the station has.
 #[derive(Debug)]
 pub(crate) struct TriggerStats {
-    name: String,
+    pub(crate) name: String,
     unit: fn(u64) -> Begun,
     pub(crate) begun: AtomicU64,
     pub(crate) rows_out: AtomicU64,
     busy_nanos: AtomicU64,
     pub(crate) delay: Histogram,
+    /// Its part of the memory budget, on each node of this process.
+    holds: Mutex<Vec<Arc<MemoryBudget>>>,
 }
 
 impl TriggerStats {
     fn new(name: String, unit: fn(u64) -> Begun) -> Arc<TriggerStats> {
-        let (begun, rows_out, busy_nanos, delay) = Default::default();
-        Arc::new(TriggerStats { name, unit, begun, rows_out, busy_nanos, delay })
+        let (begun, rows_out, busy_nanos, delay, holds) = Default::default();
+        Arc::new(TriggerStats { name, unit, begun, rows_out, busy_nanos, delay, holds })
+    }
+
+    /// A part of the budget, whose bytes are those of its state.
+    pub(crate) fn part_of(&self, budget: &MemoryBudget) -> Arc<MemoryBudget> {
+        let part = budget.part();
+        self.holds.lock().push(Arc::clone(&part));
+        part
     }
 
     /// A worker has spent so much time on it.
@@ -195,12 +215,33 @@ pub(crate) struct SinkStats {
     writing: Mutex<Option<Instant>>,
     /// When the commit that is under way has begun.
     committing: Mutex<Option<Instant>>,
+    /// Its columns.
+    schema: Schema,
+    changes: bool,
+    tap: RowTap,
 }
 
 impl SinkStats {
     fn new(index: usize, plan: &SinkPlan) -> SinkStats {
         let target = plan.table.as_ref().map_or("result", |table| &table.name);
-        SinkStats { name: format!("sink {index}: {target}"), ..SinkStats::default() }
+        let (name, schema) = (format!("sink {index}: {target}"), plan.schema.clone());
+        SinkStats { name, schema, changes: plan.changes.is_some(), ..SinkStats::default() }
+    }
+
+    /// Rows have been made for it.
+    pub(crate) fn show(&self, columns: &[ArrayRef], rows: usize) {
+        self.tap.note(&self.schema, columns, rows);
+    }
+
+    /// The rows that have come to it last, since somebody looks.
+    fn look(&self) -> SeenRows {
+        let change = self.changes.then(|| ("change".to_string(), "STRING".to_string()));
+        let columns = self.schema.fields.iter().map(|field| (field.name.clone(), field.data_type.to_string()));
+        SeenRows {
+            sink: self.name.clone(),
+            columns: change.into_iter().chain(columns).collect(),
+            rows: self.tap.look(),
+        }
     }
 
     /// Writing begins.
@@ -382,6 +423,29 @@ impl QueryStats {
         self.error_rows.fetch_add(rows, Relaxed);
         if let Some(sample) = sample {
             self.first_error.lock().get_or_insert_with(|| sample.clone());
+            self.samples.note(BadRow::Failed, || sample.to_string());
+        }
+    }
+
+    /// The rows that sinks of this node have got last. Who asks has them looked at for some seconds; the first answer may have none.
+    pub fn look_at_rows(&self) -> Vec<SeenRows> {
+        self.sinks.iter().map(|sink| sink.look()).collect()
+    }
+
+    /// Counts malformed records that were left out.
+    pub(crate) fn skip_records(&self, records: u64, sample: Option<&Diagnostic>) {
+        self.skipped_rows.fetch_add(records, Relaxed);
+        if let Some(sample) = sample {
+            self.samples.note(BadRow::Malformed, || sample.to_string());
+        }
+    }
+
+    /// Counts rows that came too late, and where they were to go.
+    pub(crate) fn note_late(&self, rows: u64, part: impl FnOnce() -> String) {
+        if rows > 0 {
+            self.late_rows.fetch_add(rows, Relaxed);
+            self.samples
+                .note(BadRow::Late, || format!("{} behind the watermark at {}", counted(rows as usize, "row"), part()));
         }
     }
 
@@ -392,7 +456,7 @@ impl QueryStats {
 
     /// Something was adapted to the data.
     pub(crate) fn note_event(&self, subject: impl Into<String>, decision: Decision) {
-        self.events.note(self.clock.started.elapsed(), subject, decision);
+        self.events.note(self.clock.started.elapsed(), EventKind::Adapted, subject, decision);
     }
 
     /// Pipeline `pipeline` has processed its input stream number `stream` up to a watermark.

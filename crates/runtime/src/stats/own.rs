@@ -112,6 +112,7 @@ impl QueryStats {
             windows_fired: self.windows_fired.load(Relaxed),
             trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
             first_error: self.first_error.lock().as_ref().map(ToString::to_string),
+            samples: self.samples.all(),
             memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
             sources,
             pipelines,
@@ -158,6 +159,7 @@ impl SourceStats {
             decode_time: self.decode_time.times(),
             watermark_ms: None,
             split_count,
+            waits: all().fold(WaitSnapshot::default(), |sum, split| sum.plus(&split.waits.snapshot())),
             idle_splits: all().filter(|split| split.is_idle.load(Relaxed)).count() as u64,
             splits: shown.into_iter().map(|split| split.snapshot(is_over, elapsed)).collect(),
         }
@@ -190,6 +192,7 @@ impl SplitStats {
             lag: self.lag(),
             node: 0,
             trouble: self.trouble.lock().clone(),
+            waits: self.waits.snapshot(),
             silent: elapsed.saturating_sub(Duration::from_millis(self.last_chunk_ms.load(Relaxed))),
         }
     }
@@ -228,6 +231,7 @@ impl TriggerStats {
             rows_out: self.rows_out.load(Relaxed),
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
             delay,
+            state_bytes: self.holds.lock().iter().map(|part| part.held()).sum(),
             sent,
         }
     }

@@ -8,8 +8,10 @@ use super::compilation::Compilation;
 use super::forms::{from_seconds, optional_seconds, seconds};
 use super::histogram::Times;
 use super::program_snapshot::ProgramSnapshot;
+use super::samples::RowSample;
 use super::sent::SentSnapshot;
 use super::spill::SpillSnapshot;
+use super::waits::WaitSnapshot;
 use crate::adaptive::Event;
 use crate::adaptive::signals::hardware_counters::HardwareSnapshot;
 use millstream_state::MemorySnapshot;
@@ -65,6 +67,8 @@ pub struct StatsSnapshot {
     pub trigger_delay: Times,
     /// The error of one of the rows in `error_rows`.
     pub first_error: Option<String>,
+    /// Rows that came too late, malformed records and failed rows, the last ones.
+    pub samples: Vec<RowSample>,
     /// The programs for which there is machine code, in order of its making.
     #[serde(skip_deserializing)]
     pub compilations: Vec<Compilation>,
@@ -126,6 +130,8 @@ pub struct SourceSnapshot {
     pub split_count: u64,
     /// Those that are silent for so long that they do not hold the watermark back.
     pub idle_splits: u64,
+    /// Backpressure: how long the readers of all its splits have waited.
+    pub waits: WaitSnapshot,
     /// One for each split, but only some hundreds of each other node; empty before the start.
     pub splits: Vec<SplitSnapshot>,
 }
@@ -161,6 +167,8 @@ pub struct SplitSnapshot {
     /// Since the last chunk was read, or since the start.
     #[serde(rename = "silent_s", serialize_with = "seconds", deserialize_with = "from_seconds")]
     pub silent: Duration,
+    /// Backpressure: how long its reader has waited, by the rule that it waited for.
+    pub waits: WaitSnapshot,
 }
 
 /// Counters of a pipeline at one moment.
@@ -204,6 +212,8 @@ pub struct TriggerSnapshot {
     /// The time of each from the watermark that completed it until its rows were all buffers of the next pipeline.
     #[serde(rename = "trigger_delay")]
     pub delay: Times,
+    /// Bytes of its state in memory.
+    pub state_bytes: u64,
     /// What it has sent to other nodes.
     #[serde(flatten)]
     pub sent: SentSnapshot,

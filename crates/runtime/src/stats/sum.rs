@@ -13,6 +13,9 @@ use super::spill::SpillSnapshot;
 use millstream_state::MemorySnapshot;
 use std::time::Duration;
 
+/// Samples of bad rows that are shown of each node.
+const MOST_SAMPLES: usize = 50;
+
 /// Adds each to its sum.
 fn add<const N: usize>(sums: [(&mut u64, u64); N]) {
     sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
@@ -44,6 +47,7 @@ impl StatsSnapshot {
             (&mut self.beats.deleted, other.beats.deleted),
         ]);
         self.trigger_delay.add(&other.trigger_delay);
+        self.samples.extend(other.samples.iter().take(MOST_SAMPLES).cloned());
         self.first_error = self.first_error.take().or_else(|| other.first_error.clone());
         self.memory.add(&other.memory);
         self.spill.add(&other.spill);
@@ -57,7 +61,10 @@ impl StatsSnapshot {
             (source.lag, source.splits) = (None, Vec::new());
         }
         self.pipelines.iter_mut().for_each(|pipeline| (pipeline.queued, pipeline.epochs_in_flight) = (0, 0));
-        self.aggregations.iter_mut().chain(&mut self.operators).for_each(|trigger| trigger.in_flight = 0);
+        self.aggregations
+            .iter_mut()
+            .chain(&mut self.operators)
+            .for_each(|trigger| (trigger.in_flight, trigger.state_bytes) = (0, 0));
         for sink in &mut self.sinks {
             (sink.writing, sink.committing) = (Duration::ZERO, Duration::ZERO);
         }
@@ -95,6 +102,7 @@ impl SourceSnapshot {
         ]);
         self.lag = self.lag.into_iter().chain(other.lag).reduce(u64::saturating_add);
         self.decode_time.add(&other.decode_time);
+        self.waits = self.waits.plus(&other.waits);
         self.splits.extend(other.splits.iter().map(|split| SplitSnapshot { node, ..split.clone() }));
     }
 }
@@ -126,6 +134,7 @@ impl TriggerSnapshot {
         add([(&mut self.rows_out, other.rows_out)]);
         self.busy = self.busy.saturating_add(other.busy);
         self.delay.add(&other.delay);
+        add([(&mut self.state_bytes, other.state_bytes)]);
         self.sent.add(&other.sent);
     }
 }

@@ -62,7 +62,6 @@ use overlap::OverlappingWindows;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use strategy::{Strategy, merge_strategy};
 use tables::{OpenTables, Owners};
@@ -112,7 +111,7 @@ impl WindowStation {
         facts: Arc<SliceFacts>,
         links: Option<Links>,
     ) -> Result<WindowStation, Diagnostic> {
-        let (config, budget) = (&host.config, &host.flow.budget);
+        let (config, budget) = (&host.config, &host.stats.aggregations[number].part_of(&host.flow.budget));
         let output_of = |output: &ComponentOutput| {
             let ComponentOutput { component, finish, data_type, .. } = output.clone();
             Output { component, finish, data_type }
@@ -184,7 +183,7 @@ impl WindowStation {
                         errors.take(e)
                     })
                 })?;
-                stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
+                stats.note_late(outcome.late_rows, || self.stats.name.clone());
                 drop_columns(rows.columns);
                 errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
             })?;

@@ -8,7 +8,7 @@ use super::tables::{FrozenByNumber, TablesByNumber, Taken};
 use crate::station::{Consequences, Task};
 use millstream_plan::window::SliceTable;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl WindowStation {
@@ -77,7 +77,8 @@ impl WindowStation {
                 && table.stored().is_none()
                 && let Ok(partial) = table.partial(&self.windows.tables)
             {
-                self.host.stats.late_rows.fetch_add(partial.count_of(&partial.partitions(), counter), Relaxed);
+                let late = partial.count_of(&partial.partitions(), counter);
+                self.host.stats.note_late(late, || self.stats.name.clone());
             }
         }
     }

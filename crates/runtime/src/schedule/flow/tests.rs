@@ -31,11 +31,11 @@ fn tables_that_grow_much_have_less_in_flight() {
     let others = Resting(|| true);
     let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 0);
     let mut consume = |bytes: u64, growth: u64| {
-        let permit = flow.acquire(StreamId::new(0), bytes, &others).unwrap();
+        let permit = flow.acquire(StreamId::new(0), bytes, &others, &Waits::default()).unwrap();
         tables.set((bytes * growth) as usize);
         drop(permit);
         tables.set(0);
-        drop(flow.acquire(StreamId::new(0), 0, &others).unwrap());
+        drop(flow.acquire(StreamId::new(0), 0, &others, &Waits::default()).unwrap());
     };
     consume(MIB / 4, 2);
     assert_eq!(flow.aim(), 4 << 20, "as soon as it has been seen");
@@ -50,10 +50,14 @@ fn tables_that_grow_much_have_less_in_flight() {
 #[test]
 fn what_is_in_flight_is_a_quarter_of_what_state_leaves() {
     let verdict = |state, in_flight| verdict(1000, state, in_flight, 200, || false);
-    assert_eq!((verdict(0, 200), verdict(0, 201)), (Verdict::Yes, Verdict::Wait), "the absolute limit");
-    assert_eq!((verdict(600, 100), verdict(600, 101)), (Verdict::Yes, Verdict::Wait));
-    assert_eq!((verdict(800, 0), verdict(801, 0)), (Verdict::Yes, Verdict::Wait), "the soft limit");
-    assert_eq!(verdict(1001, 0), Verdict::Wait, "only the slowest can tell that nothing helps");
+    assert_eq!(
+        (verdict(0, 200), verdict(0, 201)),
+        (Verdict::Yes, Verdict::Wait(WaitCause::Memory)),
+        "the absolute limit"
+    );
+    assert_eq!((verdict(600, 100), verdict(600, 101)), (Verdict::Yes, Verdict::Wait(WaitCause::Memory)));
+    assert_eq!((verdict(800, 0), verdict(801, 0)), (Verdict::Yes, Verdict::Wait(WaitCause::Behind)), "the soft limit");
+    assert_eq!(verdict(1001, 0), Verdict::Wait(WaitCause::Behind), "only the slowest can tell that nothing helps");
 }
 
 #[test]
@@ -64,19 +68,19 @@ fn splits_that_hold_chunks_back_do_not_keep_others_from_reading() {
     let large = 1 << 20;
     let mut held: Vec<Permit> = Vec::new();
     for split in 0..readers - 1 {
-        held.push(flow.acquire(StreamId::new(split), large, &others).unwrap());
+        held.push(flow.acquire(StreamId::new(split), large, &others, &Waits::default()).unwrap());
     }
     assert!(budget.in_flight() > budget.limit(), "more than there is room for");
-    held.push(flow.acquire(StreamId::new(readers - 1), large, &others).unwrap());
+    held.push(flow.acquire(StreamId::new(readers - 1), large, &others, &Waits::default()).unwrap());
     assert_eq!(held.len(), readers);
 }
 
 #[test]
 fn the_slowest_goes_on_until_state_alone_is_too_large() {
     let verdict = |state, in_flight| verdict(1000, state, in_flight, 200, || true);
-    assert_eq!((verdict(900, 25), verdict(900, 26)), (Verdict::Yes, Verdict::Wait));
+    assert_eq!((verdict(900, 25), verdict(900, 26)), (Verdict::Yes, Verdict::Wait(WaitCause::Memory)));
     assert_eq!((verdict(1000, 0), verdict(1001, 0)), (Verdict::Yes, Verdict::Exhausted));
-    assert_eq!(verdict(1001, 1), Verdict::Wait, "what is in flight may free something");
+    assert_eq!(verdict(1001, 1), Verdict::Wait(WaitCause::Memory), "what is in flight may free something");
     let tiny = super::verdict(1, 0, 0, 200, || true);
     assert_eq!(tiny, Verdict::Yes, "any budget lets one chunk in");
 }
@@ -101,8 +105,9 @@ fn a_split_that_is_ahead_waits_for_the_other_or_for_memory() {
         flow.advance(StreamId::new(0), 100);
         let mut state = Charge::new(&flow.budget, MemoryClass::Tables, 900);
         thread::scope(|scope| {
-            let ahead = scope.spawn(|| flow.acquire(StreamId::new(0), 10, &Resting(|| false)).map(drop));
-            flow.acquire(StreamId::new(1), 10, &Resting(|| false)).unwrap();
+            let ahead =
+                scope.spawn(|| flow.acquire(StreamId::new(0), 10, &Resting(|| false), &Waits::default()).map(drop));
+            flow.acquire(StreamId::new(1), 10, &Resting(|| false), &Waits::default()).unwrap();
             match frees_memory {
                 true => state.set(100),
                 false => flow.advance(StreamId::new(1), 200),
@@ -119,18 +124,18 @@ fn a_state_that_grows_over_the_budget_is_an_error_once_the_workers_rest() {
     let _lookups = Charge::new(&flow.budget, MemoryClass::Lookups, 2000);
     let rounds = std::cell::Cell::new(0);
     let at_rest = || rounds.replace(rounds.get() + 1) == 2;
-    flow.acquire(StreamId::new(0), 0, &Resting(at_rest)).unwrap();
+    flow.acquire(StreamId::new(0), 0, &Resting(at_rest), &Waits::default()).unwrap();
     assert_eq!(rounds.get(), 3, "nobody continues while workers may give memory back");
     tables.set(1700);
-    flow.acquire(StreamId::new(0), 0, &Resting(|| true)).unwrap();
+    flow.acquire(StreamId::new(0), 0, &Resting(|| true), &Waits::default()).unwrap();
     tables.set(1701);
-    let error = flow.acquire(StreamId::new(0), 0, &Resting(|| true)).unwrap_err();
+    let error = flow.acquire(StreamId::new(0), 0, &Resting(|| true), &Waits::default()).unwrap_err();
     assert_eq!(error.code, code::OUT_OF_MEMORY);
     let expected =
         "the state of the query is larger than its memory budget of 1000 B: it holds lookups 2.0 KiB, tables 1.7 KiB";
     assert_eq!(error.message, expected);
     flow.open();
-    flow.acquire(StreamId::new(0), 0, &Resting(|| true)).unwrap();
+    flow.acquire(StreamId::new(0), 0, &Resting(|| true), &Waits::default()).unwrap();
 }
 
 #[test]
@@ -156,12 +161,12 @@ fn a_query_that_may_spill_gives_up_when_that_was_tried_again() {
     let spilling = Spilling(&flow, tables, std::cell::Cell::new(0));
     for bytes in [1100, 1500] {
         spilling.1.borrow_mut().set(bytes);
-        flow.acquire(StreamId::new(0), 0, &spilling).unwrap();
+        flow.acquire(StreamId::new(0), 0, &spilling, &Waits::default()).unwrap();
     }
     assert_eq!(spilling.2.get(), 2);
     for bytes in [1100, 1500] {
         spilling.1.borrow_mut().set(bytes);
-        let acquired = flow.acquire(StreamId::new(0), 0, &spilling);
+        let acquired = flow.acquire(StreamId::new(0), 0, &spilling, &Waits::default());
         assert_eq!(acquired.is_err(), bytes == 1500);
     }
     assert_eq!(spilling.2.get(), 4, "twice in vain");
@@ -179,18 +184,18 @@ fn memory_that_was_exceeded_and_given_back_is_forgotten() {
     let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 1100);
     for bytes in [1100, 700, 2000] {
         tables.set(bytes);
-        flow.acquire(StreamId::new(0), 0, &Resting(|| true)).unwrap();
+        flow.acquire(StreamId::new(0), 0, &Resting(|| true), &Waits::default()).unwrap();
     }
 }
 
 #[test]
 fn a_chunk_weighs_what_the_one_before_it_did() {
     let flow = flow(vec![None], 1000);
-    let mut first = flow.acquire(StreamId::new(0), 10, &Resting(|| false)).unwrap();
+    let mut first = flow.acquire(StreamId::new(0), 10, &Resting(|| false), &Waits::default()).unwrap();
     assert_eq!(flow.budget.in_flight(), 10);
     first.decoded(90);
     assert_eq!(flow.budget.in_flight(), 100);
-    let second = flow.acquire(StreamId::new(0), 10, &Resting(|| false)).unwrap();
+    let second = flow.acquire(StreamId::new(0), 10, &Resting(|| false), &Waits::default()).unwrap();
     assert_eq!(flow.budget.in_flight(), 200);
     drop((first, second));
     assert_eq!((flow.budget.in_flight(), flow.state.lock().total), (0, 0));
@@ -200,7 +205,7 @@ fn a_chunk_weighs_what_the_one_before_it_did() {
 fn the_only_reader_is_woken_when_half_of_the_permits_are_free() {
     let flow = Flow::new(8, vec![None], 1, false, MemoryBudget::new(1 << 30));
     flow.set_silent(StreamId::new(0), false);
-    let acquire = |flow: &Arc<Flow>| flow.acquire(StreamId::new(0), 0, &Resting(|| false)).unwrap();
+    let acquire = |flow: &Arc<Flow>| flow.acquire(StreamId::new(0), 0, &Resting(|| false), &Waits::default()).unwrap();
     let mut permits: Vec<Permit> = (0..8).map(|_| acquire(&flow)).collect();
     let reader = thread::spawn({
         let flow = Arc::clone(&flow);
@@ -226,15 +231,16 @@ fn a_worker_is_refused_and_told_when_to_try_again() {
     flow.call_when_freed(move || {
         called.fetch_add(1, Ordering::Relaxed);
     });
-    let stream = StreamId::new(0);
+    let (stream, waits) = (StreamId::new(0), Waits::default());
     let try_acquire = || {
         let mut refused = None;
-        let permit = flow.try_acquire(stream, 10, |refusal| refused = Some(refusal));
+        let permit = flow.try_acquire(stream, 10, &waits, |refusal| refused = Some(refusal));
         assert_eq!(permit.as_ref().err().copied(), refused);
         permit
     };
     let mut permits: Vec<Permit> = std::iter::from_fn(|| try_acquire().ok()).collect();
     assert_eq!(permits.len(), 8, "its share");
+    assert_eq!(waits.snapshot().now, Some(WaitCause::InFlight));
     assert_eq!(calls.load(Ordering::Relaxed), 0);
     permits.pop();
     assert_eq!(calls.load(Ordering::Relaxed), 1, "there is room");
@@ -243,6 +249,8 @@ fn a_worker_is_refused_and_told_when_to_try_again() {
     let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 0);
     tables.set(65 << 20);
     assert_eq!(try_acquire().err(), Some(Refusal::Memory));
+    let waited = waits.snapshot();
+    assert!(waited.now == Some(WaitCause::Memory) && waited.behind.is_zero(), "{waited:?}");
     flow.open();
     assert!(try_acquire().is_ok(), "the query ends");
 }
