@@ -74,5 +74,5 @@ if [ "${1:-}" = test ]; then
     chromium=${MILLSTREAM_CHROMIUM:-/usr/bin/chromium}
     [ -x "$chromium" ] || install chromium
     cd "$web"
-    exec node --test test/
+    exec node --test test/*.test.mjs
 fi

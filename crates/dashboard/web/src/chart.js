@@ -78,7 +78,7 @@ function options({ width, height, latest, isTime, isBytes, points, least }) {
       y: { range: (_, low, high) => [least ?? Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.08 : 1] },
     },
     axes: [
-      { ...axis, size: 22, space: 70, values: isTime ? (_, splits) => splits.map(clockOf) : (_, splits) => splits.map((v) => latest.current.formatX?.(v) ?? v.toLocaleString('en-US')) },
+      { ...axis, size: 22, space: 70, values: isTime ? (_, splits, _axis, _space, step) => splits.map((at) => clockOf(at).slice(0, step < 60 ? 8 : 5)) : (_, splits) => splits.map((v) => v.toLocaleString('en-US')) },
       { ...axis, size: 64, space: 28, incrs: isBytes ? POWERS_OF_TWO : undefined, values: (_, splits) => splits.map((value) => latest.current.format(value)) },
     ],
     series: [

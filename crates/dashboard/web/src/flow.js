@@ -1,13 +1,15 @@
 // What flows through the plan: numbers of each node, and where rows wait and why.
-import { partPerSecond, perSecond, sinkBusy, waits, workersBusy } from './differences.js';
+import { partPerSecond, sinkBusy, waits, workersBusy } from './differences.js';
 import { percent } from './format.js';
-import { idOf } from './problems.js';
 
 /** Below this share of the time nobody minds that a source waits. */
 export const NOTED = 0.1;
 export const HIGH = 0.5;
 /** A sink or the workers that are busy for more than this are why others wait. */
 const SATURATED = 0.8;
+
+/** The part of a name in the statistics by which the plan knows it: "sink 0" of "sink 0: bids". */
+export const idOf = (name) => name.split(':')[0];
 
 /** The part of the statistics that a node of the plan is: `{list, part}`, or null (a lookup table, or before the first row). */
 export function partOf(stats, id) {
@@ -119,10 +121,8 @@ function why(rule, culprit) {
   return culprit ? `${culprit.text}, and ${ruleText(rule)}` : ruleText(rule);
 }
 
-/** All rows of state that are known, for a table: aggregations and operators. */
+/** The parts that keep state. */
 export const stateful = (stats) => [...stats.aggregations, ...stats.operators];
 
 export const stateRate = (between, name) =>
   partPerSecond(between, between.now.aggregations.some((part) => part.name === name) ? 'aggregations' : 'operators', name, (part) => part.state_bytes ?? null);
-
-export const totalRate = (between) => ({ in: perSecond(between, (s) => s.rows_in), out: perSecond(between, (s) => s.rows_out) });

@@ -1,5 +1,5 @@
 // What surrounds the pages of a job: its state, and the tabs.
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { html } from './html.js';
 import { href } from './route.js';
 import { usePoll } from './api.js';
@@ -65,5 +65,10 @@ export function JobFrame({ route, info }) {
 
 function Tab({ id, tab, label, isCurrent, problems }) {
   const worst = ['error', 'warning', 'info'].find((severity) => problems.some((problem) => problem.severity === severity));
-  return html`<a href=${href(id, tab)} aria-current=${isCurrent ? 'page' : undefined}>${label}${worst && html` <${Icon} kind=${worst} label=${worst === 'info' ? 'notice' : worst} />`}</a>`;
+  const link = useRef(null);
+  useEffect(() => {
+    const strip = link.current.parentElement;
+    if (isCurrent) strip.scrollLeft = link.current.offsetLeft - (strip.clientWidth - link.current.offsetWidth) / 2;
+  }, [isCurrent]);
+  return html`<a ref=${link} href=${href(id, tab)} aria-current=${isCurrent ? 'page' : undefined}>${label}${worst && html` <${Icon} kind=${worst} label=${worst === 'info' ? 'notice' : worst} />`}</a>`;
 }

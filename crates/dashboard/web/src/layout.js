@@ -9,15 +9,26 @@ const LEAST_SCALE = 0.8;
 
 function place(plan, direction) {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: direction, nodesep: 28, ranksep: direction === 'LR' ? 68 : 54, marginx: MARGIN, marginy: MARGIN });
+  graph.setGraph({ rankdir: direction, nodesep: 28, ranksep: direction === 'LR' ? 68 : 46, marginx: MARGIN, marginy: MARGIN });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { id } of plan.nodes) graph.setNode(id, { width: WIDTH, height: HEIGHT });
   for (const { from, to } of plan.edges) graph.setEdge(from, to);
   dagre.layout(graph);
   const { width, height } = graph.graph();
   const nodes = plan.nodes.map((node) => ({ ...node, ...round(graph.node(node.id)) }));
-  const edges = plan.edges.map((edge) => ({ ...edge, points: graph.edge(edge.from, edge.to).points.map(round) }));
+  const edges = plan.edges.map((edge) => ({ ...edge, points: sideToSide(graph, edge, direction) }));
   return { direction, width: Math.ceil(width), height: Math.ceil(height), nodes, edges };
+}
+
+/** From the middle of one node's side to that of the other's, through the points between them. */
+function sideToSide(graph, { from, to }, direction) {
+  const [along, half] = direction === 'LR' ? ['x', WIDTH / 2] : ['y', HEIGHT / 2];
+  const [start, end] = [round(graph.node(from)), round(graph.node(to))];
+  start[along] += half;
+  end[along] -= half;
+  const inner = graph.edge(from, to).points.slice(1, -1).map(round);
+  const isAdjacent = inner.length <= 1;
+  return [start, ...(isAdjacent ? [{ x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 }] : inner), end];
 }
 
 const round = ({ x, y }) => ({ x: Math.round(x), y: Math.round(y) });
@@ -44,9 +55,12 @@ export function ordered(plan) {
 }
 
 /** A smooth line through the points. */
-export function path(points) {
-  const [first, ...rest] = points;
-  if (rest.length === 1) return `M${first.x} ${first.y}L${rest[0].x} ${rest[0].y}`;
+export function path(points, direction) {
+  const [first, last] = [points[0], points.at(-1)];
+  if (points.length === 3) {
+    const bend = direction === 'LR' ? [points[1].x, first.y, points[1].x, last.y] : [first.x, points[1].y, last.x, points[1].y];
+    return `M${first.x} ${first.y}C${bend.join(' ')} ${last.x} ${last.y}`;
+  }
   let d = `M${first.x} ${first.y}`;
   for (let i = 1; i < points.length - 1; i += 1) {
     const [here, next] = [points[i], points[i + 1]];

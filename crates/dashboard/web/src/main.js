@@ -62,10 +62,10 @@ function Outage({ connection }) {
     return () => clearInterval(timer);
   }, [isOut]);
   const now = performance.now();
-  return html`<div class=${isOut ? 'outage' : 'outage gone'}>
+  return html`<aside class=${isOut ? 'outage' : 'outage gone'} aria-label="Connection">
     <span role="status">${isOut && html`<${Icon} kind="error" /> The server does not answer.`}</span>
     ${isOut && html`<span>What is shown is <b>${age((now - connection.answeredAt) / 1000)}</b> old.</span> <button type="button" onClick=${tryNow}>Try now</button>`}
-  </div>`;
+  </aside>`;
 }
 
 function TokenDialog({ isRefused }) {

@@ -1,5 +1,6 @@
 // Problems as the server found them, with the place where each is seen best.
 import { html } from './html.js';
+import { idOf } from './flow.js';
 import { href } from './route.js';
 import { Icon } from './ui.js';
 
@@ -10,9 +11,6 @@ const TABS = {
   'checkpoint-old': 'checkpoints', 'checkpoint-fails': 'checkpoints',
   'node-silent': 'nodes', 'node-lost': 'nodes', skew: 'nodes', 'late-rows': 'errors', 'bad-rows': 'errors',
 };
-
-/** The part of a name in the statistics by which the plan knows it: "sink 0" of "sink 0: bids". */
-export const idOf = (name) => name.split(':')[0];
 
 /** Where a problem is seen. */
 export function placeOf(job, { kind, subject, split }) {

@@ -1,5 +1,5 @@
 // Parts that pages share.
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { html } from './html.js';
 import { percent, plural } from './format.js';
 
@@ -54,10 +54,10 @@ export function Notice({ kind = 'info', title, children }) {
 /**
  * A table with a caption that a screen reader says. `columns` have `key`, `title`, and may have `number` (aligned to the right), `cell` (what
  * is shown of a row), `value` (what is sorted by; without one the column is not sorted), `heads` (the row's header) and `hint`.
- * `sort` is `{key, isDown}`.
+ * `sort` is `{key, isDown}`. A table that `isShort` scrolls by itself.
  */
-export function Table({ caption, columns, rows, rowKey, sort, onSort, below, tone, empty = 'Nothing so far.' }) {
-  return html`<div class="scroll" role="region" aria-label=${caption} tabindex="0">
+export function Table({ caption, columns, rows, rowKey, sort, onSort, below, tone, isShort, empty = 'Nothing so far.' }) {
+  return html`<div class=${isShort ? 'scroll short' : 'scroll'} role="group" aria-label=${caption} tabindex="0">
     <table>
       <caption class="unseen">${caption}</caption>
       <thead><tr>${columns.map((column) => html`<${Head} key=${column.key} ...${{ column, sort, onSort }} />`)}</tr></thead>
@@ -128,7 +128,8 @@ export function Pages({ page, pages, onPage, label }) {
 /** A dialog that takes the keyboard while it is open. */
 export function Dialog({ title, onClose, children }) {
   const element = useRef(null);
-  useEffect(() => {
+  // Before the next key is pressed: it is for the dialog.
+  useLayoutEffect(() => {
     const dialog = element.current;
     if (!dialog.open) dialog.showModal();
     return () => dialog.close();

@@ -1,8 +1,13 @@
 // A browser for tests: Debian's chromium, pages that report what goes wrong in them, and axe.
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
+
+/** The built files: what scripts/web.sh has made, or the folder of the environment variable MILLSTREAM_WEB. */
+export const built = process.env.MILLSTREAM_WEB ?? fileURLToPath(new URL('../../../../target/web', import.meta.url));
+if (!existsSync(`${built}/app.js`)) throw new Error(`there is no dashboard in ${built}: run scripts/web.sh`);
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -37,14 +42,16 @@ export async function close(page) {
   assert.deepEqual(wrongs, []);
 }
 
-/** What axe finds wrong, as text; empty when nothing is. The CSP forbids scripts in the page, so that axe comes through the debugger. */
-export async function axe(page) {
+/**
+ * What axe finds wrong, as text; empty when nothing is: by all its rules, or by those that are named. The CSP forbids scripts in the page, so
+ * that axe comes through the debugger.
+ */
+export async function axe(page, rules = null) {
   await page.evaluate(axeSource);
-  const violations = await page.evaluate(async () => {
-    const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'] });
+  return page.evaluate(async (runOnly) => {
+    const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'], ...(runOnly && { runOnly }) });
     return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.slice(0, 3).map((node) => `${node.html.slice(0, 160)} ${node.any.map((c) => c.message).join(' ')}`).join(' | ')}`);
-  });
-  return violations;
+  }, rules);
 }
 
 /** The text of something, with plain spaces. */

@@ -193,7 +193,7 @@ const cluster = {
 
 const restless = {
   id: 'ratings', file: 'jobs/ratings.sql', sql: sqlOf('ratings'), stateDir: '/var/lib/millstream/ratings',
-  problems: [{ kind: 'recompiles', severity: 'warning', subject: 'pipeline 0', split: null, text: 'pipeline 0 was compiled 31 times in 5 minutes: its columns change too often', advice: "SET 'pipeline.adaptive' = 'false' keeps the generic code." }],
+  problems: [{ kind: 'recompiles', severity: 'warning', subject: 'pipeline 0', split: null, text: 'pipeline 0 was compiled 31 times in 5 minutes: its columns change too often', advice: "SET 'pipeline.adaptive' = 'never' keeps the generic code." }],
   stats: (at) => {
     const stats = renamed(advanced(hotStats, at), hotPlan, 'rating', 'ratings');
     const event = (ago, observed, decided, before = null, after = null) => ({ at_s: at - ago, subject: 'pipeline 0', observed, decided, nanos_per_row_before: before, nanos_per_row_after: after });

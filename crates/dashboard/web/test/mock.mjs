@@ -12,12 +12,14 @@ export const CSP =
 const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', svg: 'image/svg+xml' };
 
 /**
- * Starts a server. What it returns can be changed while it runs: `isGone` (it does not answer), `token`, `actions`, `without` (fields of the
- * statistics that an older server does not have); `posts` are the actions that came.
+ * Starts a server. What it returns can be changed while it runs: `isGone` (it does not answer), `token`, `actions`, `jobs`; `asked` are the
+ * paths that were asked for, `posts` the actions that came.
  */
 export async function startMock(folder, { port = 0, token = null } = {}) {
-  const mock = { isGone: false, token, actions: true, isEmpty: false, asked: [], posts: [], startedAt: Date.now() - 900_000, stopped: new Set() };
+  const mock = { isGone: false, token, actions: true, jobs: { ...jobs }, asked: [], posts: [], startedAt: Date.now() - 900_000, stopped: new Set() };
   const server = createServer((request, response) => answer(mock, folder, request, response));
+  // A test that fails leaves its server behind, and ends nevertheless.
+  server.unref();
   await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
   mock.url = `http://127.0.0.1:${server.address().port}/`;
   mock.close = () => {
@@ -46,8 +48,8 @@ function answer(mock, folder, request, response) {
   if (request.method === 'POST') return act(mock, request, parts, say, fail);
   if (parts.length === 0) return say(200, { version: '0.1.0', commit: '', mode: 'serve', actions: mock.actions });
   const at = (Date.now() - mock.startedAt) / 1000;
-  if (parts.length === 1) return say(200, { jobs: mock.isEmpty ? [] : Object.values(jobs).map((job) => shown(mock, summary(job, at))) });
-  const job = jobs[parts[1]];
+  if (parts.length === 1) return say(200, { jobs: Object.values(mock.jobs).map((job) => shown(mock, summary(job, at))) });
+  const job = mock.jobs[parts[1]];
   if (!job) return fail(404, `there is no job ${parts[1]}`, 'GET /api/v1/jobs lists the jobs.');
   if (parts.length === 2) return say(200, { ...shown(mock, summary(job, at)), sql: job.sql, state_dir: job.stateDir ?? null, nodes: job.nodes ?? 1, can_rescale: Boolean(job.nodes) });
   const part = job[parts[2]];
@@ -82,5 +84,6 @@ function file(folder, name, response) {
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
   const mock = await startMock(process.argv[2], { port: Number(process.argv[3] ?? 7480) });
+  setInterval(() => {}, 60_000);
   console.log(`the dashboard is at ${mock.url}`);
 }

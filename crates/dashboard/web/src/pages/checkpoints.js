@@ -36,7 +36,7 @@ export function Checkpoints({ id, summary, between }) {
 
 /** Stacked bars; the table below says the same in numbers. */
 function Bars({ recent }) {
-  const [width, height, slots] = [1000, 140, Math.max(20, recent.length)];
+  const [width, height, slots] = [1000, 140, Math.max(50, recent.length)];
   const most = Math.max(...recent.map((c) => c.duration_s), 1e-9);
   const step = width / slots;
   const spoken = `Duration of the last ${recent.length} checkpoints: the longest ${duration(most)}, the last ${duration(recent.at(-1).duration_s)}`;
@@ -48,14 +48,14 @@ function Bars({ recent }) {
         return html`<g key=${checkpoint.number}><title>${`${checkpoint.number}: ${PHASES.map(([field, label]) => `${label} ${duration(checkpoint[field])}`).join(', ')}`}</title>${PHASES.map(([field, label, tone]) => {
           const size = (checkpoint[field] / most) * (height - 4);
           y -= size;
-          return html`<rect key=${label} class=${`fill-${tone}`} x=${(i + slots - recent.length) * step + step * 0.15} y=${y} width=${step * 0.7} height=${Math.max(0, size)} />`;
+          return html`<rect key=${label} class=${`fill-${tone}`} x=${(i + slots - recent.length) * step + step * 0.2} y=${y} width=${step * 0.6} height=${Math.max(0, size)} />`;
         })}</g>`;
       })}
     </svg>
   </div>`;
 }
 
-const Recent = ({ recent }) => html`<${Table} caption="Recent checkpoints, newest first" rows=${[...recent].reverse()} rowKey=${({ number }) => number} columns=${[
+const Recent = ({ recent }) => html`<${Table} caption="Recent checkpoints, newest first" isShort=${true} rows=${[...recent].reverse()} rowKey=${({ number }) => number} columns=${[
   { key: 'number', title: 'Number', heads: true },
   { key: 'at', title: 'Complete at', cell: ({ at_ms: at }) => clock(at) },
   { key: 'duration', title: 'Duration', number: true, cell: (c) => duration(c.duration_s) },

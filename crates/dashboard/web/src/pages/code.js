@@ -9,7 +9,7 @@ import { Timeline } from './timeline.js';
 import { Listing } from './listing.js';
 import { isOf } from './node_details.js';
 
-const PAGE = 40;
+const PAGE = 20;
 
 export function Code({ id, path, params, summary, between }) {
   const { now } = between;
@@ -30,8 +30,8 @@ export function Code({ id, path, params, summary, between }) {
       <${Events} ...${{ params }} events=${now.events.filter(({ subject }) => chosen === null || isOf(subject, chosen))} />
     <//>
     <${Panel} title="Variants" id="variants"><${Variants} programs=${now.programs.filter(isShown)} /><//>
-    <${Panel} title="Compilations" id="compilations"><${Compilations} rows=${now.compilations.filter(({ program }) => chosen === null || isOf(program, chosen))} /><//>
-    <${Listing} key=${path} path=${path} sql=${summary.sql} chosen=${params.pipeline} isShown=${params.code === '1'} />`;
+    <${Listing} key=${path} path=${path} sql=${summary.sql} chosen=${params.pipeline} isShown=${params.code === '1'} />
+    <${Panel} title="Compilations" id="compilations"><${Compilations} rows=${now.compilations.filter(({ program }) => chosen === null || isOf(program, chosen))} /><//>`;
 }
 
 const Programs = ({ rows }) => html`<${Table} caption="Programs" rows=${rows} rowKey=${({ name }) => name} tone=${(row) => (row.isRestless ? 'marked' : '')} empty="No program has processed rows so far." columns=${[
@@ -55,8 +55,8 @@ function Events({ events, params }) {
     { key: 'at', title: 'At', number: true, cell: (event) => duration(event.at_s) },
     { key: 'kind', title: 'What', class: 'nowrap', cell: (event) => html`<i class=${`event ${kindOf(event)}`} aria-hidden="true"></i> ${KINDS[kindOf(event)][0]}` },
     { key: 'subject', title: 'Subject', heads: true, class: 'nowrap', cell: (event) => event.subject },
-    { key: 'observed', title: 'Observed', cell: (event) => event.observed },
-    { key: 'decided', title: 'Decided', cell: (event) => event.decided },
+    { key: 'observed', title: 'Observed', class: 'text', cell: (event) => event.observed },
+    { key: 'decided', title: 'Decided', class: 'text', cell: (event) => event.decided },
     { key: 'cost', title: 'Per row', number: true, cell: (event) => (event.nanos_per_row_before == null ? NONE : `${nanos(event.nanos_per_row_before)} → ${nanos(event.nanos_per_row_after)}`) },
     { key: 'gain', title: 'Gain', number: true, cell: (event) => html`<${Gain} value=${gain(event)} />` },
   ]} />`;
@@ -85,8 +85,8 @@ const Variants = ({ programs }) => {
 
 const ORIGINS = { compiled: 'compiled', memory: 'from memory', disk: 'from disk' };
 
-const Compilations = ({ rows }) => html`<p class="soft">${plural(rows.length, 'program')} in order of coming, ${duration(rows.reduce((sum, row) => sum + row.time_s, 0))} in all.</p>
-  <${Table} caption="Compilations" rows=${rows.slice(-200)} empty="No machine code so far: rows are interpreted." columns=${[
+const Compilations = ({ rows }) => html`<p class="soft">${plural(rows.length, 'compilation')}, newest first; ${duration(rows.reduce((sum, row) => sum + row.time_s, 0))} in all.</p>
+  <${Table} caption="Compilations" isShort=${true} rows=${[...rows].reverse().slice(0, 200)} empty="No machine code so far: rows are interpreted." columns=${[
     { key: 'program', title: 'Program', heads: true },
     { key: 'origin', title: 'Origin', cell: (row) => ORIGINS[row.origin] ?? row.origin },
     { key: 'time', title: 'Time', number: true, cell: (row) => duration(row.time_s) },

@@ -24,12 +24,12 @@ export function Errors({ id, summary, between, params }) {
       ${KINDS.map(([kind, field]) => html`<${Figure} key=${kind} label=${`Rows ${kind}`} value=${whole(now[field])} note=${now[field] ? `${percent(share(now[field]))} of all, ${rate(perSecond(between, (s) => s[field]))}` : ''} tone=${now[field] ? 'noted' : ''} />`)}
     <//>
     ${isClean ? html`<p class="empty">No row was late, malformed or failed.</p>` : html`<ul class="kinds">${KINDS.filter(([, field]) => now[field] > 0).map(([kind, field, what, advice]) => html`<li key=${kind}><b>${whole(now[field])} ${kind}</b>: they ${what}. ${advice}</li>`)}</ul>`}
-    ${now.first_error && html`<${Panel} title="First error" id="first-error"><pre class="code" tabindex="0" role="region" aria-label="First error">${now.first_error}</pre><//>`}
+    ${now.first_error && html`<${Panel} title="First error" id="first-error"><pre class="code" tabindex="0" role="group" aria-label="First error">${now.first_error}</pre><//>`}
     ${now.samples && !isClean && html`<${Panel} title="Samples" id="samples" aside=${html`<div class="choices small" role="group" aria-label="Kind">${['', ...KINDS.map(([kind]) => kind)].map((kind) => html`<button type="button" key=${kind} aria-pressed=${(params.kind ?? '') === kind} onClick=${() => setParams({ kind })}>${kind || 'all'}</button>`)}</div>`}>
       <${Table} caption="Samples, newest first" rows=${samples} empty="No sample of this kind." columns=${[
         { key: 'at', title: 'At', cell: ({ at_ms: at }) => clock(at) },
         { key: 'kind', title: 'Kind', heads: true },
-        { key: 'text', title: 'Row', cell: ({ text }) => html`<code class="wrap">${text}</code>` },
+        { key: 'text', title: 'Row', class: 'text', cell: ({ text }) => html`<code class="wrap">${text}</code>` },
       ]} />
     <//>`}`;
 }

@@ -80,7 +80,7 @@ function Drawing({ id, plan, flow, all, chosen }) {
     ${drawn && html`<svg role="group" aria-label="Graph of the plan. Arrow keys go from node to node, Enter shows details." viewBox=${`0 0 ${drawn.width} ${drawn.height}`}
         width=${Math.round(drawn.width * drawn.scale)} height=${Math.round(drawn.height * drawn.scale)}>
       <defs>${['', 'some', 'high'].map((level) => html`<marker key=${level} id=${`arrow${level}`} class=${`arrow ${level}`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0.5 8 4 0 7.5Z" /></marker>`)}</defs>
-      ${drawn.edges.map((edge) => html`<${Edge} key=${edgeKey(edge)} edge=${edge} share=${flow.edges.get(edgeKey(edge)) ?? 0} />`)}
+      ${drawn.edges.map((edge) => html`<${Edge} key=${edgeKey(edge)} edge=${edge} direction=${drawn.direction} share=${flow.edges.get(edgeKey(edge)) ?? 0} />`)}
       ${drawn.nodes.map((node) => html`<${Node} key=${node.id} ...${{ id, node, numbers: all.get(node.id) }} isChosen=${node.id === chosen} isCulprit=${flow.causes.some((cause) => cause.culprit?.id === node.id)} />`)}
     </svg>`}
   </div>`;
@@ -88,16 +88,25 @@ function Drawing({ id, plan, flow, all, chosen }) {
 
 const levelOf = (share) => (share >= HIGH ? 'high' : share >= NOTED ? 'some' : '');
 
-function Edge({ edge, share }) {
+function Edge({ edge, share, direction }) {
   const level = levelOf(share);
   const middle = edge.points[Math.floor(edge.points.length / 2)];
   return html`<g class=${`edge ${level}`} data-edge=${edgeKey(edge)} aria-hidden="true">
-    <path d=${line(edge.points)} marker-end=${`url(#arrow${level})`} />
+    <path d=${line(edge.points, direction)} marker-end=${`url(#arrow${level})`} />
     ${level && html`<rect x=${middle.x - 21} y=${middle.y - 9} width="42" height="18" rx="9" /><text x=${middle.x} y=${middle.y + 4} text-anchor="middle">${percent(share)}</text>`}
   </g>`;
 }
 
-const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const pen = document.createElement('canvas').getContext('2d');
+
+/** A title that fits into its node; SVG does not cut text. */
+function fitted(text) {
+  pen.font = `600 13px ${getComputedStyle(document.documentElement).getPropertyValue('--sans')}`;
+  if (pen.measureText(text).width <= WIDTH - 32) return text;
+  let length = text.length;
+  while (length > 1 && pen.measureText(`${text.slice(0, length)}…`).width > WIDTH - 32) length -= 1;
+  return `${text.slice(0, length)}…`;
+}
 
 /** What a pipeline does, of EXPLAIN: "filter, project, emit". */
 const steps = ({ detail }) => [...new Set(detail.slice(1).map((text) => text.trim().split(' ')[0]))].join(', ');
@@ -107,19 +116,21 @@ function Node({ id, node, numbers: n, isChosen, isCulprit }) {
   const extra = n.stateBytes != null ? bytes(n.stateBytes) : n.queued != null ? `${count(n.queued)} queued` : '';
   const title = node.title === node.id ? steps(node) : node.title;
   const isBusy = n.busy != null && n.busy >= 0.8;
-  const spoken = [`${node.id}${title ? `, ${title}` : ''}`, n.rate != null && rate(n.rate), n.busy != null && `${percent(n.busy)} busy`, n.stateBytes != null && `${bytes(n.stateBytes)} of state`, n.queued > 0 && `${count(n.queued)} queued`, isCulprit && 'others wait for it'].filter(Boolean).join(', ');
+  const drawn = fitted(title || node.kind);
+  const busy = n.busy == null ? '' : `${percent(n.busy)} busy`;
+  // In the order in which it is drawn, so that who sees it and says what they see is understood.
+  const spoken = [node.id, drawn, n.rate != null && rate(n.rate), extra, busy, isCulprit && 'others wait for it'].filter(Boolean).join(', ');
   return html`<a href=${href(id, 'graph', { node: node.id })} data-node=${node.id} aria-label=${spoken} aria-current=${isChosen ? 'true' : undefined}
       class=${`node ${node.kind}${isChosen ? ' chosen' : ''}${isCulprit ? ' culprit' : ''}`} transform=${`translate(${left} ${top})`}>
-    <title>${node.title}</title>
     <rect class="frame" width=${WIDTH} height=${HEIGHT} rx="6" />
     <rect class="kind" width="4" height=${HEIGHT - 12} x="6" y="6" rx="2" />
-    <text class="id" x="20" y="20">${node.id}</text>
-    <text class="title" x="20" y="37">${cut(title || node.kind, 25)}</text>
-    <text class="rate" x="20" y="57">${n.rate == null ? NONE : rate(n.rate)}</text>
-    <text class="extra" x=${WIDTH - 12} y="57" text-anchor="end">${extra}</text>
+    <text class="id" x="20" y="20">${node.id}</text>${' '}
+    <text class="title" x="20" y="37">${drawn}</text>${' '}
+    <text class="rate" x="20" y="57">${n.rate == null ? '' : rate(n.rate)}</text>${' '}
+    <text class="extra" x=${WIDTH - 12} y="57" text-anchor="end">${extra}</text>${' '}
     <rect class="track" x="20" y="68" width="100" height="5" rx="2.5" />
     <rect class=${`busy${isBusy ? ' full' : ''}`} x="20" y="68" width=${Math.round(100 * (n.busy ?? 0))} height="5" rx="2.5" />
-    <text class="share" x=${WIDTH - 12} y="74" text-anchor="end">${n.busy == null ? NONE : `${percent(n.busy)} busy`}</text>
+    <text class="share" x=${WIDTH - 12} y="74" text-anchor="end">${busy}</text>
   </a>`;
 }
 

@@ -31,6 +31,6 @@ function Pane({ title, text }) {
   const lines = text ? text.trimEnd().split('\n').length : 0;
   return html`<section class="pane">
     <header><h3>${title}</h3><small>${text ? plural(lines, 'line') : ''}</small></header>
-    ${text ? html`<pre class="code" tabindex="0" role="region" aria-label=${title}>${text}</pre>` : html`<p class="empty">There is none: these rows are interpreted, or the server does not keep it.</p>`}
+    ${text ? html`<pre class="code" tabindex="0" role="group" aria-label=${title}>${text}</pre>` : html`<p class="empty">There is none: these rows are interpreted, or the server does not keep it.</p>`}
   </section>`;
 }

@@ -2,14 +2,14 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { html } from '../html.js';
 import { href } from '../route.js';
-import { numbers } from '../flow.js';
+import { idOf, numbers } from '../flow.js';
 import { bytes, byteRate, count, duration, percent, rate, timestamp, whole } from '../format.js';
 import { partPerSecond, holder } from '../differences.js';
-import { Problems, idOf } from '../problems.js';
+import { Problems } from '../problems.js';
 
 export function Details({ id, node, between, flow, summary, onClose }) {
   const heading = useRef(null);
-  useEffect(() => heading.current.focus({ preventScroll: true }), []);
+  useEffect(() => heading.current.focus({ preventScroll: matchMedia('(min-width: 1001px)').matches }), []);
   const n = numbers(between, node.id);
   const problems = summary.problems.filter((problem) => problem.subject && idOf(problem.subject) === node.id);
   const causes = flow.causes.filter((cause) => cause.sourceId === node.id || cause.culprit?.id === node.id);
@@ -22,7 +22,7 @@ export function Details({ id, node, between, flow, summary, onClose }) {
     ${n.part ? html`<dl class="facts">${facts(between, n).map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>` : html`<p class="soft">Nothing is counted for it.</p>`}
     ${links(id, node, between).length > 0 && html`<p class="links">${links(id, node, between).map(([label, to]) => html`<a key=${to} href=${to}>${label}</a>`)}</p>`}
     <h3>EXPLAIN</h3>
-    <pre class="code" tabindex="0" role="region" aria-label="EXPLAIN">${node.detail.join('\n') || node.title}</pre>
+    <pre class="code" tabindex="0" role="group" aria-label="EXPLAIN">${node.detail.join('\n') || node.title}</pre>
   </section>`;
 }
 

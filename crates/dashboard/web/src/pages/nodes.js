@@ -24,23 +24,22 @@ export function Nodes({ id, summary, between }) {
       <${Figure} label="Rows in" value=${rate(mean * nodes.length)} />
       <${Figure} label="Skew" value=${skew == null ? '–' : `${skew.toFixed(2)} ×`} note="busiest node to the mean" tone=${skew >= SKEWED ? 'noted' : ''} />
       <${Figure} label="State" value=${bytes(nodes.reduce((sum, node) => sum + node.state_bytes, 0))} />
-      <${Figure} label="Replaced" value=${whole(nodes.reduce((sum, node) => sum + node.replaced, 0))} note="processes that took a lost one's place" />
+      <${Figure} label="Replaced" value=${whole(nodes.reduce((sum, node) => sum + node.replaced, 0))} note="lost processes" />
     <//>
     <${Panel} title="Nodes" id="nodes">
       <${Table} caption="Nodes of the cluster" rows=${nodes} rowKey=${({ node }) => node} tone=${(node) => (isSilent(node) ? 'failed' : '')} columns=${[
-        { key: 'node', title: 'Node', heads: true, cell: ({ node }) => `node ${node}` },
+        { key: 'node', title: 'Node', heads: true, class: 'nowrap', cell: ({ node }) => `node ${node}` },
         { key: 'status', title: 'Status', class: 'nowrap', cell: (node) => html`<${Status} node=${node} />` },
         { key: 'age', title: 'Last report', number: true, cell: (node) => (node.age_s == null ? 'none' : `${age(node.age_s)} ago`) },
+        { key: 'replaced', title: 'Replaced', number: true, hint: 'How often another process has taken its place', cell: (node) => whole(node.replaced) },
         { key: 'rate', title: 'Rows in', number: true, cell: (node) => rate(node.rows_per_second) },
         { key: 'share', title: 'Share', number: true, cell: (node) => html`<span class="nowrap"><${Bar} share=${most ? node.rows_per_second / most : 0} /> ${percent(mean ? node.rows_per_second / mean / nodes.length : null)}</span>` },
         { key: 'in', title: 'Rows in so far', number: true, cell: (node) => count(node.rows_in) },
-        { key: 'out', title: 'Rows out', number: true, cell: (node) => count(node.rows_out) },
         { key: 'watermark', title: 'Watermark', class: 'nowrap', cell: (node) => timestamp(node.watermark_ms) },
         { key: 'delay', title: 'Delay', number: true, cell: (node) => duration(delay(node.watermark_ms, now)) },
         { key: 'state', title: 'State', number: true, cell: (node) => bytes(node.state_bytes) },
         { key: 'sent', title: 'Sends', number: true, cell: (node) => byteRate(sent(node)) },
         { key: 'total', title: 'Sent so far', number: true, cell: (node) => bytes(node.sent_bytes) },
-        { key: 'replaced', title: 'Replaced', number: true, cell: (node) => whole(node.replaced) },
       ]} />
     <//>`;
 }

@@ -31,7 +31,7 @@ export function Overview({ path, id, summary, between, info }) {
     <//>
     <${Charts} path=${path} />
     <${Panel} title="SQL" id="sql" aside=${summary.state_dir && html`<span>State directory <code>${summary.state_dir}</code></span>`}>
-      <pre class="code" tabindex="0" role="region" aria-label="SQL">${summary.sql}</pre>
+      <pre class="code" tabindex="0" role="group" aria-label="SQL">${summary.sql}</pre>
     <//>`;
 }
 

@@ -6,7 +6,7 @@ import { usePoll } from '../api.js';
 import { Chart } from '../chart.js';
 import { clock, count, plural, whole } from '../format.js';
 import { Notice, Panel, Table } from '../ui.js';
-import { idOf } from '../problems.js';
+import { idOf } from '../flow.js';
 
 const KEPT = 2000;
 
@@ -25,7 +25,7 @@ export function Rows({ path, params }) {
     </div>
     <${RowsChart} key=${sink.name} ...${{ sink, params, rows: series.get(sink.name) ?? [] }} />
     <${Panel} title=${sink.name} id="rows" aside=${`the last ${plural(sink.rows.length, 'row')}, newest first`}>
-      <${Table} caption=${`Rows of ${sink.name}, newest first`} columns=${columns(sink)} rows=${[...sink.rows].reverse()} rowKey=${undefined}
+      <${Table} caption=${`Rows of ${sink.name}, newest first`} isShort=${true} columns=${columns(sink)} rows=${[...sink.rows].reverse()} rowKey=${undefined}
         empty="No row since you began to look. Rows of windows come when a watermark completes them." />
     <//>`;
 }

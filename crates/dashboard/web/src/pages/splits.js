@@ -2,10 +2,9 @@
 import { html } from '../html.js';
 import { setParams } from '../route.js';
 import { holder, partPerSecond, waitOf, waits } from '../differences.js';
-import { ruleText } from '../flow.js';
+import { idOf, ruleText } from '../flow.js';
 import { age, bytes, count, delay, duration, percent, plural, rate, timestamp, whole, NONE } from '../format.js';
 import { Filter, Icon, Pages, Panel, Table, sortOf, sortParams, sorted } from '../ui.js';
-import { idOf } from '../problems.js';
 
 const PAGE = 50;
 /** A split that is silent for so long is why nothing comes out. */

@@ -37,14 +37,14 @@ export function StatePage({ id, path, summary, between }) {
     <//>
     <${Panel} title="Memory by class" id="classes" aside=${`of a budget of ${bytes(memory.limit_bytes)}`}>
       <div class="stack" role="img" aria-label=${`Memory by class: ${classes.map(({ key, value }) => `${key} ${bytes(value)}`).join(', ')}`}>
-        ${classes.map(({ key, value, tone }) => html`<span key=${key} class=${`swatch ${tone}`} style=${{ width: `${Math.min(100, 100 * share(value) || 0)}%` }} title=${`${key}: ${bytes(value)}`}></span>`)}
+        ${classes.filter(({ value }) => value > 0).map(({ key, value, tone }) => html`<span key=${key} class=${`swatch ${tone}`} style=${{ width: `${Math.min(100, 100 * share(value) || 0)}%` }} title=${`${key}: ${bytes(value)}`}></span>`)}
         ${memory.peak_bytes > 0 && html`<i class="peak" style=${{ left: `${Math.min(100, 100 * share(memory.peak_bytes))}%` }} title=${`peak: ${bytes(memory.peak_bytes)}`}></i>`}
       </div>
       <${Table} caption="Memory by class" rows=${classes} rowKey=${({ key }) => key} columns=${[
-        { key: 'key', title: 'Class', heads: true, cell: ({ key, tone }) => html`<i class=${`swatch ${tone}`} aria-hidden="true"></i> ${key}` },
+        { key: 'key', title: 'Class', heads: true, class: 'nowrap', cell: ({ key, tone }) => html`<i class=${`swatch ${tone}`} aria-hidden="true"></i> ${key}` },
         { key: 'value', title: 'Bytes', number: true, cell: ({ value }) => bytes(value) },
         { key: 'share', title: 'Of the budget', number: true, cell: ({ value }) => percent(share(value)) },
-        { key: 'what', title: 'What counts', class: 'soft', cell: ({ what }) => what },
+        { key: 'what', title: 'What counts', class: 'soft text', cell: ({ what }) => what },
       ]} />
     <//>
     ${data && html`<section class="charts two" aria-label="The last 15 minutes">
