@@ -41,7 +41,7 @@ function answered() {
   if (connection.failures === 0) return;
   connection.failures = 0;
   tell();
-  polls.forEach((poll) => poll.wake());
+  polls.forEach((poll) => poll.later(poll.every));
 }
 
 async function request(path, options = {}) {
@@ -53,10 +53,10 @@ async function request(path, options = {}) {
     tell();
   }
   const text = await response.text();
-  const isJson = response.headers.get('content-type')?.includes('json');
-  const body = isJson && text ? JSON.parse(text) : {};
+  // A proxy that says that the server is away says so in HTML.
+  if (!response.headers.get('content-type')?.includes('json')) throw new Error(`${path} is answered with something else than JSON`);
+  const body = JSON.parse(text);
   if (!response.ok) throw new ApiError(response.status, body.error);
-  if (!isJson) throw new ApiError(502, { message: 'the server answered with something else than JSON' });
   return body;
 }
 
@@ -90,6 +90,12 @@ class Poll {
     this.error = null;
   }
 
+  /** Asks after some milliseconds, unless it is asking. */
+  later(milliseconds) {
+    clearTimeout(this.timer);
+    if (!this.asking && this.users.size > 0) this.timer = setTimeout(() => this.wake(), milliseconds);
+  }
+
   wake() {
     clearTimeout(this.timer);
     if (!this.asking && this.users.size > 0) this.ask();
@@ -106,7 +112,7 @@ class Poll {
       answered();
       if (this.once) next = null;
     } catch (error) {
-      if (error instanceof ApiError && error.status < 500) {
+      if (error instanceof ApiError) {
         if (error.status !== 401) answered();
         this.error = error;
         next = Math.max(next, error.status === 409 ? 1000 : 3000);
@@ -119,7 +125,7 @@ class Poll {
     }
     this.asking = false;
     this.users.forEach((draw) => draw());
-    if (next != null && this.users.size > 0) this.timer = setTimeout(() => this.wake(), next);
+    if (next != null) this.later(next);
   }
 }
 

@@ -13,7 +13,7 @@ const cursors = uPlot.sync('millstream');
  * `x`: seconds since 1970, or numbers when `isTime` is false; `series`: `{label, values, tone, dash, fill}`; `format`: of a value. Charts that
  * are drawn together have one cursor.
  */
-export function Chart({ title, x, series, format, height = 120, isTime = true, isBytes = false, note, points = false, least = null }) {
+export function Chart({ title, x, series, format, height = 120, isTime = true, isBytes = false, points = false }) {
   const box = useRef(null);
   const plot = useRef(null);
   const theme = useTheme();
@@ -25,7 +25,7 @@ export function Chart({ title, x, series, format, height = 120, isTime = true, i
     const draw = () => {
       plot.current?.destroy();
       const width = box.current.clientWidth;
-      plot.current = new uPlot(options({ width, height, latest, isTime, isBytes, points, least }), aligned(latest.current), box.current);
+      plot.current = new uPlot(options({ width, height, latest, isTime, isBytes, points }), aligned(latest.current), box.current);
     };
     draw();
     const observer = new ResizeObserver(([entry]) => {
@@ -47,7 +47,7 @@ export function Chart({ title, x, series, format, height = 120, isTime = true, i
   return html`<figure class="chart">
     <figcaption>
       <span class="chart-title">${title}</span>
-      <span class="chart-values">${series.map((entry) => html`<span key=${entry.label} class="key"><i class=${`swatch ${entry.tone} ${entry.dash ? 'dashed' : ''}`} aria-hidden="true"></i>${series.length > 1 ? `${entry.label} ` : ''}<b>${last(entry) == null ? NONE : format(last(entry))}</b></span>`)}${note}</span>
+      <span class="chart-values">${series.map((entry) => html`<span key=${entry.label} class="key"><i class=${`swatch ${entry.tone} ${entry.dash ? 'dashed' : ''}`} aria-hidden="true"></i>${series.length > 1 ? `${entry.label} ` : ''}<b>${last(entry) == null ? NONE : format(last(entry))}</b></span>`)}</span>
     </figcaption>
     <div class="plot" ref=${box} role="img" aria-label=${`${title}. ${series.map(say).join('; ')}`}></div>
   </figure>`;
@@ -61,7 +61,7 @@ function highest(values) {
 
 const aligned = ({ x, series }) => [x, ...series.map(({ values }) => values)];
 
-function options({ width, height, latest, isTime, isBytes, points, least }) {
+function options({ width, height, latest, isTime, isBytes, points }) {
   const css = getComputedStyle(document.documentElement);
   const colour = (name) => css.getPropertyValue(`--${name}`).trim();
   const font = `11px ${css.getPropertyValue('--sans')}`;
@@ -69,13 +69,13 @@ function options({ width, height, latest, isTime, isBytes, points, least }) {
   return {
     width: Math.max(120, width),
     height,
-    padding: [6, 10, 0, 0],
+    padding: [6, isTime ? 24 : 12, 0, 0],
     legend: { show: false },
     cursor: { sync: isTime ? { key: cursors.key } : undefined, points: { size: 6 }, drag: { x: false, y: false }, y: false },
     scales: {
       x: { time: isTime },
       // From zero, so that a small change does not look like a large one.
-      y: { range: (_, low, high) => [least ?? Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.08 : 1] },
+      y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.08 : 1] },
     },
     axes: [
       { ...axis, size: 22, space: 70, values: isTime ? (_, splits, _axis, _space, step) => splits.map((at) => clockOf(at).slice(0, step < 60 ? 8 : 5)) : (_, splits) => splits.map((v) => v.toLocaleString('en-US')) },
@@ -123,7 +123,7 @@ function showTip(u, { series, format }, isTime) {
 const clockOf = (seconds) => new Date(seconds * 1000).toLocaleTimeString('en-GB');
 
 /** The growth of a counter in a second, between points; over `width` points, so that a line is calm. */
-export function rates(at, counter, width = 3) {
+export function rates(at, counter, width = 5) {
   return counter.map((value, i) => {
     const from = Math.max(0, i - width);
     const seconds = (at[i] - at[from]) / 1000;

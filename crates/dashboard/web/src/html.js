@@ -1,3 +1,4 @@
+// Markup in plain JavaScript.
 import htm from 'htm';
 import { h } from 'preact';
 

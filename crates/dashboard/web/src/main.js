@@ -31,7 +31,7 @@ function App() {
         <${ThemeSwitch} />
       </div>
     </header>
-    <${Outage} connection=${connection} />
+    <${Outage} ...${{ connection, info }} />
     ${connection.token && html`<${TokenDialog} isRefused=${connection.token === 'refused'} />`}
     <main id="main" tabindex="-1">
       ${route.id == null ? html`<${Jobs} params=${route.params} info=${info} />` : html`<${JobFrame} key=${route.id} route=${route} info=${info} />`}
@@ -53,7 +53,7 @@ function ThemeSwitch() {
 }
 
 /** Says that the server does not answer, and how old the numbers are. */
-function Outage({ connection }) {
+function Outage({ connection, info }) {
   const isOut = connection.failures > 1;
   const [, setTick] = useState(0);
   useEffect(() => {
@@ -64,7 +64,7 @@ function Outage({ connection }) {
   const now = performance.now();
   return html`<aside class=${isOut ? 'outage' : 'outage gone'} aria-label="Connection">
     <span role="status">${isOut && html`<${Icon} kind="error" /> The server does not answer.`}</span>
-    ${isOut && html`<span>What is shown is <b>${age((now - connection.answeredAt) / 1000)}</b> old.</span> <button type="button" onClick=${tryNow}>Try now</button>`}
+    ${isOut && html`<span>What is shown is <b>${age((now - connection.answeredAt) / 1000)}</b> old.${info?.mode === 'run' && ' A server of millstream run ends with its jobs.'}</span> <button type="button" onClick=${tryNow}>Try now</button>`}
   </aside>`;
 }
 

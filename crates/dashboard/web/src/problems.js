@@ -5,7 +5,7 @@ import { href } from './route.js';
 import { Icon } from './ui.js';
 
 const TABS = {
-  opening: 'graph', 'sink-stuck': 'graph', 'sink-slow': 'graph', cpu: 'graph',
+  'sink-stuck': 'graph', 'sink-slow': 'graph', cpu: 'graph',
   'source-silent': 'splits', 'split-holds-watermark': 'splits', 'split-unreachable': 'splits',
   memory: 'state', 'state-grows': 'state', recompiles: 'code',
   'checkpoint-old': 'checkpoints', 'checkpoint-fails': 'checkpoints',

@@ -39,7 +39,7 @@ export const Figure = ({ label, value, note, tone = '' }) => html`<div class=${`
 
 export const Figures = ({ children, label = 'Key numbers' }) => html`<dl class="figures" aria-label=${label}>${children}</dl>`;
 
-export const Panel = ({ title, aside, children, id, wide }) => html`<section class=${`panel${wide ? ' wide' : ''}`} aria-labelledby=${id}>
+export const Panel = ({ title, aside, children, id }) => html`<section class="panel" aria-labelledby=${id}>
   <header><h2 id=${id}>${title}</h2>${aside && html`<div class="aside">${aside}</div>`}</header>
   ${children}
 </section>`;

@@ -50,6 +50,24 @@ describe('connection', { concurrency: 3 }, () => {
     await close(page);
   });
 
+  it('a part that the server cannot give is asked for seldom, and the rest is shown', async (t) => {
+    const mock = await startMock(built);
+    t.after(mock.close);
+    mock.jobs.hot_items = {
+      ...jobs.hot_items,
+      history: () => {
+        throw new Error('the history is damaged');
+      },
+    };
+    const page = await open(browser, `${mock.url}#/jobs/hot_items`, { expected: /500/ });
+    const asked = (end) => mock.asked.filter((path) => path.endsWith(end)).length;
+    await until(() => asked('/stats') >= 5, 'five statistics');
+    assert.ok(asked('/history') <= 3 && asked('/stats') < 8, `${asked('/history')} histories, ${asked('/stats')} statistics`);
+    assert.equal(await page.getByText('does not answer').count(), 0);
+    assert.match(await textOf(page.locator('.figure').first()), /rows\/s/);
+    await close(page);
+  });
+
   it('a hidden tab asks nothing', async (t) => {
     const mock = await startMock(built);
     t.after(mock.close);

@@ -54,7 +54,11 @@ function answer(mock, folder, request, response) {
   if (parts.length === 2) return say(200, { ...shown(mock, summary(job, at)), sql: job.sql, state_dir: job.stateDir ?? null, nodes: job.nodes ?? 1, can_rescale: Boolean(job.nodes) });
   const part = job[parts[2]];
   if (!part) return fail(parts[2] === 'stats' ? 409 : 404, parts[2] === 'stats' ? 'the job has not begun' : `there is nothing at ${pathname}`);
-  return say(200, part(at, mock));
+  try {
+    return say(200, part(at));
+  } catch (error) {
+    return fail(500, error.message);
+  }
 }
 
 const shown = (mock, job) => (mock.stopped.has(job.id) ? { ...job, state: 'stopping' } : job);

@@ -58,7 +58,7 @@ function Events({ events, params }) {
     { key: 'observed', title: 'Observed', class: 'text', cell: (event) => event.observed },
     { key: 'decided', title: 'Decided', class: 'text', cell: (event) => event.decided },
     { key: 'cost', title: 'Per row', number: true, cell: (event) => (event.nanos_per_row_before == null ? NONE : `${nanos(event.nanos_per_row_before)} → ${nanos(event.nanos_per_row_after)}`) },
-    { key: 'gain', title: 'Gain', number: true, cell: (event) => html`<${Gain} value=${gain(event)} />` },
+    { key: 'gain', title: 'Cost', number: true, cell: (event) => html`<${Gain} value=${gain(event)} />` },
   ]} />`;
 }
 

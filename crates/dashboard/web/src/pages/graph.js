@@ -93,7 +93,7 @@ function Edge({ edge, share, direction }) {
   const middle = edge.points[Math.floor(edge.points.length / 2)];
   return html`<g class=${`edge ${level}`} data-edge=${edgeKey(edge)} aria-hidden="true">
     <path d=${line(edge.points, direction)} marker-end=${`url(#arrow${level})`} />
-    ${level && html`<rect x=${middle.x - 21} y=${middle.y - 9} width="42" height="18" rx="9" /><text x=${middle.x} y=${middle.y + 4} text-anchor="middle">${percent(share)}</text>`}
+    ${level && html`<rect x=${middle.x - 24} y=${middle.y - 9} width="48" height="18" rx="9" /><text x=${middle.x} y=${middle.y + 4} text-anchor="middle">${percent(share)}</text>`}
   </g>`;
 }
 
@@ -108,15 +108,18 @@ function fitted(text) {
   return `${text.slice(0, length)}…`;
 }
 
-/** What a pipeline does, of EXPLAIN: "filter, project, emit". */
-const steps = ({ detail }) => [...new Set(detail.slice(1).map((text) => text.trim().split(' ')[0]))].join(', ');
+/** What a node is in a few words; of a pipeline its steps of EXPLAIN: "filter, project, emit". */
+function titleOf({ id, kind, title, detail }) {
+  if (kind !== 'pipeline') return title === id ? kind : title;
+  const steps = detail.filter((text) => !text.startsWith(id)).map((text) => text.trim().split(' ')[0]);
+  return [...new Set(steps)].join(', ') || title;
+}
 
 function Node({ id, node, numbers: n, isChosen, isCulprit }) {
   const [left, top] = [node.x - WIDTH / 2, node.y - HEIGHT / 2];
   const extra = n.stateBytes != null ? bytes(n.stateBytes) : n.queued != null ? `${count(n.queued)} queued` : '';
-  const title = node.title === node.id ? steps(node) : node.title;
   const isBusy = n.busy != null && n.busy >= 0.8;
-  const drawn = fitted(title || node.kind);
+  const drawn = fitted(titleOf(node));
   const busy = n.busy == null ? '' : `${percent(n.busy)} busy`;
   // In the order in which it is drawn, so that who sees it and says what they see is understood.
   const spoken = [node.id, drawn, n.rate != null && rate(n.rate), extra, busy, isCulprit && 'others wait for it'].filter(Boolean).join(', ');
@@ -139,7 +142,7 @@ function AsTable({ id, plan, flow, all }) {
   const into = (node) => plan.edges.filter((edge) => edge.from === node.id);
   const columns = [
     { key: 'id', title: 'Node', heads: true, cell: (node) => html`<a href=${href(id, 'graph', { node: node.id })}>${node.id}</a>` },
-    { key: 'title', title: 'What', cell: (node) => (node.title === node.id ? steps(node) : node.title) },
+    { key: 'title', title: 'What', cell: titleOf },
     { key: 'rate', title: 'Rows', number: true, cell: (node) => rate(all.get(node.id).rate) },
     { key: 'busy', title: 'Busy', number: true, hint: 'Share of all workers; of a sink, share of the time', cell: (node) => percent(all.get(node.id).busy) },
     { key: 'queued', title: 'Queued', number: true, cell: (node) => count(all.get(node.id).queued) },

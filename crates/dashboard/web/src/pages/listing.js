@@ -9,7 +9,7 @@ import { isOf } from './node_details.js';
 const PANES = [['sql', 'SQL'], ['program', 'Row program'], ['ir', 'LLVM IR'], ['assembly', 'Assembly']];
 
 export function Listing({ path, sql, chosen, isShown }) {
-  return html`<${Panel} title="Listing" id="listing" wide=${true} aside=${html`<button type="button" aria-expanded=${isShown} onClick=${() => setParams({ code: isShown ? null : '1' })}>${isShown ? 'Hide the code' : 'Show the code'}</button>`}>
+  return html`<${Panel} title="Listing" id="listing" aside=${html`<button type="button" aria-expanded=${isShown} onClick=${() => setParams({ code: isShown ? null : '1' })}>${isShown ? 'Hide the code' : 'Show the code'}</button>`}>
     ${isShown ? html`<${Panes} ...${{ path, sql, chosen }} />` : html`<p class="soft">SQL, row program, LLVM IR and assembly side by side. The server makes them when they are asked for.</p>`}
   <//>`;
 }

@@ -16,7 +16,7 @@ export function Details({ id, node, between, flow, summary, onClose }) {
   const close = (event) => event.key === 'Escape' && onClose();
   return html`<section class="panel details" aria-labelledby="details" onKeyDown=${close}>
     <header><h2 id="details" ref=${heading} tabindex="-1">${node.id}</h2><button type="button" class="quiet" onClick=${onClose} aria-label="Close the details">✕</button></header>
-    <p class="soft">${node.title}</p>
+    ${node.kind !== 'pipeline' && html`<p class="soft">${node.title}</p>`}
     ${problems.length > 0 && html`<${Problems} job=${id} problems=${problems} />`}
     ${causes.map((cause) => html`<p key=${cause.sourceId} class="cause">${cause.source ? `${cause.source} waits ${percent(cause.share)} of the time: ${cause.why}.` : `${cause.why}.`}</p>`)}
     ${n.part ? html`<dl class="facts">${facts(between, n).map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>` : html`<p class="soft">Nothing is counted for it.</p>`}

@@ -5,7 +5,7 @@ import { act, usePoll } from '../api.js';
 import { Chart, rates } from '../chart.js';
 import { workersBusy } from '../differences.js';
 import { age, bytes, byteRate, count, delay, duration, percent, rate, timestamp, whole, NONE } from '../format.js';
-import { Dialog, Figure, Figures, Icon, Panel } from '../ui.js';
+import { Dialog, Figure, Figures, Icon, Notice, Panel } from '../ui.js';
 import { Problems } from '../problems.js';
 
 export function Overview({ path, id, summary, between, info }) {
@@ -36,7 +36,8 @@ export function Overview({ path, id, summary, between, info }) {
 }
 
 function Charts({ path }) {
-  const { data } = usePoll(`${path}/history`, { every: 2000 });
+  const { data, error } = usePoll(`${path}/history`, { every: 2000 });
+  if (!data && error) return html`<${Notice} title="There are no charts.">${error.message}<//>`;
   if (!data) return html`<section class="charts" aria-label="The last 15 minutes"></section>`;
   const x = data.at_ms.map((ms) => ms / 1000);
   const behind = data.watermark_ms.map((ms, i) => delay(ms, data.at_ms[i]));

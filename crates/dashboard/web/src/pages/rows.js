@@ -4,7 +4,7 @@ import { html } from '../html.js';
 import { setParams } from '../route.js';
 import { usePoll } from '../api.js';
 import { Chart } from '../chart.js';
-import { clock, count, plural, whole } from '../format.js';
+import { clock, count, plural } from '../format.js';
 import { Notice, Panel, Table } from '../ui.js';
 import { idOf } from '../flow.js';
 
@@ -24,7 +24,7 @@ export function Rows({ path, params }) {
       <span class="soft">${plural(sink.total, 'row')} so far · ${isPaused ? 'paused' : 'live'}, as of ${clock(sink.at_ms)}</span>
     </div>
     <${RowsChart} key=${sink.name} ...${{ sink, params, rows: series.get(sink.name) ?? [] }} />
-    <${Panel} title=${sink.name} id="rows" aside=${`the last ${plural(sink.rows.length, 'row')}, newest first`}>
+    <${Panel} title=${sink.name} id="rows" aside=${`${plural(sink.rows.length, 'row')}, newest first`}>
       <${Table} caption=${`Rows of ${sink.name}, newest first`} isShort=${true} columns=${columns(sink)} rows=${[...sink.rows].reverse()} rowKey=${undefined}
         empty="No row since you began to look. Rows of windows come when a watermark completes them." />
     <//>`;
@@ -75,7 +75,7 @@ function RowsChart({ sink, params, rows }) {
     <header><h2 id="rows-chart">${y.name} by ${x ? x.name : 'row'}</h2><div class="aside selects">
       ${select('y', 'y', numeric.map(({ name }) => [name, name]), y.name)}
       ${select('x', 'x', [['', 'number of the row'], ...times.map(({ name }) => [name, name])], x?.name ?? '')}
-      <span>${whole(points.length)} points</span></div></header>
+      <span>${plural(points.length, 'point')}</span></div></header>
     <${Chart} title=${y.name} x=${points.map(([a]) => a)} isTime=${x !== null} format=${count} height=${180} points=${true}
       series=${[{ label: y.name, values: points.map(([, b]) => b), tone: 'blue' }]} />
   </section>`;
