@@ -1,5 +1,5 @@
-// Builds the dashboard: `node build.mjs [FOLDER]` writes index.html, app.js, app.css and icon.svg. Names have no hashes, as the server
-// embeds the files and answers with an ETag.
+// Builds the dashboard: `node build.mjs [FOLDER]` writes index.html, app.js, app.css and icon.svg. Names have no
+// hashes, as the server embeds the files and answers with an ETag.
 import { build } from 'esbuild';
 import { appendFileSync, copyFileSync, mkdirSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -51,6 +51,7 @@ function notice(name) {
     throw new Error(`the licence of ${name}, ${license}, is not one that may be shipped`);
   }
   const file = readdirSync(at).find((entry) => /^licen[cs]e/i.test(entry));
-  const text = license === 'Apache-2.0' || !file ? '' : readFileSync(join(at, file), 'utf8').replaceAll('*/', '* /').trim();
+  const text =
+    license === 'Apache-2.0' || !file ? '' : readFileSync(join(at, file), 'utf8').replaceAll('*/', '* /').trim();
   return `${name} ${version} (${license})\n${text}\n`;
 }

@@ -1,4 +1,5 @@
-// Asks the server: polls while the tab is visible, asks less often while the server does not answer, and knows how old things are.
+// Asks the server: polls while the tab is visible, asks less often while the server does not answer, and knows how old
+// things are.
 import { useEffect, useReducer } from 'preact/hooks';
 
 const ROOT = '/api/v1';
@@ -19,7 +20,6 @@ export const connection = {
   /** When the last answer came (performance.now()); of the page's start at first. */
   answeredAt: performance.now(),
   failures: 0,
-  nextTryAt: 0,
   /** null, 'asked' when a token is needed, 'refused' when one was given that is wrong. */
   token: null,
 };
@@ -54,7 +54,8 @@ async function request(path, options = {}) {
   }
   const text = await response.text();
   // A proxy that says that the server is away says so in HTML.
-  if (!response.headers.get('content-type')?.includes('json')) throw new Error(`${path} is answered with something else than JSON`);
+  if (!response.headers.get('content-type')?.includes('json'))
+    throw new Error(`${path} is answered with something else than JSON`);
   const body = JSON.parse(text);
   if (!response.ok) throw new ApiError(response.status, body.error);
   return body;
@@ -80,6 +81,8 @@ export function tryNow() {
 }
 
 const polls = new Map();
+/** The last answers of polls that nobody uses: shown until the next ones come, so that going back does not flicker. */
+const kept = new Map();
 
 /** Something that is asked for again and again, for as long as a page shows it. */
 class Poll {
@@ -98,7 +101,8 @@ class Poll {
 
   wake() {
     clearTimeout(this.timer);
-    if (!this.asking && this.users.size > 0) this.ask();
+    const isDone = this.once && this.answers.length > 0;
+    if (!this.asking && !isDone && this.users.size > 0) this.ask();
   }
 
   async ask() {
@@ -119,7 +123,6 @@ class Poll {
       } else {
         connection.failures += 1;
         next = Math.min(SLOWEST_MS, 1000 * 2 ** Math.min(6, connection.failures / Math.max(1, polls.size)));
-        connection.nextTryAt = performance.now() + next;
         tell();
       }
     }
@@ -160,6 +163,3 @@ export function usePoll(path, { every = 1000, keep = 1, once = false, paused = f
   const answers = poll?.answers.length ? poll.answers : (kept.get(path) ?? []);
   return { data: answers.at(-1)?.data, answers, error: poll?.error ?? null };
 }
-
-/** The last answers of polls that nobody uses: shown until the next ones come, so that going back does not flicker. */
-const kept = new Map();

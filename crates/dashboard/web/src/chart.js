@@ -10,8 +10,8 @@ const POWERS_OF_TWO = Array.from({ length: 50 }, (_, i) => 2 ** i);
 const cursors = uPlot.sync('millstream');
 
 /**
- * `x`: seconds since 1970, or numbers when `isTime` is false; `series`: `{label, values, tone, dash, fill}`; `format`: of a value. Charts that
- * are drawn together have one cursor.
+ * `x`: seconds since 1970, or numbers when `isTime` is false; `series`: `{label, values, tone, dash, fill}`; `format`:
+ * of a value. Charts that are drawn together have one cursor.
  */
 export function Chart({ title, x, series, format, height = 120, isTime = true, isBytes = false, points = false }) {
   const box = useRef(null);
@@ -25,7 +25,11 @@ export function Chart({ title, x, series, format, height = 120, isTime = true, i
     const draw = () => {
       plot.current?.destroy();
       const width = box.current.clientWidth;
-      plot.current = new uPlot(options({ width, height, latest, isTime, isBytes, points }), aligned(latest.current), box.current);
+      plot.current = new uPlot(
+        options({ width, height, latest, isTime, isBytes, points }),
+        aligned(latest.current),
+        box.current,
+      );
     };
     draw();
     const observer = new ResizeObserver(([entry]) => {
@@ -43,11 +47,19 @@ export function Chart({ title, x, series, format, height = 120, isTime = true, i
   useEffect(() => plot.current?.setData(aligned({ x, series })));
 
   const last = ({ values }) => values?.findLast?.((value) => value != null) ?? null;
-  const say = (entry) => `${entry.label}: ${last(entry) == null ? 'nothing yet' : `now ${format(last(entry))}, highest ${format(highest(entry.values))}`}`;
+  const say = (entry) =>
+    `${entry.label}: ${last(entry) == null ? 'nothing yet' : `now ${format(last(entry))}, highest ${format(highest(entry.values))}`}`;
   return html`<figure class="chart">
     <figcaption>
       <span class="chart-title">${title}</span>
-      <span class="chart-values">${series.map((entry) => html`<span key=${entry.label} class="key"><i class=${`swatch ${entry.tone} ${entry.dash ? 'dashed' : ''}`} aria-hidden="true"></i>${series.length > 1 ? `${entry.label} ` : ''}<b>${last(entry) == null ? NONE : format(last(entry))}</b></span>`)}</span>
+      <span class="chart-values">
+        ${series.map((entry) =>
+          html`<span key=${entry.label} class="key">
+            <i class=${`swatch ${entry.tone} ${entry.dash ? 'dashed' : ''}`} aria-hidden="true"></i>
+            ${series.length > 1 ? `${entry.label} ` : ''}
+            <b>${last(entry) == null ? NONE : format(last(entry))}</b>
+          </span>`)}
+      </span>
     </figcaption>
     <div class="plot" ref=${box} role="img" aria-label=${`${title}. ${series.map(say).join('; ')}`}></div>
   </figure>`;
@@ -71,15 +83,33 @@ function options({ width, height, latest, isTime, isBytes, points }) {
     height,
     padding: [6, isTime ? 24 : 12, 0, 0],
     legend: { show: false },
-    cursor: { sync: isTime ? { key: cursors.key } : undefined, points: { size: 6 }, drag: { x: false, y: false }, y: false },
+    cursor: {
+      sync: isTime ? { key: cursors.key } : undefined,
+      points: { size: 6 },
+      drag: { x: false, y: false },
+      y: false,
+    },
     scales: {
       x: { time: isTime },
       // From zero, so that a small change does not look like a large one.
       y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.08 : 1] },
     },
     axes: [
-      { ...axis, size: 22, space: 70, values: isTime ? (_, splits, _axis, _space, step) => splits.map((at) => clockOf(at).slice(0, step < 60 ? 8 : 5)) : (_, splits) => splits.map((v) => v.toLocaleString('en-US')) },
-      { ...axis, size: 64, space: 28, incrs: isBytes ? POWERS_OF_TWO : undefined, values: (_, splits) => splits.map((value) => latest.current.format(value)) },
+      {
+        ...axis,
+        size: 22,
+        space: 70,
+        values: isTime
+          ? (_, splits, _axis, _space, step) => splits.map((at) => clockOf(at).slice(0, step < 60 ? 8 : 5))
+          : (_, splits) => splits.map((v) => v.toLocaleString('en-US')),
+      },
+      {
+        ...axis,
+        size: 64,
+        space: 28,
+        incrs: isBytes ? POWERS_OF_TWO : undefined,
+        values: (_, splits) => splits.map((value) => latest.current.format(value)),
+      },
     ],
     series: [
       {},
@@ -113,7 +143,10 @@ function showTip(u, { series, format }, isTime) {
   tip.hidden = idx == null || left < 0;
   if (tip.hidden) return;
   const at = u.data[0][idx];
-  const lines = series.map(({ label }, i) => `${series.length > 1 ? `${label} ` : ''}${u.data[i + 1][idx] == null ? NONE : format(u.data[i + 1][idx])}`);
+  const lines = series.map(
+    ({ label }, i) =>
+      `${series.length > 1 ? `${label} ` : ''}${u.data[i + 1][idx] == null ? NONE : format(u.data[i + 1][idx])}`,
+  );
   tip.textContent = `${isTime ? clockOf(at) : at.toLocaleString('en-US')}  ${lines.join('  ')}`;
   const isRight = left > u.over.clientWidth / 2;
   tip.style.left = isRight ? 'auto' : `${left + 8}px`;

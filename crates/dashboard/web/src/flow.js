@@ -11,7 +11,10 @@ const SATURATED = 0.8;
 /** The part of a name in the statistics by which the plan knows it: "sink 0" of "sink 0: bids". */
 export const idOf = (name) => name.split(':')[0];
 
-/** The part of the statistics that a node of the plan is: `{list, part}`, or null (a lookup table, or before the first row). */
+/**
+ * The part of the statistics that a node of the plan is: `{list, part}`, or null (a lookup table, or before the first
+ * row).
+ */
 export function partOf(stats, id) {
   for (const list of ['sources', 'pipelines', 'aggregations', 'operators', 'sinks']) {
     const part = stats?.[list].find((item) => idOf(item.name) === id);
@@ -32,10 +35,35 @@ export function numbers(between, id) {
     return busy == null ? null : Math.min(1, busy / workers);
   };
   switch (list) {
-    case 'sources': return { list, part, rate: change((s) => s.rows), busy: share((s) => s.decode_time.sum_s), queued: part.queued, stateBytes: null };
-    case 'pipelines': return { list, part, rate: change((p) => p.rows_in), busy: share((p) => p.task_time.sum_s), queued: part.queued, stateBytes: null };
-    case 'sinks': return { list, part, rate: change((s) => s.rows), busy: sinkBusy(between, part), queued: null, stateBytes: null };
-    default: return { list, part, rate: change((o) => o.rows_out), busy: share((o) => o.busy_s), queued: part.in_flight, stateBytes: part.state_bytes ?? null };
+    case 'sources':
+      return {
+        list,
+        part,
+        rate: change((s) => s.rows),
+        busy: share((s) => s.decode_time.sum_s),
+        queued: part.queued,
+        stateBytes: null,
+      };
+    case 'pipelines':
+      return {
+        list,
+        part,
+        rate: change((p) => p.rows_in),
+        busy: share((p) => p.task_time.sum_s),
+        queued: part.queued,
+        stateBytes: null,
+      };
+    case 'sinks':
+      return { list, part, rate: change((s) => s.rows), busy: sinkBusy(between, part), queued: null, stateBytes: null };
+    default:
+      return {
+        list,
+        part,
+        rate: change((o) => o.rows_out),
+        busy: share((o) => o.busy_s),
+        queued: part.in_flight,
+        stateBytes: part.state_bytes ?? null,
+      };
   }
 }
 
@@ -49,20 +77,24 @@ function reached(plan, from, [start, end] = ['from', 'to']) {
 /** The edges on the ways between two nodes. */
 function ways(plan, from, to) {
   const [below, above] = [reached(plan, from), reached(plan, to, ['to', 'from'])];
-  return plan.edges.filter((edge) => below.has(edge.from) && above.has(edge.to) && below.has(edge.to) && above.has(edge.from));
+  return plan.edges.filter(
+    (edge) => below.has(edge.from) && above.has(edge.to) && below.has(edge.to) && above.has(edge.from),
+  );
 }
 
 export const edgeKey = (edge) => `${edge.from} → ${edge.to}`;
 
 /**
- * Where rows wait: `causes` (a sentence for each source that waits, and for each sink that stands still although nobody counts waits) and `edges`,
- * the share of the time that the source behind each edge waits because of what is at the other end.
+ * Where rows wait: `causes` (a sentence for each source that waits, and for each sink that stands still although nobody
+ * counts waits) and `edges`, the share of the time that the source behind each edge waits because of what is at the
+ * other end.
  */
 export function backpressure(plan, between) {
   const { now } = between;
   const causes = [];
   const edges = new Map();
-  const mark = (list, share) => list.forEach((edge) => edges.set(edgeKey(edge), Math.max(share, edges.get(edgeKey(edge)) ?? 0)));
+  const mark = (list, share) =>
+    list.forEach((edge) => edges.set(edgeKey(edge), Math.max(share, edges.get(edgeKey(edge)) ?? 0)));
   if (!now) return { causes, edges, isCounted: false };
   let isCounted = false;
   const blamed = new Set();
@@ -77,7 +109,15 @@ export function backpressure(plan, between) {
     if (culprit) blamed.add(culprit.id);
     const way = culprit?.id ? ways(plan, id, culprit.id) : plan.edges.filter((edge) => edge.from === id);
     mark(way, found.share);
-    causes.push({ source: source.name, sourceId: id, share: found.share, rule: found.rule, split: found.split, culprit, why: why(found.rule, culprit) });
+    causes.push({
+      source: source.name,
+      sourceId: id,
+      share: found.share,
+      rule: found.rule,
+      split: found.split,
+      culprit,
+      why: why(found.rule, culprit),
+    });
   }
   for (const sink of now.sinks) {
     const id = idOf(sink.name);
@@ -89,24 +129,34 @@ export function backpressure(plan, between) {
   return { causes, edges, isCounted };
 }
 
-const isStuck = (sink, between) => Math.max(sink.writing_s ?? 0, sink.committing_s ?? 0) >= Math.max(3, between.seconds);
+const isStuck = (sink, between) =>
+  Math.max(sink.writing_s ?? 0, sink.committing_s ?? 0) >= Math.max(3, between.seconds);
 
 /** What the readers of a source wait for: the busiest sink behind it, or else the workers and what they do most. */
 function bottleneck(plan, between, source) {
   const behind = reached(plan, source);
   const busiest = (list) => list.reduce((a, b) => ((b.busy ?? 0) > (a?.busy ?? 0) ? b : a), null);
-  const sink = busiest(between.now.sinks.filter((s) => behind.has(idOf(s.name))).map((s) => ({ sink: s, busy: sinkBusy(between, s) })));
+  const sink = busiest(
+    between.now.sinks.filter((s) => behind.has(idOf(s.name))).map((s) => ({ sink: s, busy: sinkBusy(between, s) })),
+  );
   if (sink && sink.busy >= SATURATED) return { id: idOf(sink.sink.name), text: sinkText(sink.sink, sink.busy) };
   const workers = workersBusy(between);
   if (workers == null || workers < SATURATED) return null;
-  const node = busiest([...behind].filter((id) => !id.startsWith('sink')).map((id) => ({ id, busy: numbers(between, id).busy })));
-  return { id: node?.id ?? null, text: `the workers are busy ${percent(workers)} of the time${node ? `, most of it (${percent(node.busy)}) with ${node.id}` : ''}` };
+  const node = busiest(
+    [...behind].filter((id) => !id.startsWith('sink')).map((id) => ({ id, busy: numbers(between, id).busy })),
+  );
+  return {
+    id: node?.id ?? null,
+    text: `the workers are busy ${percent(workers)} of the time${node ? `, most of it (${percent(node.busy)}) with ${node.id}` : ''}`,
+  };
 }
 
 function sinkText(sink, busy) {
   const writing = Math.max(sink.writing_s ?? 0, sink.committing_s ?? 0);
   const what = (sink.committing_s ?? 0) > (sink.writing_s ?? 0) ? 'commit' : 'write';
-  return writing >= 3 ? `${sink.name} has been busy with one ${what} for ${Math.floor(writing)} s` : `${sink.name} is busy ${percent(busy)} of the time`;
+  return writing >= 3
+    ? `${sink.name} has been busy with one ${what} for ${Math.floor(writing)} s`
+    : `${sink.name} is busy ${percent(busy)} of the time`;
 }
 
 const RULES = {
@@ -125,4 +175,9 @@ function why(rule, culprit) {
 export const stateful = (stats) => [...stats.aggregations, ...stats.operators];
 
 export const stateRate = (between, name) =>
-  partPerSecond(between, between.now.aggregations.some((part) => part.name === name) ? 'aggregations' : 'operators', name, (part) => part.state_bytes ?? null);
+  partPerSecond(
+    between,
+    between.now.aggregations.some((part) => part.name === name) ? 'aggregations' : 'operators',
+    name,
+    (part) => part.state_bytes ?? null,
+  );

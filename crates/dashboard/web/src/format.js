@@ -49,7 +49,8 @@ export function duration(seconds) {
 }
 
 /** Time that has passed, to the second: an age that is not read to a tenth does not flicker. */
-export const age = (seconds) => (seconds == null ? NONE : duration(seconds < 1 ? 0 : Math.floor(seconds)).replace('.0', ''));
+export const age = (seconds) =>
+  seconds == null ? NONE : duration(seconds < 1 ? 0 : Math.floor(seconds)).replace('.0', '');
 
 export const percent = (share) =>
   share == null ? NONE : `${share > 0 && share < 0.01 ? '<1' : Math.round(share * 100)}${NBSP}%`;
@@ -69,7 +70,10 @@ export const clock = (ms) => (ms == null ? NONE : new Date(ms).toLocaleTimeStrin
 
 const WEEK_MS = 7 * 86_400_000;
 
-/** How far a watermark is behind the clock in seconds; null for rows that are not of the past week, such as a file of last year. */
+/**
+ * How far a watermark is behind the clock in seconds; null for rows that are not of the past week, such as a file of
+ * last year.
+ */
 export function delay(watermark, now) {
   if (watermark == null || now == null) return null;
   const behind = now - watermark;

@@ -56,19 +56,32 @@ export function JobFrame({ route, info }) {
       ${summary.file && html`<span class="soft">${summary.file}</span>`}
     </div>
     <nav class="tabs" aria-label="Pages of the job">
-      ${tabs.map(([key, [label]]) => html`<${Tab} key=${key} ...${{ id, label }} tab=${key} isCurrent=${key === tab} problems=${problemsOf(key, summary.problems)} />`)}
+      ${tabs.map(([key, [label]]) =>
+        html`<${Tab}
+          key=${key}
+          ...${{ id, label }}
+          tab=${key}
+          isCurrent=${key === tab}
+          problems=${problemsOf(key, summary.problems)} />`)}
     </nav>
-    ${!between.now && tab !== 'overview'
-      ? html`<${Notice}>${stats.error ? stats.error.message : 'Asking for the statistics…'}<//>`
-      : html`<${Page} key=${tab} ...${{ id, path, params, summary, between, info }} />`}`;
+    ${
+      !between.now && tab !== 'overview'
+        ? html`<${Notice}>${stats.error ? stats.error.message : 'Asking for the statistics…'}<//>`
+        : html`<${Page} key=${tab} ...${{ id, path, params, summary, between, info }} />`
+    }`;
 }
 
 function Tab({ id, tab, label, isCurrent, problems }) {
-  const worst = ['error', 'warning', 'info'].find((severity) => problems.some((problem) => problem.severity === severity));
+  const worst = ['error', 'warning', 'info'].find((severity) =>
+    problems.some((problem) => problem.severity === severity),
+  );
   const link = useRef(null);
   useEffect(() => {
     const strip = link.current.parentElement;
     if (isCurrent) strip.scrollLeft = link.current.offsetLeft - (strip.clientWidth - link.current.offsetWidth) / 2;
   }, [isCurrent]);
-  return html`<a ref=${link} href=${href(id, tab)} aria-current=${isCurrent ? 'page' : undefined}>${label}${worst && html` <${Icon} kind=${worst} label=${worst === 'info' ? 'notice' : worst} />`}</a>`;
+  return html`<a ref=${link} href=${href(id, tab)} aria-current=${isCurrent ? 'page' : undefined}>
+    ${label}
+    ${worst && html` <${Icon} kind=${worst} label=${worst === 'info' ? 'notice' : worst} />`}
+  </a>`;
 }

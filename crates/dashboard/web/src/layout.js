@@ -9,7 +9,13 @@ const LEAST_SCALE = 0.8;
 
 function place(plan, direction) {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: direction, nodesep: 28, ranksep: direction === 'LR' ? 68 : 46, marginx: MARGIN, marginy: MARGIN });
+  graph.setGraph({
+    rankdir: direction,
+    nodesep: 28,
+    ranksep: direction === 'LR' ? 68 : 46,
+    marginx: MARGIN,
+    marginy: MARGIN,
+  });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { id } of plan.nodes) graph.setNode(id, { width: WIDTH, height: HEIGHT });
   for (const { from, to } of plan.edges) graph.setEdge(from, to);
@@ -58,7 +64,8 @@ export function ordered(plan) {
 export function path(points, direction) {
   const [first, last] = [points[0], points.at(-1)];
   if (points.length === 3) {
-    const bend = direction === 'LR' ? [points[1].x, first.y, points[1].x, last.y] : [first.x, points[1].y, last.x, points[1].y];
+    const bend =
+      direction === 'LR' ? [points[1].x, first.y, points[1].x, last.y] : [first.x, points[1].y, last.x, points[1].y];
     return `M${first.x} ${first.y}C${bend.join(' ')} ${last.x} ${last.y}`;
   }
   let d = `M${first.x} ${first.y}`;
@@ -70,7 +77,10 @@ export function path(points, direction) {
   return d;
 }
 
-/** The next node when an arrow key is pressed: along the edges in the direction of the layout, across them to the nearest one of the rank. */
+/**
+ * The next node when an arrow key is pressed: along the edges in the direction of the layout, across them to the
+ * nearest one of the rank.
+ */
 export function neighbour({ nodes, edges, direction }, id, key) {
   const along = direction === 'LR' ? ['ArrowLeft', 'ArrowRight'] : ['ArrowUp', 'ArrowDown'];
   if (key === along[0]) return edges.find((edge) => edge.to === id)?.from;

@@ -5,11 +5,22 @@ import { href } from './route.js';
 import { Icon } from './ui.js';
 
 const TABS = {
-  'sink-stuck': 'graph', 'sink-slow': 'graph', cpu: 'graph',
-  'source-silent': 'splits', 'split-holds-watermark': 'splits', 'split-unreachable': 'splits',
-  memory: 'state', 'state-grows': 'state', recompiles: 'code',
-  'checkpoint-old': 'checkpoints', 'checkpoint-fails': 'checkpoints',
-  'node-silent': 'nodes', 'node-lost': 'nodes', skew: 'nodes', 'late-rows': 'errors', 'bad-rows': 'errors',
+  'sink-stuck': 'graph',
+  'sink-slow': 'graph',
+  cpu: 'graph',
+  'source-silent': 'splits',
+  'split-holds-watermark': 'splits',
+  'split-unreachable': 'splits',
+  memory: 'state',
+  'state-grows': 'state',
+  recompiles: 'code',
+  'checkpoint-old': 'checkpoints',
+  'checkpoint-fails': 'checkpoints',
+  'node-silent': 'nodes',
+  'node-lost': 'nodes',
+  skew: 'nodes',
+  'late-rows': 'errors',
+  'bad-rows': 'errors',
 };
 
 /** Where a problem is seen. */
@@ -17,10 +28,14 @@ export function placeOf(job, { kind, subject, split }) {
   const tab = TABS[kind] ?? 'overview';
   const id = subject ? idOf(subject) : null;
   switch (tab) {
-    case 'graph': return href(job, tab, { node: id });
-    case 'splits': return href(job, tab, { source: id, split });
-    case 'code': return href(job, tab, { pipeline: id });
-    default: return href(job, tab);
+    case 'graph':
+      return href(job, tab, { node: id });
+    case 'splits':
+      return href(job, tab, { source: id, split });
+    case 'code':
+      return href(job, tab, { pipeline: id });
+    default:
+      return href(job, tab);
   }
 }
 
@@ -38,7 +53,10 @@ export function Problem({ job, problem }) {
 }
 
 export const Problems = ({ job, problems, label = 'Problems' }) =>
-  html`<ul class="problems" aria-label=${label}>${problems.map((problem) => html`<${Problem} key=${`${problem.kind} ${problem.subject} ${problem.split}`} ...${{ job, problem }} />`)}</ul>`;
+  html`<ul class="problems" aria-label=${label}>
+    ${problems.map((problem) =>
+      html`<${Problem} key=${`${problem.kind} ${problem.subject} ${problem.split}`} ...${{ job, problem }} />`)}
+  </ul>`;
 
 /** The problems that a tab shows, for a mark beside its name. */
 export const problemsOf = (tab, problems = []) => problems.filter(({ kind }) => TABS[kind] === tab);

@@ -14,13 +14,29 @@ const SHAPES = {
 
 export function Icon({ kind, label }) {
   const isLine = kind === 'ok' || kind === 'busy';
-  return html`<svg class=${`icon ${kind}`} viewBox="0 0 16 16" role=${label ? 'img' : undefined} aria-label=${label} aria-hidden=${label ? undefined : 'true'}>
+  return html`<svg
+    class=${`icon ${kind}`}
+    viewBox="0 0 16 16"
+    role=${label ? 'img' : undefined}
+    aria-label=${label}
+    aria-hidden=${label ? undefined : 'true'}>
     <path class=${isLine ? 'line' : 'full'} d=${SHAPES[kind]} />
-    ${!isLine && html`<path class="mark" d=${kind === 'info' ? 'M8 7.2v3.6M8 5v.1' : kind === 'warning' ? 'M8 6.2v4M8 12v.1' : 'M8 4.8v4M8 11v.1'} />`}
+    ${!isLine &&
+      html`<path
+        class="mark"
+        d=${kind === 'info' ? 'M8 7.2v3.6M8 5v.1' : kind === 'warning' ? 'M8 6.2v4M8 12v.1' : 'M8 4.8v4M8 11v.1'} />`}
   </svg>`;
 }
 
-const STATES = { running: 'ok', finished: 'ok', starting: 'busy', restarting: 'busy', stopping: 'busy', stopped: 'info', failed: 'error' };
+const STATES = {
+  running: 'ok',
+  finished: 'ok',
+  starting: 'busy',
+  restarting: 'busy',
+  stopping: 'busy',
+  stopped: 'info',
+  failed: 'error',
+};
 
 export const State = ({ state }) =>
   html`<span class=${`state ${state}`}><${Icon} kind=${STATES[state] ?? 'info'} /> ${state}</span>`;
@@ -28,7 +44,11 @@ export const State = ({ state }) =>
 /** A share of a whole as a bar; the number beside it says the same. */
 export function Bar({ share, tone = '', label }) {
   const width = `${Math.min(100, Math.max(0, (share ?? 0) * 100))}%`;
-  return html`<span class=${`bar ${tone}`} role=${label ? 'img' : undefined} aria-label=${label && `${label}: ${percent(share)}`} aria-hidden=${label ? undefined : 'true'}>
+  return html`<span
+    class=${`bar ${tone}`}
+    role=${label ? 'img' : undefined}
+    aria-label=${label && `${label}: ${percent(share)}`}
+    aria-hidden=${label ? undefined : 'true'}>
     <span style=${{ width }}></span>
   </span>`;
 }
@@ -37,7 +57,8 @@ export const Figure = ({ label, value, note, tone = '' }) => html`<div class=${`
   <dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd>
 </div>`;
 
-export const Figures = ({ children, label = 'Key numbers' }) => html`<dl class="figures" aria-label=${label}>${children}</dl>`;
+export const Figures = ({ children, label = 'Key numbers' }) =>
+  html`<dl class="figures" aria-label=${label}>${children}</dl>`;
 
 export const Panel = ({ title, aside, children, id }) => html`<section class="panel" aria-labelledby=${id}>
   <header><h2 id=${id}>${title}</h2>${aside && html`<div class="aside">${aside}</div>`}</header>
@@ -48,26 +69,44 @@ export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 /** What the page cannot show, and why. */
 export function Notice({ kind = 'info', title, children }) {
-  return html`<div class=${`notice ${kind}`}><${Icon} kind=${kind} label=${kind} /><div>${title && html`<strong>${title}</strong>`} ${children}</div></div>`;
+  return html`<div class=${`notice ${kind}`}>
+    <${Icon} kind=${kind} label=${kind} />
+    <div>${title && html`<strong>${title}</strong>`} ${children}</div>
+  </div>`;
 }
 
 /**
- * A table with a caption that a screen reader says. `columns` have `key`, `title`, and may have `number` (aligned to the right), `cell` (what
- * is shown of a row), `value` (what is sorted by; without one the column is not sorted), `heads` (the row's header) and `hint`.
- * `sort` is `{key, isDown}`. A table that `isShort` scrolls by itself.
+ * A table with a caption that a screen reader says. `columns` have `key`, `title`, and may have `number` (aligned to
+ * the right), `cell` (what is shown of a row), `value` (what is sorted by; without one the column is not sorted),
+ * `heads` (the row's header) and `hint`. `sort` is `{key, isDown}`. A table that `isShort` scrolls by itself.
  */
-export function Table({ caption, columns, rows, rowKey, sort, onSort, below, tone, isShort, empty = 'Nothing so far.' }) {
+export function Table({
+  caption,
+  columns,
+  rows,
+  rowKey,
+  sort,
+  onSort,
+  below,
+  tone,
+  isShort,
+  empty = 'Nothing so far.',
+}) {
   return html`<div class=${isShort ? 'scroll short' : 'scroll'} role="group" aria-label=${caption} tabindex="0">
     <table>
       <caption class="unseen">${caption}</caption>
-      <thead><tr>${columns.map((column) => html`<${Head} key=${column.key} ...${{ column, sort, onSort }} />`)}</tr></thead>
+      <thead>
+        <tr>${columns.map((column) => html`<${Head} key=${column.key} ...${{ column, sort, onSort }} />`)}</tr>
+      </thead>
       <tbody>
         ${rows.length === 0 && html`<tr><td class="none" colspan=${columns.length}>${empty}</td></tr>`}
         ${rows.flatMap((row, index) => {
           const key = rowKey ? rowKey(row) : index;
           const under = below?.(row);
           return [
-            html`<tr key=${key} class=${[tone?.(row), under && 'has-below'].filter(Boolean).join(' ') || undefined}>${columns.map((column) => html`<${Cell} key=${column.key} ...${{ column, row }} />`)}</tr>`,
+            html`<tr key=${key} class=${[tone?.(row), under && 'has-below'].filter(Boolean).join(' ') || undefined}>
+              ${columns.map((column) => html`<${Cell} key=${column.key} ...${{ column, row }} />`)}
+            </tr>`,
             under && html`<tr key=${`${key} below`} class="below"><td colspan=${columns.length}>${under}</td></tr>`,
           ];
         })}
@@ -81,9 +120,14 @@ function Head({ column, sort, onSort }) {
   const order = isSorted ? (sort.isDown ? 'descending' : 'ascending') : undefined;
   const turn = () => onSort({ key: column.key, isDown: isSorted ? !sort.isDown : Boolean(column.number) });
   return html`<th scope="col" class=${column.number ? 'number' : undefined} aria-sort=${order} title=${column.hint}>
-    ${onSort && column.value
-      ? html`<button type="button" class="sort" onClick=${turn}>${column.title}<span class="arrow" aria-hidden="true">${isSorted ? (sort.isDown ? '↓' : '↑') : ''}</span></button>`
-      : column.title}
+    ${
+      onSort && column.value
+        ? html`<button type="button" class="sort" onClick=${turn}>
+          ${column.title}
+          <span class="arrow" aria-hidden="true">${isSorted ? (sort.isDown ? '↓' : '↑') : ''}</span>
+        </button>`
+        : column.title
+    }
   </th>`;
 }
 
@@ -106,12 +150,17 @@ export function sorted(rows, columns, sort) {
 }
 
 /** How a table is sorted, from the parameters of the page and back. */
-export const sortOf = (params, otherwise) => (params.sort ? { key: params.sort, isDown: params.down === '1' } : otherwise);
+export const sortOf = (params, otherwise) =>
+  params.sort ? { key: params.sort, isDown: params.down === '1' } : otherwise;
 export const sortParams = (sort) => ({ sort: sort.key, down: sort.isDown ? '1' : null, page: null });
 
 export const Filter = ({ label, value, onInput, shown, all }) => html`<label class="filter">
   <span class="unseen">${label}</span>
-  <input type="search" placeholder=${label} value=${value ?? ''} onInput=${(event) => onInput(event.currentTarget.value)} />
+  <input
+    type="search"
+    placeholder=${label}
+    value=${value ?? ''}
+    onInput=${(event) => onInput(event.currentTarget.value)} />
   ${value && html`<small>${shown} of ${plural(all, 'row')}</small>`}
 </label>`;
 
@@ -138,5 +187,8 @@ export function Dialog({ title, onClose, children }) {
     event.preventDefault();
     onClose?.();
   };
-  return html`<dialog ref=${element} aria-labelledby="dialog-title" onCancel=${cancel}><h2 id="dialog-title">${title}</h2>${children}</dialog>`;
+  return html`<dialog ref=${element} aria-labelledby="dialog-title" onCancel=${cancel}>
+    <h2 id="dialog-title">${title}</h2>
+    ${children}
+  </dialog>`;
 }

@@ -27,12 +27,20 @@ export function gain({ nanos_per_row_before: before, nanos_per_row_after: after 
 
 /** Counts of each subject, with a mark at those that are compiled again too often. */
 export function bySubject({ events, compilations, programs, elapsed_s: elapsed }, problems) {
-  const names = [...new Set([...programs.map(({ name }) => name), ...compilations.map(({ program }) => program), ...events.map(({ subject }) => subject)])];
+  const names = [
+    ...new Set([
+      ...programs.map(({ name }) => name),
+      ...compilations.map(({ program }) => program),
+      ...events.map(({ subject }) => subject),
+    ]),
+  ];
   return names.map((name) => {
     const own = events.filter(({ subject }) => subject === name);
     const made = compilations.filter(({ program }) => program === name);
     const number = (kind) => own.filter((event) => kindOf(event) === kind).length;
-    const lately = own.filter((event) => event.at_s > elapsed - MINUTE_S && ['adopted', 'deoptimised'].includes(kindOf(event))).length;
+    const lately = own.filter(
+      (event) => event.at_s > elapsed - MINUTE_S && ['adopted', 'deoptimised'].includes(kindOf(event)),
+    ).length;
     return {
       name,
       events: own,
@@ -43,7 +51,9 @@ export function bySubject({ events, compilations, programs, elapsed_s: elapsed }
       dropped: number('dropped'),
       deoptimised: number('deoptimised'),
       program: programs.find((program) => program.name === name) ?? null,
-      isRestless: lately >= OFTEN || problems.some(({ kind, subject }) => kind === 'recompiles' && subject.split(':')[0] === name),
+      isRestless:
+        lately >= OFTEN ||
+        problems.some(({ kind, subject }) => kind === 'recompiles' && subject.split(':')[0] === name),
     };
   });
 }

@@ -111,7 +111,12 @@ describe('access', { concurrency: 3 }, () => {
   it('numbers that change move nothing', async () => {
     const page = await open(browser, `${mock.url}#/jobs/hot_items`);
     await until(async () => (await page.locator('.charts canvas').count()) === 6, 'charts');
-    const places = () => page.evaluate(() => [...document.querySelectorAll('.figure, .chart, .panel, h1, nav a')].map((element) => Object.values(element.getBoundingClientRect().toJSON()).map(Math.round).join()));
+    const places = () =>
+      page.evaluate(() =>
+        [...document.querySelectorAll('.figure, .chart, .panel, h1, nav a')].map((element) =>
+          Object.values(element.getBoundingClientRect().toJSON()).map(Math.round).join(),
+        ),
+      );
     const text = () => page.locator('.figures').innerText();
     const [before, numbers] = [await places(), await text()];
     await until(async () => (await text()) !== numbers, 'other numbers');

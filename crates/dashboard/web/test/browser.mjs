@@ -13,14 +13,21 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
 
 /** Starts chromium: the one of the environment variable MILLSTREAM_CHROMIUM, or Debian's. */
 export const launch = () =>
-  chromium.launch({ executablePath: process.env.MILLSTREAM_CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  chromium.launch({
+    executablePath: process.env.MILLSTREAM_CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-dev-shm-usage'],
+  });
 
 /**
- * Opens a page of its own context. `page.wrongs` collects errors of the console, exceptions, violations of the CSP and requests to others;
- * `expected` matches those that a test brings about.
+ * Opens a page of its own context. `page.wrongs` collects errors of the console, exceptions, violations of the CSP and
+ * requests to others; `expected` matches those that a test brings about.
  */
 export async function open(browser, url, { width = 1280, height = 900, theme = 'light', expected = null } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce' });
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: theme,
+    reducedMotion: 'reduce',
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(10_000);
   page.wrongs = [];
@@ -30,7 +37,10 @@ export async function open(browser, url, { width = 1280, height = 900, theme = '
   page.on('console', (message) => message.type() === 'error' && note(message.text()));
   page.on('pageerror', (error) => note(String(error)));
   const { origin } = new URL(url);
-  page.on('request', (request) => request.url().startsWith(origin) || request.url().startsWith('data:') || note(`asks ${request.url()}`));
+  page.on(
+    'request',
+    (request) => request.url().startsWith(origin) || request.url().startsWith('data:') || note(`asks ${request.url()}`),
+  );
   await page.goto(url);
   return page;
 }
@@ -43,14 +53,23 @@ export async function close(page) {
 }
 
 /**
- * What axe finds wrong, as text; empty when nothing is: by all its rules, or by those that are named. The CSP forbids scripts in the page, so
- * that axe comes through the debugger.
+ * What axe finds wrong, as text; empty when nothing is: by all its rules, or by those that are named. The CSP forbids
+ * scripts in the page, so that axe comes through the debugger.
  */
 export async function axe(page, rules = null) {
   await page.evaluate(axeSource);
   return page.evaluate(async (runOnly) => {
-    const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'], ...(runOnly && { runOnly }) });
-    return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.slice(0, 3).map((node) => `${node.html.slice(0, 160)} ${node.any.map((c) => c.message).join(' ')}`).join(' | ')}`);
+    const { violations } = await globalThis.axe.run(document, {
+      resultTypes: ['violations'],
+      ...(runOnly && { runOnly }),
+    });
+    return violations.map(
+      ({ id, help, nodes }) =>
+        `${id}: ${help}: ${nodes
+          .slice(0, 3)
+          .map((node) => `${node.html.slice(0, 160)} ${node.any.map((c) => c.message).join(' ')}`)
+          .join(' | ')}`,
+    );
   }, rules);
 }
 

@@ -15,7 +15,9 @@ describe('connection', { concurrency: 3 }, () => {
   it('the server goes and comes back', async (t) => {
     const mock = await startMock(built);
     t.after(mock.close);
-    const page = await open(browser, `${mock.url}#/jobs/hot_items`, { expected: /ERR_EMPTY_RESPONSE|ERR_CONNECTION|Failed to load/ });
+    const page = await open(browser, `${mock.url}#/jobs/hot_items`, {
+      expected: /ERR_EMPTY_RESPONSE|ERR_CONNECTION|Failed to load/,
+    });
     await page.getByText('No problems found.').waitFor();
     mock.isGone = true;
     await page.getByText('The server does not answer.').waitFor();
@@ -62,7 +64,10 @@ describe('connection', { concurrency: 3 }, () => {
     const page = await open(browser, `${mock.url}#/jobs/hot_items`, { expected: /500/ });
     const asked = (end) => mock.asked.filter((path) => path.endsWith(end)).length;
     await until(() => asked('/stats') >= 5, 'five statistics');
-    assert.ok(asked('/history') <= 3 && asked('/stats') < 8, `${asked('/history')} histories, ${asked('/stats')} statistics`);
+    assert.ok(
+      asked('/history') <= 3 && asked('/stats') < 8,
+      `${asked('/history')} histories, ${asked('/stats')} statistics`,
+    );
     assert.equal(await page.getByText('does not answer').count(), 0);
     assert.match(await textOf(page.locator('.figure').first()), /rows\/s/);
     await close(page);
@@ -80,11 +85,18 @@ describe('connection', { concurrency: 3 }, () => {
       }, hidden);
     await turn(true);
     // What is on its way comes; then two seconds of the page's own clock pass without a question.
-    const asked = await page.evaluate(() => new Promise((resolve) => setTimeout(() => resolve(performance.getEntriesByType('resource').length), 1200)));
-    const later = await page.evaluate(() => new Promise((resolve) => setTimeout(() => resolve(performance.getEntriesByType('resource').length), 1200)));
+    const asked = await page.evaluate(
+      () => new Promise((resolve) => setTimeout(() => resolve(performance.getEntriesByType('resource').length), 1200)),
+    );
+    const later = await page.evaluate(
+      () => new Promise((resolve) => setTimeout(() => resolve(performance.getEntriesByType('resource').length), 1200)),
+    );
     assert.equal(later, asked);
     await turn(false);
-    await until(() => page.evaluate((n) => performance.getEntriesByType('resource').length > n, later), 'questions again');
+    await until(
+      () => page.evaluate((n) => performance.getEntriesByType('resource').length > n, later),
+      'questions again',
+    );
     await close(page);
   });
 
@@ -103,7 +115,12 @@ describe('connection', { concurrency: 3 }, () => {
     mock.jobs.older = older;
     const page = await open(browser, `${mock.url}#/jobs/older/graph`);
     await page.getByText('This server does not count how long sources wait').waitFor();
-    for (const [tab, text] of [['splits', 'nexmark'], ['state', 'does not say how much state'], ['checkpoints', 'keeps no history'], ['errors', 'No row was late']]) {
+    for (const [tab, text] of [
+      ['splits', 'nexmark'],
+      ['state', 'does not say how much state'],
+      ['checkpoints', 'keeps no history'],
+      ['errors', 'No row was late'],
+    ]) {
       await page.goto(`${mock.url}#/jobs/older/${tab}`);
       await page.getByText(text).first().waitFor();
     }

@@ -1,5 +1,5 @@
-// The server of the dashboard, played from fixtures: the built files with the real Content-Security-Policy, and the API with numbers that
-// advance. `node test/mock.mjs FOLDER [PORT]` serves it to people.
+// The server of the dashboard, played from fixtures: the built files with the real Content-Security-Policy, and the API
+// with numbers that advance. `node test/mock.mjs FOLDER [PORT]` serves it to people.
 import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,14 +9,28 @@ import { jobs, summary } from './jobs.mjs';
 export const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-const TYPES = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', svg: 'image/svg+xml' };
+const TYPES = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+};
 
 /**
- * Starts a server. What it returns can be changed while it runs: `isGone` (it does not answer), `token`, `actions`, `jobs`; `asked` are the
- * paths that were asked for, `posts` the actions that came.
+ * Starts a server. What it returns can be changed while it runs: `isGone` (it does not answer), `token`, `actions`,
+ * `jobs`; `asked` are the paths that were asked for, `posts` the actions that came.
  */
 export async function startMock(folder, { port = 0, token = null } = {}) {
-  const mock = { isGone: false, token, actions: true, jobs: { ...jobs }, asked: [], posts: [], startedAt: Date.now() - 900_000, stopped: new Set() };
+  const mock = {
+    isGone: false,
+    token,
+    actions: true,
+    jobs: { ...jobs },
+    asked: [],
+    posts: [],
+    startedAt: Date.now() - 900_000,
+    stopped: new Set(),
+  };
   const server = createServer((request, response) => answer(mock, folder, request, response));
   // A test that fails leaves its server behind, and ends nevertheless.
   server.unref();
@@ -48,12 +62,24 @@ function answer(mock, folder, request, response) {
   if (request.method === 'POST') return act(mock, request, parts, say, fail);
   if (parts.length === 0) return say(200, { version: '0.1.0', commit: '', mode: 'serve', actions: mock.actions });
   const at = (Date.now() - mock.startedAt) / 1000;
-  if (parts.length === 1) return say(200, { jobs: Object.values(mock.jobs).map((job) => shown(mock, summary(job, at))) });
+  if (parts.length === 1)
+    return say(200, { jobs: Object.values(mock.jobs).map((job) => shown(mock, summary(job, at))) });
   const job = mock.jobs[parts[1]];
   if (!job) return fail(404, `there is no job ${parts[1]}`, 'GET /api/v1/jobs lists the jobs.');
-  if (parts.length === 2) return say(200, { ...shown(mock, summary(job, at)), sql: job.sql, state_dir: job.stateDir ?? null, nodes: job.nodes ?? 1, can_rescale: Boolean(job.nodes) });
+  if (parts.length === 2)
+    return say(200, {
+      ...shown(mock, summary(job, at)),
+      sql: job.sql,
+      state_dir: job.stateDir ?? null,
+      nodes: job.nodes ?? 1,
+      can_rescale: Boolean(job.nodes),
+    });
   const part = job[parts[2]];
-  if (!part) return fail(parts[2] === 'stats' ? 409 : 404, parts[2] === 'stats' ? 'the job has not begun' : `there is nothing at ${pathname}`);
+  if (!part)
+    return fail(
+      parts[2] === 'stats' ? 409 : 404,
+      parts[2] === 'stats' ? 'the job has not begun' : `there is nothing at ${pathname}`,
+    );
   try {
     return say(200, part(at));
   } catch (error) {
@@ -71,7 +97,13 @@ function act(mock, request, parts, say, fail) {
   request.on('end', () => {
     mock.posts.push({ path: parts.join('/'), body: body ? JSON.parse(body) : null });
     if (parts[2] === 'stop') mock.stopped.add(parts[1]);
-    say(202, { message: { stop: 'the job stops with a checkpoint', checkpoint: 'a checkpoint has been asked for', rescale: 'the job is rescaled' }[parts[2]] });
+    say(202, {
+      message: {
+        stop: 'the job stops with a checkpoint',
+        checkpoint: 'a checkpoint has been asked for',
+        rescale: 'the job is rescaled',
+      }[parts[2]],
+    });
   });
 }
 

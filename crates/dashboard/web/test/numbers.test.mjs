@@ -16,14 +16,62 @@ const between = (job, at, change = () => {}) => {
 
 test('numbers have units that people read', () => {
   const cases = [
-    [count, [[0, '0'], [999, '999'], [9_999, '9,999'], [12_345, '12.3 k'], [1_234_567, '1.23 M'], [999_999, '1.00 M'], [0.4, '0.40'], [null, '–']]],
+    [
+      count,
+      [
+        [0, '0'],
+        [999, '999'],
+        [9_999, '9,999'],
+        [12_345, '12.3 k'],
+        [1_234_567, '1.23 M'],
+        [999_999, '1.00 M'],
+        [0.4, '0.40'],
+        [null, '–'],
+      ],
+    ],
     [rate, [[1_200_000, '1.20 M rows/s']]],
-    [bytes, [[0, '0 B'], [1023, '1,023 B'], [3.4 * 1024 ** 3, '3.40 GiB'], [1024 ** 2 - 1, '1.00 MiB']]],
-    [duration, [[0, '0 s'], [0.0125, '12.5 ms'], [0.000_057_3, '57.3 µs'], [9.94, '9.9 s'], [59.97, '1 min'], [75, '1 min 15 s'], [7_260, '2 h 1 min'], [90_000, '1 d 1 h']]],
-    [age, [[0.4, '0 s'], [12.9, '12 s'], [61, '1 min 1 s']]],
-    [percent, [[0, '0 %'], [0.004, '<1 %'], [0.984, '98 %'], [1, '100 %']]],
+    [
+      bytes,
+      [
+        [0, '0 B'],
+        [1023, '1,023 B'],
+        [3.4 * 1024 ** 3, '3.40 GiB'],
+        [1024 ** 2 - 1, '1.00 MiB'],
+      ],
+    ],
+    [
+      duration,
+      [
+        [0, '0 s'],
+        [0.0125, '12.5 ms'],
+        [0.000_057_3, '57.3 µs'],
+        [9.94, '9.9 s'],
+        [59.97, '1 min'],
+        [75, '1 min 15 s'],
+        [7_260, '2 h 1 min'],
+        [90_000, '1 d 1 h'],
+      ],
+    ],
+    [
+      age,
+      [
+        [0.4, '0 s'],
+        [12.9, '12 s'],
+        [61, '1 min 1 s'],
+      ],
+    ],
+    [
+      percent,
+      [
+        [0, '0 %'],
+        [0.004, '<1 %'],
+        [0.984, '98 %'],
+        [1, '100 %'],
+      ],
+    ],
   ];
-  for (const [format, pairs] of cases) for (const [value, text] of pairs) assert.equal(plain(format(value)), text, `${format.name}(${value})`);
+  for (const [format, pairs] of cases)
+    for (const [value, text] of pairs) assert.equal(plain(format(value)), text, `${format.name}(${value})`);
   assert.equal(timestamp(1_796_065_695_511), '2026-11-30 19:08:15');
   assert.equal(delay(1_000_000, 1_004_200), 4.2);
   assert.equal(delay(0, Date.now()), null);
@@ -34,9 +82,15 @@ test('rates are differences within one run', () => {
   assert.ok(Math.abs(perSecond(healthy, (s) => s.rows_in) - 999_343) < 1000);
   assert.ok(workersBusy(healthy) > 0.1 && workersBusy(healthy) < 0.12);
   // A job that began anew has no rate until its second answer.
-  const anew = span([{ at: 0, data: jobs.hot_items.stats(900) }, { at: 1000, data: jobs.hot_items.stats(1) }]);
+  const anew = span([
+    { at: 0, data: jobs.hot_items.stats(900) },
+    { at: 1000, data: jobs.hot_items.stats(1) },
+  ]);
   assert.equal(anew.before, null);
-  assert.equal(perSecond(anew, (s) => s.rows_in), null);
+  assert.equal(
+    perSecond(anew, (s) => s.rows_in),
+    null,
+  );
 });
 
 test('a stuck sink is the cause of waits', () => {
@@ -46,7 +100,10 @@ test('a stuck sink is the cause of waits', () => {
   assert.equal(cause.sourceId, 'source 0');
   assert.equal(cause.rule, 'in-flight');
   assert.equal(cause.split.name, 'bid-0');
-  assert.equal(plain(cause.why), 'sink 0: bids has been busy with one write for 42 s, and as many chunks as allowed are in flight');
+  assert.equal(
+    plain(cause.why),
+    'sink 0: bids has been busy with one write for 42 s, and as many chunks as allowed are in flight',
+  );
   assert.ok(Math.abs(flow.edges.get(edgeKey({ from: 'source 0', to: 'pipeline 0' })) - 0.98) < 0.01);
   assert.equal(flow.edges.size, 6);
 });
@@ -67,7 +124,10 @@ test('a sink that is slow, workers that are busy and splits that are behind are 
     data.workers.forEach((worker) => (worker.busy_s = i * 3.9));
     data.pipelines[0].task_time.sum_s = i * 6;
   };
-  assert.equal(why(busy), 'the workers are busy 98 % of the time, most of it (75 %) with pipeline 0, and as many chunks as allowed are in flight');
+  assert.equal(
+    why(busy),
+    'the workers are busy 98 % of the time, most of it (75 %) with pipeline 0, and as many chunks as allowed are in flight',
+  );
   assert.match(why(waiting('memory_s', 2)), /^as many bytes as allowed are in flight$/);
   assert.match(why(waiting('behind_s', 2)), /splits with a lower watermark are read first/);
   // What is less than a tenth of the time is not told.
@@ -86,7 +146,10 @@ test('a server that counts no waits still shows sinks that stand still', () => {
 test('the lowest watermark of splits that are neither idle nor ended is what holds back', () => {
   const split = (name, watermark_ms, more) => ({ name, watermark_ms, idle: false, ended: false, ...more });
   const held = (splits) => holder({ splits })?.split.name ?? null;
-  assert.equal(held([split('a', 5), split('b', 3), split('c', 1, { idle: true }), split('d', 0, { ended: true })]), 'b');
+  assert.equal(
+    held([split('a', 5), split('b', 3), split('c', 1, { idle: true }), split('d', 0, { ended: true })]),
+    'b',
+  );
   assert.equal(held([split('a', 5), split('b', null)]), 'b');
   assert.equal(held([split('a', 5)]), null, 'one split holds nobody back');
   assert.equal(held([split('a', 5), split('b', 5)]), null);

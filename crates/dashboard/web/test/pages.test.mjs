@@ -15,7 +15,8 @@ describe('pages', { concurrency: 3 }, () => {
 
   const visit = (hash, options) => open(browser, mock.url + hash, options);
   const see = (page, text) => page.getByText(text).first().waitFor();
-  const row = (page, table, name) => page.getByRole('table', { name: table }).getByRole('row').filter({ hasText: name }).first();
+  const row = (page, table, name) =>
+    page.getByRole('table', { name: table }).getByRole('row').filter({ hasText: name }).first();
   /** The figure of this label. */
   const figure = (page, label) => textOf(page.locator('.figure', { hasText: label }).first());
 
@@ -92,7 +93,11 @@ describe('pages', { concurrency: 3 }, () => {
     await page.getByRole('button', { name: 'Stop', exact: true }).click();
     await see(page, 'the job stops with a checkpoint');
     await see(page, 'stopping');
-    assert.deepEqual(mock.posts, [{ path: 'jobs/sessions/checkpoint', body: null }, { path: 'jobs/sessions/rescale', body: { nodes: 5 } }, { path: 'jobs/sessions/stop', body: null }]);
+    assert.deepEqual(mock.posts, [
+      { path: 'jobs/sessions/checkpoint', body: null },
+      { path: 'jobs/sessions/rescale', body: { nodes: 5 } },
+      { path: 'jobs/sessions/stop', body: null },
+    ]);
     mock.stopped.clear();
     mock.actions = false;
     await page.reload();
@@ -105,7 +110,13 @@ describe('pages', { concurrency: 3 }, () => {
     const page = await visit('#/jobs/hot_items/graph');
     const nodes = page.locator('.drawing [data-node]');
     await until(async () => (await nodes.count()) === 7, 'seven nodes');
-    await until(async () => /999.k.rows\/s, \d+.queued, 8.% busy/.test(await page.locator('[data-node="source 0"]').getAttribute('aria-label')), 'rates');
+    await until(
+      async () =>
+        /999.k.rows\/s, \d+.queued, 8.% busy/.test(
+          await page.locator('[data-node="source 0"]').getAttribute('aria-label'),
+        ),
+      'rates',
+    );
     await see(page, 'No backpressure');
     assert.equal(await page.locator('.edge.high').count(), 1, 'the legend alone');
     await page.locator('[data-node="aggregation 0"]').click();
@@ -114,8 +125,14 @@ describe('pages', { concurrency: 3 }, () => {
     await page.reload();
     await see(page, 'combine subtract over slices of 2000 ms');
     assert.match(await textOf(page.locator('.details')), /Trigger delay\s+14\.7 ms median/);
-    const cells = page.getByRole('table', { name: 'Nodes of the plan' }).getByRole('row').filter({ has: page.getByRole('rowheader', { name: 'pipeline 0' }) });
-    await until(async () => /project, filter, update\s+999 k rows\/s/.test(await textOf(cells)), 'the same in the table');
+    const cells = page
+      .getByRole('table', { name: 'Nodes of the plan' })
+      .getByRole('row')
+      .filter({ has: page.getByRole('rowheader', { name: 'pipeline 0' }) });
+    await until(
+      async () => /project, filter, update\s+999 k rows\/s/.test(await textOf(cells)),
+      'the same in the table',
+    );
     await close(page);
   });
 
@@ -124,7 +141,8 @@ describe('pages', { concurrency: 3 }, () => {
     await page.getByRole('link', { name: /busy with one write for 42 s/ }).click();
     await page.getByRole('heading', { name: 'sink 0' }).waitFor();
     await until(async () => (await page.locator('g.edge.high').count()) === 6, 'edges in the colour of backpressure');
-    const cause = /source 0: table bid waits 9\d % of the time: sink 0: bids has been busy with one write for \d+ s, and as many chunks as allowed are in flight\./;
+    const cause =
+      /source 0: table bid waits 9\d % of the time: sink 0: bids has been busy with one write for \d+ s, and as many chunks as allowed are in flight\./;
     await until(async () => cause.test(await textOf(page.getByRole('region', { name: 'Backpressure' }))), 'the cause');
     assert.equal(await page.locator('.node.culprit').getAttribute('data-node'), 'sink 0');
     await close(page);
@@ -144,7 +162,10 @@ describe('pages', { concurrency: 3 }, () => {
     await see(page, 'Page 2 of 20');
     await page.getByRole('button', { name: 'Lag' }).click();
     await see(page, 'Page 1 of 20');
-    await until(async () => /part-0299|part-0599|part-0899/.test(await page.locator('tbody tr').first().innerText()), 'the largest lag first');
+    await until(
+      async () => /part-0299|part-0599|part-0899/.test(await page.locator('tbody tr').first().innerText()),
+      'the largest lag first',
+    );
     await page.getByRole('button', { name: /^Idle/ }).click();
     await until(async () => (await page.locator('tbody tr').count()) === 20, 'twenty idle splits');
     await page.getByRole('button', { name: /^Wait .*\d$/ }).click();
@@ -158,7 +179,10 @@ describe('pages', { concurrency: 3 }, () => {
     const page = await visit('#/jobs');
     await page.getByRole('link', { name: /keeps every row of both sides/ }).click();
     await see(page, 'Memory by class');
-    await until(async () => /15\d KiB\/s/.test(await textOf(row(page, 'State by operator', 'operator 0'))), 'its growth');
+    await until(
+      async () => /15\d KiB\/s/.test(await textOf(row(page, 'State by operator', 'operator 0'))),
+      'its growth',
+    );
     assert.equal(await figure(page, 'Budget').then((text) => /256 MiB/.test(text)), true);
     assert.match(await figure(page, 'Spilled'), /2\d\.\d MiB/);
     assert.match(await page.locator('.stack').getAttribute('aria-label'), /operators 19\d.MiB|operators 20\d.MiB/);
@@ -180,15 +204,24 @@ describe('pages', { concurrency: 3 }, () => {
     await see(page, 'recompiles too often');
     assert.match(await textOf(row(page, 'Programs', 'pipeline 0')), /31×\s+3×/);
     await see(page, 'values of country broke what variant 7 assumes');
-    assert.match(await textOf(row(page, 'Variants', 'variant 1')), /now\s+compiled\s+nothing: generic code\s+22\.4 M\s+27\.3 ns\s+71\.0/);
+    assert.match(
+      await textOf(row(page, 'Variants', 'variant 1')),
+      /now\s+compiled\s+nothing: generic code\s+22\.4 M\s+27\.3 ns\s+71\.0/,
+    );
     assert.match(await textOf(row(page, 'Decisions, newest first', 'adopted')), /31\.2 ns → 22\.4 ns\s+28 % less/);
     assert.ok(!mock.asked.includes('/api/v1/jobs/ratings/code'));
     await page.getByRole('button', { name: 'Show the code' }).click();
-    await until(async () => (await page.getByRole('group', { name: 'Assembly' }).innerText()).includes('.text'), 'assembly');
+    await until(
+      async () => (await page.getByRole('group', { name: 'Assembly' }).innerText()).includes('.text'),
+      'assembly',
+    );
     assert.match(await page.getByRole('group', { name: 'LLVM IR' }).innerText(), /define .*@run/);
     assert.match(await page.getByRole('group', { name: 'Row program' }).innerText(), /slice_start v5 size 2000/);
     await page.getByRole('combobox', { name: 'Program', exact: true }).selectOption('pipeline 1');
-    await until(async () => /program "pipeline 1"/.test(await page.getByRole('group', { name: 'Row program' }).innerText()), 'the other program');
+    await until(
+      async () => /program "pipeline 1"/.test(await page.getByRole('group', { name: 'Row program' }).innerText()),
+      'the other program',
+    );
     assert.match(page.url(), /pipeline=pipeline%201/);
     await close(page);
   });
@@ -198,7 +231,13 @@ describe('pages', { concurrency: 3 }, () => {
     const number = Math.floor((Date.now() - mock.startedAt) / 10_000);
     await see(page, 'Duration by phase');
     assert.match(await figure(page, 'Complete'), new RegExp(`Complete\\s+(${number}|${number + 1})\\s`));
-    assert.equal(await page.getByRole('table', { name: /^Recent checkpoints/ }).getByRole('row').count(), 51);
+    assert.equal(
+      await page
+        .getByRole('table', { name: /^Recent checkpoints/ })
+        .getByRole('row')
+        .count(),
+      51,
+    );
     await page.goto(`${mock.url}#/jobs/priced/checkpoints`);
     await see(page, 'This job takes no checkpoints.');
     await see(page, '--state-dir DIR');
@@ -211,7 +250,14 @@ describe('pages', { concurrency: 3 }, () => {
     assert.match(await figure(page, 'Rows malformed'), /41/);
     assert.match(await figure(page, 'Rows late'), /2,\d{3}/);
     await page.getByRole('button', { name: 'malformed', exact: true }).click();
-    await until(async () => (await page.getByRole('table', { name: /^Samples/ }).getByRole('row').count()) === 2, 'one sample');
+    await until(
+      async () =>
+        (await page
+          .getByRole('table', { name: /^Samples/ })
+          .getByRole('row')
+          .count()) === 2,
+      'one sample',
+    );
     await page.goto(`${mock.url}#/jobs/hot_items/errors`);
     await see(page, 'No row was late, malformed or failed.');
     await close(page);

@@ -12,7 +12,8 @@ import { Details } from './node_details.js';
 export function Graph({ id, path, params, summary, between }) {
   const { data, error } = usePoll(`${path}/plan`, { once: true });
   const plan = useMemo(() => data && ordered(data), [data]);
-  if (!plan) return html`<${Notice} kind=${error ? 'error' : 'info'}>${error ? error.message : 'Asking for the plan…'}<//>`;
+  if (!plan)
+    return html`<${Notice} kind=${error ? 'error' : 'info'}>${error ? error.message : 'Asking for the plan…'}<//>`;
   const flow = backpressure(plan, between);
   const all = new Map(plan.nodes.map((node) => [node.id, numbers(between, node.id)]));
   const chosen = plan.nodes.find((node) => node.id === params.node);
@@ -22,7 +23,11 @@ export function Graph({ id, path, params, summary, between }) {
       <${Panel} title="Plan" id="plan" aside=${html`<${Legend} />`}>
         <${Drawing} ...${{ id, plan, flow, all }} chosen=${chosen?.id} />
       <//>
-      ${chosen && html`<${Details} key=${chosen.id} ...${{ id, node: chosen, between, plan, flow, summary }} onClose=${() => leave(chosen.id)} />`}
+      ${chosen &&
+        html`<${Details}
+          key=${chosen.id}
+          ...${{ id, node: chosen, between, plan, flow, summary }}
+          onClose=${() => leave(chosen.id)} />`}
     </div>
     <${AsTable} ...${{ id, plan, flow, all }} />`;
 }
@@ -37,25 +42,44 @@ function Causes({ id, flow, summary }) {
   if (flow.causes.length === 0) {
     if (summary.state !== 'running') return null;
     return flow.isCounted
-      ? html`<p class="fine"><${Icon} kind="ok" /> No backpressure: no source waits for more than ${percent(NOTED)} of the time.</p>`
-      : html`<p class="fine"><${Icon} kind="info" /> This server does not count how long sources wait; sinks that stand still are shown.</p>`;
+      ? html`<p class="fine">
+        <${Icon} kind="ok" /> No backpressure: no source waits for more than ${percent(NOTED)} of the time.</p>`
+      : html`<p class="fine">
+        <${Icon}
+          kind="info" /> This server does not count how long sources wait; sinks that stand still are shown.</p>`;
   }
   return html`<section class="panel" aria-labelledby="backpressure">
     <header><h2 id="backpressure">Backpressure</h2></header>
-    <ul class="problems">${flow.causes.map((cause) => html`<li key=${cause.sourceId} class=${`problem ${cause.share >= HIGH ? 'error' : 'warning'}`}>
+    <ul class="problems">${flow.causes.map(
+      (cause) => html`<li key=${cause.sourceId} class=${`problem ${cause.share >= HIGH ? 'error' : 'warning'}`}>
       <${Icon} kind=${cause.share >= HIGH ? 'error' : 'warning'} label=${cause.share >= HIGH ? 'high' : 'some'} />
-      <div><p>${cause.source
-        ? html`<a href=${href(id, 'graph', { node: cause.sourceId })}>${cause.source}</a> waits ${percent(cause.share)} of the time: ${cause.why}.`
-        : html`<a href=${href(id, 'graph', { node: cause.sourceId })}>${cause.why}</a>: what comes before it waits.`}</p>
-        ${cause.split && html`<p class="advice">Split that waits most: <a href=${href(id, 'splits', { source: cause.sourceId, split: cause.split.name })}>${cause.split.name}</a></p>`}
-      </div></li>`)}</ul>
+      <div><p>${
+        cause.source
+          ? html`<a href=${href(id, 'graph', { node: cause.sourceId })}>
+            ${cause.source}
+          </a> waits ${percent(cause.share)} of the time: ${cause.why}.`
+          : html`<a href=${href(id, 'graph', { node: cause.sourceId })}>${cause.why}</a>: what comes before it waits.`
+      }</p>
+        ${cause.split &&
+          html`<p
+            class="advice">Split that waits most: <a
+              href=${href(id, 'splits', { source: cause.sourceId, split: cause.split.name })}>
+            ${cause.split.name}
+          </a>
+          </p>`}
+      </div></li>`,
+    )}</ul>
   </section>`;
 }
 
 const Legend = () => html`<span class="legend">
   <span><svg class="edge" viewBox="0 0 28 8" aria-hidden="true"><path d="M0 4H28" /></svg>flows</span>
-  <span><svg class="edge some" viewBox="0 0 28 8" aria-hidden="true"><path d="M0 4H28" /></svg>waits ≥ ${percent(NOTED)}</span>
-  <span><svg class="edge high" viewBox="0 0 28 8" aria-hidden="true"><path d="M0 4H28" /></svg>waits ≥ ${percent(HIGH)}</span>
+  <span>
+    <svg class="edge some" viewBox="0 0 28 8" aria-hidden="true"><path d="M0 4H28" /></svg>waits ≥ ${percent(NOTED)}
+  </span>
+  <span>
+    <svg class="edge high" viewBox="0 0 28 8" aria-hidden="true"><path d="M0 4H28" /></svg>waits ≥ ${percent(HIGH)}
+  </span>
 </span>`;
 
 function Drawing({ id, plan, flow, all, chosen }) {
@@ -77,12 +101,43 @@ function Drawing({ id, plan, flow, all, chosen }) {
     box.current.querySelector(`[data-node="${CSS.escape(next)}"]`).focus();
   };
   return html`<div class="drawing" ref=${box} onKeyDown=${walk}>
-    ${drawn && html`<svg role="group" aria-label="Graph of the plan. Arrow keys go from node to node, Enter shows details." viewBox=${`0 0 ${drawn.width} ${drawn.height}`}
+    ${
+      drawn &&
+      html`<svg
+        role="group"
+        aria-label="Graph of the plan. Arrow keys go from node to node, Enter shows details."
+        viewBox=${`0 0 ${drawn.width} ${drawn.height}`}
         width=${Math.round(drawn.width * drawn.scale)} height=${Math.round(drawn.height * drawn.scale)}>
-      <defs>${['', 'some', 'high'].map((level) => html`<marker key=${level} id=${`arrow${level}`} class=${`arrow ${level}`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0.5 8 4 0 7.5Z" /></marker>`)}</defs>
-      ${drawn.edges.map((edge) => html`<${Edge} key=${edgeKey(edge)} edge=${edge} direction=${drawn.direction} share=${flow.edges.get(edgeKey(edge)) ?? 0} />`)}
-      ${drawn.nodes.map((node) => html`<${Node} key=${node.id} ...${{ id, node, numbers: all.get(node.id) }} isChosen=${node.id === chosen} isCulprit=${flow.causes.some((cause) => cause.culprit?.id === node.id)} />`)}
-    </svg>`}
+      <defs>
+        ${['', 'some', 'high'].map((level) =>
+          html`<marker
+            key=${level}
+            id=${`arrow${level}`}
+            class=${`arrow ${level}`}
+            viewBox="0 0 8 8"
+            refX="7"
+            refY="4"
+            markerWidth="8"
+            markerHeight="8"
+            markerUnits="userSpaceOnUse"
+            orient="auto">
+            <path d="M0 0.5 8 4 0 7.5Z" />
+          </marker>`)}
+      </defs>
+      ${drawn.edges.map((edge) =>
+        html`<${Edge}
+          key=${edgeKey(edge)}
+          edge=${edge}
+          direction=${drawn.direction}
+          share=${flow.edges.get(edgeKey(edge)) ?? 0} />`)}
+      ${drawn.nodes.map((node) =>
+        html`<${Node}
+          key=${node.id}
+          ...${{ id, node, numbers: all.get(node.id) }}
+          isChosen=${node.id === chosen}
+          isCulprit=${flow.causes.some((cause) => cause.culprit?.id === node.id)} />`)}
+    </svg>`
+    }
   </div>`;
 }
 
@@ -93,7 +148,9 @@ function Edge({ edge, share, direction }) {
   const middle = edge.points[Math.floor(edge.points.length / 2)];
   return html`<g class=${`edge ${level}`} data-edge=${edgeKey(edge)} aria-hidden="true">
     <path d=${line(edge.points, direction)} marker-end=${`url(#arrow${level})`} />
-    ${level && html`<rect x=${middle.x - 24} y=${middle.y - 9} width="48" height="18" rx="9" /><text x=${middle.x} y=${middle.y + 4} text-anchor="middle">${percent(share)}</text>`}
+    ${level &&
+      html`<rect x=${middle.x - 24} y=${middle.y - 9} width="48" height="18" rx="9" />
+        <text x=${middle.x} y=${middle.y + 4} text-anchor="middle">${percent(share)}</text>`}
   </g>`;
 }
 
@@ -122,9 +179,16 @@ function Node({ id, node, numbers: n, isChosen, isCulprit }) {
   const drawn = fitted(titleOf(node));
   const busy = n.busy == null ? '' : `${percent(n.busy)} busy`;
   // In the order in which it is drawn, so that who sees it and says what they see is understood.
-  const spoken = [node.id, drawn, n.rate != null && rate(n.rate), extra, busy, isCulprit && 'others wait for it'].filter(Boolean).join(', ');
-  return html`<a href=${href(id, 'graph', { node: node.id })} data-node=${node.id} aria-label=${spoken} aria-current=${isChosen ? 'true' : undefined}
-      class=${`node ${node.kind}${isChosen ? ' chosen' : ''}${isCulprit ? ' culprit' : ''}`} transform=${`translate(${left} ${top})`}>
+  const spoken = [node.id, drawn, n.rate != null && rate(n.rate), extra, busy, isCulprit && 'others wait for it']
+    .filter(Boolean)
+    .join(', ');
+  return html`<a
+    href=${href(id, 'graph', { node: node.id })}
+    data-node=${node.id}
+    aria-label=${spoken}
+    aria-current=${isChosen ? 'true' : undefined}
+      class=${`node ${node.kind}${isChosen ? ' chosen' : ''}${isCulprit ? ' culprit' : ''}`}
+        transform=${`translate(${left} ${top})`}>
     <rect class="frame" width=${WIDTH} height=${HEIGHT} rx="6" />
     <rect class="kind" width="4" height=${HEIGHT - 12} x="6" y="6" rx="2" />
     <text class="id" x="20" y="20">${node.id}</text>${' '}
@@ -132,7 +196,13 @@ function Node({ id, node, numbers: n, isChosen, isCulprit }) {
     <text class="rate" x="20" y="57">${n.rate == null ? '' : rate(n.rate)}</text>${' '}
     <text class="extra" x=${WIDTH - 12} y="57" text-anchor="end">${extra}</text>${' '}
     <rect class="track" x="20" y="68" width="100" height="5" rx="2.5" />
-    <rect class=${`busy${isBusy ? ' full' : ''}`} x="20" y="68" width=${Math.round(100 * (n.busy ?? 0))} height="5" rx="2.5" />
+    <rect
+      class=${`busy${isBusy ? ' full' : ''}`}
+      x="20"
+      y="68"
+      width=${Math.round(100 * (n.busy ?? 0))}
+      height="5"
+      rx="2.5" />
     <text class="share" x=${WIDTH - 12} y="74" text-anchor="end">${busy}</text>
   </a>`;
 }
@@ -141,14 +211,40 @@ function Node({ id, node, numbers: n, isChosen, isCulprit }) {
 function AsTable({ id, plan, flow, all }) {
   const into = (node) => plan.edges.filter((edge) => edge.from === node.id);
   const columns = [
-    { key: 'id', title: 'Node', heads: true, cell: (node) => html`<a href=${href(id, 'graph', { node: node.id })}>${node.id}</a>` },
+    {
+      key: 'id',
+      title: 'Node',
+      heads: true,
+      cell: (node) => html`<a href=${href(id, 'graph', { node: node.id })}>${node.id}</a>`,
+    },
     { key: 'title', title: 'What', cell: titleOf },
     { key: 'rate', title: 'Rows', number: true, cell: (node) => rate(all.get(node.id).rate) },
-    { key: 'busy', title: 'Busy', number: true, hint: 'Share of all workers; of a sink, share of the time', cell: (node) => percent(all.get(node.id).busy) },
+    {
+      key: 'busy',
+      title: 'Busy',
+      number: true,
+      hint: 'Share of all workers; of a sink, share of the time',
+      cell: (node) => percent(all.get(node.id).busy),
+    },
     { key: 'queued', title: 'Queued', number: true, cell: (node) => count(all.get(node.id).queued) },
     { key: 'state', title: 'State', number: true, cell: (node) => bytes(all.get(node.id).stateBytes) },
-    { key: 'into', title: 'Goes to', cell: (node) => into(node).map((edge) => edge.to).join(', ') || NONE },
-    { key: 'waits', title: 'Backpressure', number: true, cell: (node) => (into(node).length ? percent(Math.max(...into(node).map((edge) => flow.edges.get(edgeKey(edge)) ?? 0))) : NONE) },
+    {
+      key: 'into',
+      title: 'Goes to',
+      cell: (node) =>
+        into(node)
+          .map((edge) => edge.to)
+          .join(', ') || NONE,
+    },
+    {
+      key: 'waits',
+      title: 'Backpressure',
+      number: true,
+      cell: (node) =>
+        into(node).length ? percent(Math.max(...into(node).map((edge) => flow.edges.get(edgeKey(edge)) ?? 0))) : NONE,
+    },
   ];
-  return html`<${Panel} title="Nodes of the plan" id="as-table"><${Table} caption="Nodes of the plan" columns=${columns} rows=${plan.nodes} rowKey=${(node) => node.id} /><//>`;
+  return html`<${Panel} title="Nodes of the plan" id="as-table">
+    <${Table} caption="Nodes of the plan" columns=${columns} rows=${plan.nodes} rowKey=${(node) => node.id} />
+  <//>`;
 }

@@ -14,18 +14,38 @@ export function Rows({ path, params }) {
   const [isPaused, setPaused] = useState(false);
   const { data, error } = usePoll(`${path}/rows`, { paused: isPaused });
   const series = useCollected(data);
-  if (!data) return html`<${Notice} kind=${error ? 'warning' : 'info'}>${error ? error.message : 'Asking for rows…'}<//>`;
+  if (!data)
+    return html`<${Notice} kind=${error ? 'warning' : 'info'}>${error ? error.message : 'Asking for rows…'}<//>`;
   const sink = data.sinks.find(({ name }) => idOf(name) === params.sink) ?? data.sinks[0];
   if (!sink) return html`<p class="empty">The job has no sink.</p>`;
   return html`
     <div class="tools top-tools">
-      ${data.sinks.length > 1 && html`<div class="choices" role="group" aria-label="Sink">${data.sinks.map(({ name }) => html`<button type="button" key=${name} aria-pressed=${name === sink.name} onClick=${() => setParams({ sink: idOf(name), y: null, x: null })}>${name}</button>`)}</div>`}
-      <button type="button" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? 'Go on' : 'Pause'}</button>
-      <span class="soft">${plural(sink.total, 'row')} so far · ${isPaused ? 'paused' : 'live'}, as of ${clock(sink.at_ms)}</span>
+      ${data.sinks.length > 1 &&
+        html`<div class="choices" role="group" aria-label="Sink">
+          ${data.sinks.map(({ name }) =>
+            html`<button
+              type="button"
+              key=${name}
+              aria-pressed=${name === sink.name}
+              onClick=${() => setParams({ sink: idOf(name), y: null, x: null })}>
+              ${name}
+            </button>`)}
+        </div>`}
+      <button type="button" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>
+        ${isPaused ? 'Go on' : 'Pause'}
+      </button>
+      <span class="soft">
+        ${plural(sink.total, 'row')} so far · ${isPaused ? 'paused' : 'live'}, as of ${clock(sink.at_ms)}
+      </span>
     </div>
     <${RowsChart} key=${sink.name} ...${{ sink, params, rows: series.get(sink.name) ?? [] }} />
     <${Panel} title=${sink.name} id="rows" aside=${`${plural(sink.rows.length, 'row')}, newest first`}>
-      <${Table} caption=${`Rows of ${sink.name}, newest first`} isShort=${true} columns=${columns(sink)} rows=${[...sink.rows].reverse()} rowKey=${undefined}
+      <${Table}
+        caption=${`Rows of ${sink.name}, newest first`}
+        isShort=${true}
+        columns=${columns(sink)}
+        rows=${[...sink.rows].reverse()}
+        rowKey=${undefined}
         empty="No row since you began to look. Rows of windows come when a watermark completes them." />
     <//>`;
 }
@@ -35,7 +55,10 @@ const TEMPORAL = /^(TIMESTAMP|DATE)/;
 
 const columns = (sink) =>
   sink.columns.map(({ name, type }, i) => ({
-    key: `${i}`, title: html`${name} <small>${type}</small>`, number: NUMERIC.test(type), class: 'nowrap',
+    key: `${i}`,
+    title: html`${name} <small>${type}</small>`,
+    number: NUMERIC.test(type),
+    class: 'nowrap',
     cell: (row) => (row[i] === null ? html`<span class="null">NULL</span>` : row[i]),
   }));
 
@@ -70,13 +93,31 @@ function RowsChart({ sink, params, rows }) {
     .map(({ number, values }) => [x === null ? number : seconds(values[x.i]), Number(values[y.i])])
     .filter(([a, b]) => Number.isFinite(a) && Number.isFinite(b))
     .sort((a, b) => a[0] - b[0]);
-  const select = (label, key, options, value) => html`<label>${label}<select value=${value} onChange=${(event) => setParams({ [key]: event.currentTarget.value })}>${options.map(([option, text]) => html`<option key=${option} value=${option} selected=${option === value}>${text}</option>`)}</select></label>`;
+  const select = (label, key, options, value) =>
+    html`<label>
+      ${label}
+      <select value=${value} onChange=${(event) => setParams({ [key]: event.currentTarget.value })}>
+        ${options.map(([option, text]) =>
+          html`<option key=${option} value=${option} selected=${option === value}>${text}</option>`)}
+      </select>
+    </label>`;
   return html`<section class="panel" aria-labelledby="rows-chart">
     <header><h2 id="rows-chart">${y.name} by ${x ? x.name : 'row'}</h2><div class="aside selects">
-      ${select('y', 'y', numeric.map(({ name }) => [name, name]), y.name)}
+      ${select(
+        'y',
+        'y',
+        numeric.map(({ name }) => [name, name]),
+        y.name,
+      )}
       ${select('x', 'x', [['', 'number of the row'], ...times.map(({ name }) => [name, name])], x?.name ?? '')}
       <span>${plural(points.length, 'point')}</span></div></header>
-    <${Chart} title=${y.name} x=${points.map(([a]) => a)} isTime=${x !== null} format=${count} height=${180} points=${true}
+    <${Chart}
+      title=${y.name}
+      x=${points.map(([a]) => a)}
+      isTime=${x !== null}
+      format=${count}
+      height=${180}
+      points=${true}
       series=${[{ label: y.name, values: points.map(([, b]) => b), tone: 'blue' }]} />
   </section>`;
 }

@@ -7,13 +7,27 @@ export function Timeline({ lanes, elapsed }) {
   if (lanes.length === 0) return null;
   const last = Math.max(elapsed, 1e-9);
   return html`<div class="timeline">
-    ${lanes.map((lane) => html`<div key=${lane.name} class="lane">
+    ${lanes.map(
+      (lane) => html`<div key=${lane.name} class="lane">
       <span class="lane-name">${lane.name}</span>
-      <div class="lane-track" role="img" aria-label=${`${lane.name}: ${plural(lane.events.length, 'decision')}, ${spoken(lane)}`}>
-        ${lane.events.map((event, i) => html`<i key=${i} class=${`event ${kindOf(event)}`} style=${{ left: `${(100 * event.at_s) / last}%` }} title=${`${duration(event.at_s)}: ${event.observed}: ${event.decided}`}></i>`)}
+      <div
+        class="lane-track"
+        role="img"
+        aria-label=${`${lane.name}: ${plural(lane.events.length, 'decision')}, ${spoken(lane)}`}>
+        ${lane.events.map((event, i) =>
+          html`<i
+            key=${i}
+            class=${`event ${kindOf(event)}`}
+            style=${{ left: `${(100 * event.at_s) / last}%` }}
+            title=${`${duration(event.at_s)}: ${event.observed}: ${event.decided}`}>
+          </i>`)}
       </div>
-    </div>`)}
-    <div class="lane ends" aria-hidden="true"><span></span><div><span>0</span><span>${duration(last / 2)}</span><span>${duration(last)}</span></div></div>
+    </div>`,
+    )}
+    <div class="lane ends" aria-hidden="true">
+      <span></span>
+      <div><span>0</span><span>${duration(last / 2)}</span><span>${duration(last)}</span></div>
+    </div>
   </div>`;
 }
 
