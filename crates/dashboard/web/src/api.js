@@ -16,7 +16,7 @@ export class ApiError extends Error {
 }
 
 /** Whether the server answers. There is one for all that is asked. */
-export const connection = {
+const connection = {
   /** When the last answer came (performance.now()); of the page's start at first. */
   answeredAt: performance.now(),
   failures: 0,

@@ -15,7 +15,7 @@ export const idOf = (name) => name.split(':')[0];
  * The part of the statistics that a node of the plan is: `{list, part}`, or null (a lookup table, or before the first
  * row).
  */
-export function partOf(stats, id) {
+function partOf(stats, id) {
   for (const list of ['sources', 'pipelines', 'aggregations', 'operators', 'sinks']) {
     const part = stats?.[list].find((item) => idOf(item.name) === id);
     if (part) return { list, part };

@@ -24,7 +24,7 @@ const TABS = {
 };
 
 /** Where a problem is seen. */
-export function placeOf(job, { kind, subject, split }) {
+function placeOf(job, { kind, subject, split }) {
   const tab = TABS[kind] ?? 'overview';
   const id = subject ? idOf(subject) : null;
   switch (tab) {
@@ -39,7 +39,7 @@ export function placeOf(job, { kind, subject, split }) {
   }
 }
 
-export function Problem({ job, problem }) {
+function Problem({ job, problem }) {
   const { kind, severity, text, advice } = problem;
   const place = placeOf(job, problem);
   const isElsewhere = (TABS[kind] ?? 'overview') !== 'overview';

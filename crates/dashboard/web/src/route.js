@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 /** @typedef {{id: string|null, tab: string, params: Record<string, string>}} Route */
 
 /** @returns {Route} */
-export function parse(hash) {
+function parse(hash) {
   const [path, query = ''] = hash.replace(/^#\/?/, '').split('?', 2);
   const [root, id, tab] = path.split('/').map(decode);
   const params = Object.fromEntries(new URLSearchParams(query));

@@ -65,8 +65,6 @@ export const Panel = ({ title, aside, children, id }) => html`<section class="pa
   ${children}
 </section>`;
 
-export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
-
 /** What the page cannot show, and why. */
 export function Notice({ kind = 'info', title, children }) {
   return html`<div class=${`notice ${kind}`}>

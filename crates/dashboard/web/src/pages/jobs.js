@@ -9,7 +9,7 @@ import { Problems } from '../problems.js';
 const SHOWN_PROBLEMS = 3;
 const RANKS = { failed: 0, restarting: 1, starting: 2, running: 3, stopping: 4, stopped: 5, finished: 6 };
 
-export const watermarkDelay = (job, now) => delay(job.watermark_ms, now);
+const watermarkDelay = (job, now) => delay(job.watermark_ms, now);
 
 function columns(isServe, now) {
   const share = (job) => (job.memory_limit_bytes ? job.memory_used_bytes / job.memory_limit_bytes : null);

@@ -45,12 +45,11 @@ export function Rows({ path, params }) {
         isShort=${true}
         columns=${columns(sink)}
         rows=${[...sink.rows].reverse()}
-        rowKey=${undefined}
         empty="No row since you began to look. Rows of windows come when a watermark completes them." />
     <//>`;
 }
 
-const NUMERIC = /^(TINYINT|SMALLINT|INT|BIGINT|FLOAT|DOUBLE|DECIMAL)/;
+const NUMERIC = /^(TINYINT|SMALLINT|INT|INTEGER|BIGINT|FLOAT|DOUBLE|DECIMAL)\b/;
 const TEMPORAL = /^(TIMESTAMP|DATE)/;
 
 const columns = (sink) =>
