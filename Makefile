@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: test-cluster simulation demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: web test-web test-cluster simulation demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -14,7 +14,7 @@ demo: setup
 BESIDE_MAKE := $(MAKE) --no-print-directory
 
 # Everything that CI checks.
-test: setup
+test: setup web
 	$(CARGO) fmt --all --check
 	scripts/setup.sh --python
 	scripts/beside.sh prepared $(BESIDE_MAKE) test-prepared -- $(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
@@ -38,6 +38,7 @@ test-services:
 	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet --test kafka
 	MILLSTREAM_PYTHON=$(CURDIR)/target/python/bin/python $(CARGO) test --workspace --quiet --test python
 	scripts/ray.sh -k "not corpus"
+	MILLSTREAM_BINARY=$(CURDIR)/target/debug/millstream scripts/web.sh test
 	$(CARGO) clippy --package millstream-cli --no-default-features --features dynamic-libraries --quiet -- -D warnings
 
 # What runs beside the longest test of `make loom`, which takes one core (part of `make test`).
@@ -66,10 +67,19 @@ test-ray: setup
 setup:
 	@scripts/setup.sh
 
-build: setup
+# The pages of the dashboard, in target/web, from where the program embeds them: three seconds with Node.js.
+web:
+	@scripts/web.sh
+
+# They in a browser (Debian's Chromium), against a mock and against the program (part of `make test`).
+test-web: web
+	$(CARGO) build --workspace --quiet
+	MILLSTREAM_BINARY=$(CURDIR)/target/debug/millstream scripts/web.sh test
+
+build: setup web
 	$(CARGO) build --workspace
 
-release: setup
+release: setup web
 	eval "$$(scripts/build_info.sh)" && $(CARGO) build --release --bins
 
 fmt:

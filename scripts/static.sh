@@ -19,6 +19,7 @@ root=$work/root
 mkdir -p "$work"
 
 scripts/setup.sh
+scripts/web.sh
 export LLVM_SYS_191_FFI_WORKAROUND=1
 missing=()
 command -v debootstrap >/dev/null || missing+=(debootstrap)

@@ -364,6 +364,9 @@ pub(crate) struct Common {
     #[arg(long = "http-name", global = true, env = "MILLSTREAM_HTTP_NAME", value_name = "HOST", value_delimiter = ',')]
     #[serde(rename = "http-name")]
     pub(crate) http_names: Vec<String>,
+    /// Send metrics and traces to an OpenTelemetry collector: OTLP over gRPC, such as http://127.0.0.1:4317
+    #[arg(long, global = true, env = "MILLSTREAM_OTLP", value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// Form of the messages on standard error [default: text]
     #[arg(long, global = true, env = "MILLSTREAM_LOG_FORMAT", value_name = "FORM")]
     pub(crate) log_format: Option<LogArgument>,

@@ -30,6 +30,8 @@ pub(crate) struct Config {
     pub(crate) pin: bool,
     /// Where jobs are shown.
     pub(crate) http: HttpOptions,
+    /// Where metrics and traces are sent.
+    pub(crate) otlp: Option<String>,
     pub(crate) log_format: LogArgument,
     /// Session options in the order in which they are set: those of the file first, so that flags win.
     pub(crate) settings: Vec<(String, String)>,
@@ -82,6 +84,7 @@ impl Config {
                 key: common.http_key.clone().or(file.http_key),
                 names: if common.http_names.is_empty() { file.http_names } else { common.http_names.clone() },
             },
+            otlp: common.otlp.clone().or(file.otlp),
             log_format: common.log_format.or(file.log_format).unwrap_or(LogArgument::Text),
             settings,
             variables,

@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{StandardOutput, print};
 use crate::status::{self, Painted};
 use crate::units::duration;
-use crate::watch::{Serving, Watched, WatchedJob, serve};
+use crate::watch::{Serving, Watched, WatchedJob, send, serve};
 use crate::{log, summary};
 use millstream::connectors::release_standard_input;
 use millstream::sql::{self, ParsedStatement};
@@ -16,6 +16,7 @@ use millstream::{
     CancelState, Diagnostic, Outcome, PreparedRun, RunDescription, RunMonitor, Session, SessionConfig, code, secret,
     user_code_directory,
 };
+use std::any::Any;
 use std::io::{IsTerminal, stderr, stdout};
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub(crate) struct Context {
     /// What is served of what runs.
     watched: Arc<Watched>,
     server: Option<Serving>,
+    _telemetry: Option<Box<dyn Any>>,
 }
 
 /// An insert that is to be run.
@@ -72,8 +74,10 @@ impl Context {
             let dashboard = if *has_dashboard { format!("dashboard at {scheme}://{address}, ") } else { String::new() };
             log::info(&format!("{dashboard}metrics at {scheme}://{address}/metrics"));
         }
+        let _telemetry = send(&config, Arc::clone(&watched))?;
         let output = StandardOutput::new(config.output);
-        Ok(Context { session, config, output, interrupt, control: None, endless: Vec::new(), watched, server })
+        let (control, endless) = (None, Vec::new());
+        Ok(Context { session, config, output, interrupt, control, endless, watched, server, _telemetry })
     }
 
     /// Substitutes variables.

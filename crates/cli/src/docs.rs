@@ -54,7 +54,10 @@ const METRICS: &str = "# Metrics\n\n\
     `--http PORT` serves `/metrics` in the text format of Prometheus, `/health` (the process answers) and `/ready` (200 once all sources and sinks have \
     answered, else 503 and what is waited for), beside the [dashboard](how-to/dashboard.md) and its REST interface. A port is one of this machine alone; \
     `--http 0.0.0.0:9464` serves these three to others as well, without a password: they have names and numbers, no rows and no SQL. The label `job` is the name \
-    of the table that an INSERT writes. Series of splits are those of sources with at most 100.\n\n";
+    of the table that an INSERT writes. Series of splits are those of sources with at most 100. Files for Prometheus and Grafana are in `packaging/monitoring`.\n\n\
+    `--otlp http://127.0.0.1:4317` sends the same metrics, without `_total` in their names, to an OpenTelemetry collector (OTLP over gRPC) every ten seconds, and spans: \
+    `compile`, `checkpoint` with its phases, `commit`, and `trigger`, of which one in 100 ms is kept. The variables `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` and \
+    `OTEL_EXPORTER_OTLP_HEADERS` are heeded. A collector that does not answer is told of once, and the job runs on.\n\n";
 
 /// The inventory.
 #[cfg(feature = "http")]
@@ -74,7 +77,7 @@ fn cli() -> String {
     let mut out = format!(
         "{GENERATED}# Command line\n\n\
          A flag wins over its environment variable, that over the file `millstream.toml`. The file's keys are `workers`, `tier`,\n\
-         `merge`, `buffer-rows`, `memory`, `state-dir`, `pin`, `output`, `quiet`, `stats`, `stats-every`, `http`, `http-token-file`, `http-certificate`, `http-key`, `http-name` and `log-format`, and the tables `[set]` (session options)\n\
+         `merge`, `buffer-rows`, `memory`, `state-dir`, `pin`, `output`, `quiet`, `stats`, `stats-every`, `http`, `http-token-file`, `http-certificate`, `http-key`, `http-name`, `otlp` and `log-format`, and the tables `[set]` (session options)\n\
          and `[var]` (values of `${{NAME}}`).\n\n\
          | exit code | meaning |\n| --- | --- |\n| 0 | success; or stopped with a checkpoint |\n| 1 | a statement failed; the statements before it took effect |\n\
          | 2 | the command line, the configuration or the script file is unusable; nothing was executed |\n| 130 | interrupted |\n\n\

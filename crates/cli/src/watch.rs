@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+#[cfg(feature = "otel")]
+use {crate::log, std::time::Duration};
 
 /// A server that runs as long as it lives.
 pub(crate) struct Serving {
@@ -79,6 +81,31 @@ pub(crate) fn serve<J>(config: &Config, _: Arc<J>) -> Result<Option<Serving>, Fa
     Err(Failure::usage(error.advise("build it with all it can: make release")))
 }
 
+/// Between two exports of metrics.
+#[cfg(feature = "otel")]
+const TELEMETRY_EVERY: Duration = Duration::from_secs(10);
+
+/// Sends metrics and traces of jobs as the configuration says, as long as what is returned lives; `None` if it does not say that.
+#[cfg(feature = "otel")]
+pub(crate) fn send<J: millstream_dashboard::Jobs + 'static>(
+    config: &Config,
+    jobs: Arc<J>,
+) -> Result<Option<Box<dyn Any>>, Failure> {
+    let Some(endpoint) = &config.otlp else { return Ok(None) };
+    let started = millstream_dashboard::Telemetry::start(endpoint, TELEMETRY_EVERY, jobs, |what| log::note(&what));
+    Ok(Some(Box::new(started.map_err(Failure::usage)?)))
+}
+
+/// This program cannot.
+#[cfg(not(feature = "otel"))]
+pub(crate) fn send<J>(config: &Config, _: Arc<J>) -> Result<Option<Box<dyn Any>>, Failure> {
+    if config.otlp.is_none() {
+        return Ok(None);
+    }
+    let error = Diagnostic::new(code::USAGE, "this program was built without --otlp");
+    Err(Failure::usage(error.advise("build it with all it can: make release")))
+}
+
 /// A job of the process.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedJob {
@@ -104,7 +131,7 @@ pub(crate) enum End {
 }
 
 #[derive(Debug, Clone)]
-struct Shown {
+struct ShownJob {
     job: WatchedJob,
     /// Since it has begun, or ended.
     since: SystemTime,
@@ -114,7 +141,7 @@ struct Shown {
 
 #[derive(Default)]
 struct Everything {
-    jobs: Vec<Shown>,
+    jobs: Vec<ShownJob>,
     /// Those that a request to stop is meant for.
     running: Vec<Arc<RunMonitor>>,
     /// How jobs with a state directory are asked for something.
@@ -135,7 +162,7 @@ impl Watched {
         let mut all = self.all();
         let before = std::mem::take(&mut all.jobs);
         let error = |job: &WatchedJob| before.iter().find(|shown| shown.job.name == job.name)?.error.clone();
-        let shown = |job: WatchedJob| Shown {
+        let shown = |job: WatchedJob| ShownJob {
             error: error(&job).filter(|_| job.restarts > 0),
             job,
             since: SystemTime::now(),
@@ -178,7 +205,7 @@ impl Watched {
     }
 }
 
-impl Shown {
+impl ShownJob {
     /// Whether sources and sinks have answered.
     fn has_begun(&self) -> bool {
         let stats = self.job.monitor.stats().map(|stats| stats.counters());
@@ -192,8 +219,8 @@ impl Shown {
 
 #[cfg(feature = "http")]
 mod served {
-    use super::{End, Shown, Watched};
-    use crate::control;
+    use super::{End, ShownJob, Watched};
+    use crate::{control, log};
     use millstream::RunMonitor;
     use millstream_dashboard::{Action, JobState, JobView, Jobs, Mode, Refused};
     use std::sync::Arc;
@@ -240,6 +267,10 @@ mod served {
                 }
             }
         }
+
+        fn audit(&self, line: &str) {
+            log::info(line);
+        }
     }
 
     /// Inserts of a script run and end together.
@@ -256,7 +287,7 @@ mod served {
         }
     }
 
-    impl Shown {
+    impl ShownJob {
         fn view(self, can_rescale: bool) -> JobView {
             let state = match self.end {
                 Some(End::Finished) => JobState::Finished,

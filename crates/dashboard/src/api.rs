@@ -1,17 +1,21 @@
 //! The routes that answer with JSON or text: metrics, probes, and the REST interface that `openapi.json` describes.
 
-use crate::jobs::{Action, JobSnapshot, JobView, Refused};
+use crate::jobs::{Action, JobSnapshot, JobView};
 use crate::problems::Problem;
-use crate::server::Served;
-use crate::{guard, metrics, problems};
+use crate::rejection::{JSON, Rejection};
+use crate::served::{Peer, Served};
+use crate::{metrics, problems};
+use axum::Extension;
 use axum::body::HttpBody;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use millstream::secret;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -26,56 +30,37 @@ const EVENT_EVERY: Duration = Duration::from_secs(1);
 
 /// What is asked of.
 type Asked = State<Arc<Served>>;
+/// Who asks.
+type AskedBy = Extension<Peer>;
 /// The name of a job in a path.
 type Name = Path<String>;
 
-/// An answer that is not what was asked for: status, and why.
-#[derive(Debug)]
-pub(crate) struct Rejection {
-    status: StatusCode,
-    code: Option<String>,
-    message: String,
-    advice: Option<String>,
-}
-
-impl Rejection {
-    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Rejection {
-        Rejection { status, code: None, message: message.into(), advice: None }
-    }
-
-    #[must_use]
-    pub(crate) fn advise(self, advice: impl Into<String>) -> Rejection {
-        Rejection { advice: Some(advice.into()), ..self }
-    }
-}
-
-impl From<Refused> for Rejection {
-    fn from(Refused { message, advice }: Refused) -> Rejection {
-        Rejection { advice, ..Rejection::new(StatusCode::CONFLICT, message) }
-    }
-}
-
-impl From<millstream::Diagnostic> for Rejection {
-    fn from(error: millstream::Diagnostic) -> Rejection {
-        let (code, advice) = (Some(error.code.to_string()), error.help().map(str::to_owned));
-        Rejection { code, advice, ..Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.message) }
-    }
-}
-
-impl IntoResponse for Rejection {
-    fn into_response(self) -> Response {
-        let Rejection { status, code, message, advice } = self;
-        let error = json!({"error": {"code": code, "message": message, "advice": advice}});
-        (status, [(header::CONTENT_TYPE, JSON)], error.to_string() + "\n").into_response()
-    }
-}
-
-const JSON: &str = "application/json";
-
+/// An answer in which no text has a secret, whatever part of a plan or a failure has brought it along.
 fn answer(value: &impl Serialize) -> Response {
-    match serde_json::to_string(value) {
-        Ok(text) => ([(header::CONTENT_TYPE, JSON)], text).into_response(),
+    match serde_json::to_value(value) {
+        Ok(mut value) => {
+            conceal(&mut value);
+            plain_answer(&value)
+        }
         Err(error) => Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// One of data, which is shown as it is.
+fn plain_answer(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, JSON)], value.to_string()).into_response()
+}
+
+fn conceal(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(masked) = secret::conceal(text) {
+                *text = masked;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(conceal),
+        Value::Object(fields) => fields.values_mut().for_each(conceal),
+        _ => {}
     }
 }
 
@@ -268,7 +253,7 @@ pub(crate) async fn rows(State(served): Asked, Path(name): Name) -> Result<Respo
         json!({"name": seen.sink, "columns": columns, "rows": seen.rows, "total": written.rows, "at_ms": ms(SystemTime::now())})
     };
     let sinks: Vec<Value> = stats.look_at_rows().into_iter().zip(&written).map(sink).collect();
-    Ok(answer(&json!({"sinks": sinks})))
+    Ok(plain_answer(&json!({"sinks": sinks})))
 }
 
 /// `GET /api/v1/jobs/{job}/events`: each second the statistics and the summary, until the job is gone or has ended.
@@ -281,10 +266,12 @@ pub(crate) async fn events(State(served): Asked, Path(name): Name) -> Result<Res
                 tokio::time::sleep(EVENT_EVERY).await;
             }
             let job = served.view(&name).map(JobSnapshot::of)?;
-            let event = match &job.stats {
-                Some(stats) if step.is_multiple_of(2) => Event::default().event("stats").data(json!(stats).to_string()),
-                _ => Event::default().event("summary").data(summary(&served, &job).to_string()),
+            let (kind, mut value) = match &job.stats {
+                Some(stats) if step.is_multiple_of(2) => ("stats", json!(stats)),
+                _ => ("summary", summary(&served, &job)),
             };
+            conceal(&mut value);
+            let event = Event::default().event(kind).data(value.to_string());
             Some((Ok::<Event, Infallible>(event), step + 1))
         }
     };
@@ -292,22 +279,39 @@ pub(crate) async fn events(State(served): Asked, Path(name): Name) -> Result<Res
 }
 
 /// Has an action done; it may take its time, and no other request waits for it.
-async fn act(served: Arc<Served>, name: String, action: Action) -> Result<Response, Rejection> {
+async fn act(served: Arc<Served>, Peer(peer): Peer, name: String, action: Action) -> Result<Response, Rejection> {
     found(&served, &name)?;
     let jobs = Arc::clone(&served.jobs);
-    let done = tokio::task::spawn_blocking(move || jobs.act(&name, action)).await;
+    let done = tokio::task::spawn_blocking(move || {
+        let done = jobs.act(&name, action);
+        let outcome = match &done {
+            Ok(message) => message,
+            Err(refused) => &format!("refused: {}", refused.message),
+        };
+        jobs.audit(&format!("HTTP request of {peer}: {action} of job {name:?}: {outcome}"));
+        done
+    });
+    let done = done.await;
     let message = done.map_err(|error| Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
     Ok((StatusCode::ACCEPTED, answer(&json!({"message": message}))).into_response())
 }
 
 /// `POST /api/v1/jobs/{job}/checkpoint`
-pub(crate) async fn checkpoint(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
-    act(served, name, Action::Checkpoint).await
+pub(crate) async fn checkpoint(
+    State(served): Asked,
+    Extension(peer): AskedBy,
+    Path(name): Name,
+) -> Result<Response, Rejection> {
+    act(served, peer, name, Action::Checkpoint).await
 }
 
 /// `POST /api/v1/jobs/{job}/stop`
-pub(crate) async fn stop(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
-    act(served, name, Action::Stop).await
+pub(crate) async fn stop(
+    State(served): Asked,
+    Extension(peer): AskedBy,
+    Path(name): Name,
+) -> Result<Response, Rejection> {
+    act(served, peer, name, Action::Stop).await
 }
 
 /// The body of a request to rescale.
@@ -318,7 +322,12 @@ struct Rescale {
 }
 
 /// `POST /api/v1/jobs/{job}/rescale`
-pub(crate) async fn rescale(State(served): Asked, Path(name): Name, request: Request) -> Result<Response, Rejection> {
+pub(crate) async fn rescale(
+    State(served): Asked,
+    Extension(peer): AskedBy,
+    Path(name): Name,
+    request: Request,
+) -> Result<Response, Rejection> {
     let too_large = || Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 KiB");
     let body = request.into_body();
     if body.size_hint().lower() > BODY_BYTES as u64 {
@@ -331,14 +340,5 @@ pub(crate) async fn rescale(State(served): Asked, Path(name): Name, request: Req
         Rejection::new(StatusCode::BAD_REQUEST, format!("the body is not what is asked for: {error}"))
             .advise("send {\"nodes\": 3}, or {\"nodes\": null} for all that are there")
     })?;
-    act(served, name, Action::Rescale(nodes)).await
-}
-
-/// What is nowhere.
-pub(crate) async fn nowhere() -> Response {
-    let rejection = Rejection::new(StatusCode::NOT_FOUND, "there is nothing at this path")
-        .advise("/ is the dashboard, /api/v1/openapi.json describes the API, /metrics is for Prometheus, /health and /ready are probes");
-    let mut response = rejection.into_response();
-    guard::protect(response.headers_mut());
-    response
+    act(served, peer, name, Action::Rescale(nodes)).await
 }

@@ -6,9 +6,8 @@
 //! ([CORS](https://fetch.spec.whatwg.org/#http-cors-protocol) is not answered). Beyond this machine a token is wanted as well, which travels
 //! under TLS alone.
 
-use crate::api::Rejection;
-use crate::routes::Access;
-use crate::server::Served;
+use crate::rejection::Rejection;
+use crate::served::{Exposure, Served};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -20,25 +19,17 @@ use subtle::ConstantTimeEq;
 /// What a request that changes a job has to have, with any value.
 pub(crate) const ACTION_HEADER: &str = "x-millstream-action";
 
-/// From where the server can be reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Exposure {
-    /// From this machine alone.
-    ThisMachine,
-    /// From others, without a token: metrics and probes only.
-    MetricsOnly,
-    /// From others, under TLS, by those who have the token.
-    Token(Token),
-}
-
-/// A token, which is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(pub(crate) String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Whoever reaches the address: probes and metrics, which have names and numbers, no rows and no SQL.
+    Open,
+    /// Where the dashboard is served: its files, which are the same for everybody.
+    Page,
+    /// Who may see jobs: on this machine everybody, elsewhere who has the token.
+    Read,
+    /// Who may see jobs, and asks from the dashboard or a program, not from a page of another site.
+    Act,
 }
 
 /// What every answer says to browsers: nothing but the files of this server is loaded, framed or guessed.
@@ -135,6 +126,7 @@ fn is_called_by_its_name(headers: &HeaderMap, names: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::served::Token;
 
     fn is_called(hosts: &[&str]) -> bool {
         let mut headers = HeaderMap::new();

@@ -3,12 +3,11 @@
 //! One thread takes them, whether somebody looks or not: who opens the page because of a fault wants to see what was before it. It reads
 //! counters, and neither programs nor events; with a thousand splits that takes less than a millisecond of a second.
 
-use crate::jobs::JobView;
-use crate::server::Served;
+use crate::jobs::{JobView, Jobs};
 use millstream::StatsSnapshot;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -261,17 +260,15 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn start(served: &Arc<Served>) -> Recorder {
+    pub(crate) fn start(jobs: Arc<dyn Jobs>, histories: Arc<Histories>) -> Recorder {
         let (end, ended) = mpsc::channel();
-        let served: Weak<Served> = Arc::downgrade(served);
         let record = move || {
             let mut next = Instant::now();
             while let Err(mpsc::RecvTimeoutError::Timeout) =
                 ended.recv_timeout(next.saturating_duration_since(Instant::now()))
             {
                 next = (next + EVERY).max(Instant::now());
-                let Some(served) = served.upgrade() else { return };
-                served.histories.note(&served.jobs.views());
+                histories.note(&jobs.views());
             }
         };
         // Without it the charts are empty, and all else works.

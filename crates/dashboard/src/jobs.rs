@@ -2,6 +2,7 @@
 
 use millstream::{RunDescription, RunMonitor, StatsSnapshot};
 use serde::Serialize;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,6 +20,9 @@ pub trait Jobs: Send + Sync {
     /// # Errors
     /// When it is not done, and why.
     fn act(&self, job: &str, action: Action) -> Result<String, Refused>;
+
+    /// Writes down that somebody has asked for something that changes a job, and what came of it.
+    fn audit(&self, line: &str);
 }
 
 /// How jobs come into the process.
@@ -40,6 +44,17 @@ pub enum Action {
     Stop,
     /// Take a checkpoint, and resume on so many nodes, or on all that are there.
     Rescale(Option<NonZeroUsize>),
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Checkpoint => f.write_str("checkpoint"),
+            Action::Stop => f.write_str("stop"),
+            Action::Rescale(None) => f.write_str("rescale to all nodes"),
+            Action::Rescale(Some(nodes)) => write!(f, "rescale to {nodes} nodes"),
+        }
+    }
 }
 
 /// Why an action was not done.

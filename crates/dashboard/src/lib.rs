@@ -22,11 +22,17 @@ mod jobs;
 mod metrics;
 mod pages;
 mod problems;
+mod rejection;
 mod routes;
+mod served;
 mod server;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod tls;
 
 pub use jobs::{Action, JobState, JobView, Jobs, Mode, Refused};
 pub use metrics::reference_markdown;
 pub use server::{Server, ServerConfig};
+#[cfg(feature = "otel")]
+pub use telemetry::Telemetry;
 pub use tls::Certificate;

@@ -4,7 +4,7 @@
 //! million files makes no million series.
 
 use crate::jobs::JobSnapshot;
-use millstream::{NodeSnapshot, SplitSnapshot, StatsSnapshot, Times};
+use millstream::{NodeSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ const MOST_SPLITS: u64 = 100;
 
 /// What kind of numbers a metric has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Counter,
     Gauge,
     Summary,
@@ -30,20 +30,25 @@ impl Kind {
 }
 
 /// A metric without its prefix.
-struct Metric {
-    name: &'static str,
-    kind: Kind,
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
     /// Besides `job`.
     labels: &'static str,
-    help: &'static str,
+    pub(crate) help: &'static str,
     samples: fn(&JobSnapshot, &mut Samples<'_>),
+}
+
+impl Metric {
+    /// Gives the samples of a job: of a summary which part (`_sum`, `_count`, or its quantiles), labels besides `job`, value.
+    pub(crate) fn samples(&self, job: &JobSnapshot, put: &mut dyn FnMut(&str, &[(&str, &str)], f64)) {
+        (self.samples)(job, &mut Samples { put });
+    }
 }
 
 /// Where the samples of a metric go.
 struct Samples<'a> {
-    out: &'a mut String,
-    name: &'static str,
-    job: &'a str,
+    put: &'a mut dyn FnMut(&str, &[(&str, &str)], f64),
 }
 
 impl Samples<'_> {
@@ -52,28 +57,19 @@ impl Samples<'_> {
     }
 
     fn with(&mut self, labels: &[(&str, &str)], value: f64) {
-        self.line("", labels, value);
-    }
-
-    fn line(&mut self, end: &str, labels: &[(&str, &str)], value: f64) {
-        // Writing to a String cannot fail.
-        let _ = write!(self.out, "{PREFIX}{}{end}{{job=\"{}\"", self.name, escaped(self.job));
-        for (name, value) in labels {
-            let _ = write!(self.out, ",{name}=\"{}\"", escaped(value));
-        }
-        let _ = writeln!(self.out, "}} {value}");
+        (self.put)("", labels, value);
     }
 
     fn times(&mut self, times: &Times) {
         for (quantile, value) in [("0.5", times.p50), ("0.99", times.p99)] {
             self.with(&[("quantile", quantile)], value.as_secs_f64());
         }
-        self.line("_sum", &[], times.sum.as_secs_f64());
-        self.line("_count", &[], times.count as f64);
+        (self.put)("_sum", &[], times.sum.as_secs_f64());
+        (self.put)("_count", &[], times.count as f64);
     }
 }
 
-const PREFIX: &str = "millstream_";
+pub(crate) const PREFIX: &str = "millstream_";
 
 /// A metric of a number that jobs have once they have begun.
 macro_rules! of_stats {
@@ -109,7 +105,7 @@ macro_rules! metric {
     };
 }
 
-const METRICS: &[Metric] = &[
+pub(crate) const METRICS: &[Metric] = &[
     Metric {
         name: "job_ready",
         kind: Kind::Gauge,
@@ -229,6 +225,23 @@ const METRICS: &[Metric] = &[
         }
     ),
     metric!(
+        "source_wait_seconds_total",
+        Counter,
+        "source, cause",
+        "Backpressure: how long readers were kept from their next chunk, all splits together. in-flight: workers or sinks are busy; \
+         memory: what is in flight takes too much; behind: state does, and the split is ahead of others",
+        |s, out| {
+            for source in &s.sources {
+                let waits = &source.waits;
+                for (cause, waited) in
+                    [("in-flight", waits.in_flight), ("memory", waits.memory), ("behind", waits.behind)]
+                {
+                    out.with(&[("source", &source.name), ("cause", cause)], waited.as_secs_f64());
+                }
+            }
+        }
+    ),
+    metric!(
         "source_lag_records",
         Gauge,
         "source",
@@ -312,6 +325,24 @@ const METRICS: &[Metric] = &[
         "Time since a node has told the first one what it has done; about a second at most",
         |s, out| each_node(s, out, |node| node.age.map(|age| age.as_secs_f64()))
     ),
+    metric!("operator_state_bytes", Gauge, "operator", "State of an aggregation or operator in memory", |s, out| {
+        each_operator(s, |part| out.with(&[("operator", &part.name)], part.state_bytes as f64));
+    }),
+    metric!(
+        "operator_busy_seconds_total",
+        Counter,
+        "operator",
+        "Time that workers have spent on it beside pipelines",
+        |s, out| {
+            each_operator(s, |part| out.with(&[("operator", &part.name)], part.busy.as_secs_f64()));
+        }
+    ),
+    metric!("operator_rows_out_total", Counter, "operator", "Rows that it has put out", |s, out| {
+        each_operator(s, |part| out.with(&[("operator", &part.name)], part.rows_out as f64));
+    }),
+    metric!("pipeline_rows_in_total", Counter, "pipeline", "Rows that came into a pipeline", |s, out| {
+        s.pipelines.iter().for_each(|pipeline| out.with(&[("pipeline", &pipeline.name)], pipeline.rows_in as f64));
+    }),
     metric!("sink_rows_total", Counter, "sink", "Rows written", |s, out| {
         s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.rows as f64));
     }),
@@ -350,6 +381,10 @@ fn each_split(stats: &StatsSnapshot, out: &mut Samples<'_>, value: impl Fn(&Spli
     }
 }
 
+fn each_operator(stats: &StatsSnapshot, sample: impl FnMut(&TriggerSnapshot)) {
+    stats.aggregations.iter().chain(&stats.operators).for_each(sample);
+}
+
 /// A sample for each node that has told something.
 fn each_node(stats: &StatsSnapshot, out: &mut Samples<'_>, value: impl Fn(&NodeSnapshot) -> Option<f64>) {
     for node in stats.nodes.iter().filter(|node| node.age.is_some()) {
@@ -370,6 +405,7 @@ fn escaped(text: &str) -> String {
 /// All metrics of these jobs.
 pub(crate) fn page(jobs: &[JobSnapshot]) -> String {
     let mut out = String::new();
+    // Writing to a String cannot fail.
     let commit = option_env!("MILLSTREAM_BUILD_COMMIT").unwrap_or("");
     let _ = writeln!(out, "# HELP {PREFIX}build_info What runs; always 1\n# TYPE {PREFIX}build_info gauge");
     let _ = writeln!(
@@ -388,7 +424,13 @@ pub(crate) fn page(jobs: &[JobSnapshot]) -> String {
             metric.kind.name()
         );
         for job in jobs {
-            (metric.samples)(job, &mut Samples { out: &mut out, name: metric.name, job: &job.view.name });
+            metric.samples(job, &mut |part, labels, value| {
+                let _ = write!(out, "{PREFIX}{}{part}{{job=\"{}\"", metric.name, escaped(&job.view.name));
+                for (name, value) in labels {
+                    let _ = write!(out, ",{name}=\"{}\"", escaped(value));
+                }
+                let _ = writeln!(out, "}} {value}");
+            });
         }
     }
     out

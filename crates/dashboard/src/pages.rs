@@ -1,7 +1,7 @@
 //! The files of the dashboard, and a table without script.
 
 use crate::jobs::JobSnapshot;
-use crate::server::Served;
+use crate::served::Served;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};

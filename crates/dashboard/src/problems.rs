@@ -263,8 +263,9 @@ fn of_code(stats: &StatsSnapshot, _: &Recent) -> Vec<Problem> {
         subjects.into_iter().map(|subject| (subject, changes(&subject))).filter(|(_, count)| *count >= MANY_CHANGES);
     let problem = |(subject, count): (&str, usize)| {
         let over = shown(stats.elapsed.min(CHANGES_OVER));
-        let text =
-            format!("{subject} has been given other code {count} times in {over}: its data changes faster than code pays back");
+        let text = format!(
+            "{subject} has been given other code {count} times in {over}: its data changes faster than code pays back"
+        );
         Problem::new("recompiles", Severity::Warning, subject, text)
             .advise("see its variants; SET 'pipeline.adaptive' = 'never' keeps one variant")
     };

@@ -1,24 +1,15 @@
 //! All routes, and who may use each.
 
-use crate::server::Served;
+use crate::guard::{Access, guard, protect};
+use crate::rejection::Rejection;
+use crate::served::Served;
 use crate::{api, pages};
 use axum::Router;
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use std::sync::Arc;
-
-/// Who may use a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Whoever reaches the address: probes and metrics, which have names and numbers, no rows and no SQL.
-    Open,
-    /// Where the dashboard is served: its files, which are the same for everybody.
-    Page,
-    /// Who may see jobs: on this machine everybody, elsewhere who has the token.
-    Read,
-    /// Who may see jobs, and asks from the dashboard or a program, not from a page of another site.
-    Act,
-}
 
 /// A route.
 pub(crate) struct Route {
@@ -63,8 +54,17 @@ pub(crate) const ROUTES: &[Route] = &[
 /// All of them, each behind its guard.
 pub(crate) fn router(served: &Arc<Served>) -> Router {
     let guarded = |router: Router<Arc<Served>>, route: &Route| {
-        let guard = from_fn_with_state((Arc::clone(served), route.access), crate::guard::guard);
+        let guard = from_fn_with_state((Arc::clone(served), route.access), guard);
         router.route(route.path, (route.handler)().layer(guard))
     };
-    ROUTES.iter().fold(Router::new(), guarded).fallback(api::nowhere).with_state(Arc::clone(served))
+    ROUTES.iter().fold(Router::new(), guarded).fallback(nowhere).with_state(Arc::clone(served))
+}
+
+/// What is nowhere.
+async fn nowhere() -> Response {
+    let rejection = Rejection::new(StatusCode::NOT_FOUND, "there is nothing at this path")
+        .advise("/ is the dashboard, /api/v1/openapi.json describes the API, /metrics is for Prometheus, /health and /ready are probes");
+    let mut response = rejection.into_response();
+    protect(response.headers_mut());
+    response
 }

@@ -1,11 +1,11 @@
 //! The server: listens, speaks HTTP/1.1 with or without TLS, and bounds what a client may take.
 
-use crate::guard::{Exposure, Token};
-use crate::history::Histories;
-use crate::jobs::{JobSnapshot, JobView, Jobs};
+use crate::history::{Histories, Recorder};
+use crate::jobs::Jobs;
 use crate::routes;
+use crate::served::{Exposure, Peer, Served, Token};
 use crate::tls::{self, Certificate};
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -39,31 +39,11 @@ pub struct ServerConfig {
     pub names: Vec<String>,
 }
 
-/// What the routes serve.
-pub(crate) struct Served {
-    pub(crate) jobs: Arc<dyn Jobs>,
-    pub(crate) histories: Histories,
-    pub(crate) exposure: Exposure,
-    pub(crate) names: Vec<String>,
-}
-
-impl Served {
-    /// All jobs with their statistics.
-    pub(crate) fn snapshots(&self) -> Vec<JobSnapshot> {
-        self.jobs.views().into_iter().map(JobSnapshot::of).collect()
-    }
-
-    /// The job of a name.
-    pub(crate) fn view(&self, name: &str) -> Option<JobView> {
-        self.jobs.views().into_iter().find(|view| view.name == name)
-    }
-}
-
 /// A server that ends when it is dropped.
 pub struct Server {
     /// `None` once it is being dropped.
     runtime: Option<tokio::runtime::Runtime>,
-    _recorder: crate::history::Recorder,
+    _recorder: Recorder,
     /// Where it listens.
     pub address: SocketAddr,
     /// What its address begins with.
@@ -93,8 +73,9 @@ impl Server {
         let listener = listener.map_err(|e| wrong(e.to_string()))?;
         let (scheme, has_dashboard) =
             (if acceptor.is_some() { "https" } else { "http" }, exposure != Exposure::MetricsOnly);
-        let served = Arc::new(Served { jobs, histories: Histories::default(), exposure, names: config.names.clone() });
-        let recorder = crate::history::Recorder::start(&served);
+        let histories = Arc::<Histories>::default();
+        let recorder = Recorder::start(Arc::clone(&jobs), Arc::clone(&histories));
+        let served = Arc::new(Served { jobs, histories, exposure, names: config.names.clone() });
         runtime.spawn(accept(listener, acceptor, routes::router(&served)));
         Ok(Server { runtime: Some(runtime), _recorder: recorder, address, scheme, has_dashboard })
     }
@@ -159,13 +140,13 @@ fn exposure(config: &ServerConfig, ip: IpAddr) -> Result<Exposure, Diagnostic> {
 async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>, router: Router) {
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
-        let Ok((socket, _)) = listener.accept().await else {
+        let Ok((socket, peer)) = listener.accept().await else {
             // Out of file descriptors, which others may give back.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
-        let (acceptor, router) = (acceptor.clone(), router.clone());
+        let (acceptor, router) = (acceptor.clone(), router.clone().layer(Extension(Peer(peer))));
         tokio::spawn(async move {
             let _permit = permit;
             match acceptor {

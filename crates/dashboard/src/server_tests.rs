@@ -1,6 +1,7 @@
 use super::*;
-use crate::jobs::{Action, JobState, Mode, Refused};
-use crate::routes::{Access, ROUTES};
+use crate::guard::Access;
+use crate::jobs::{Action, JobState, JobView, Mode, Refused};
+use crate::routes::ROUTES;
 use millstream::RunMonitor;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,9 +11,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
 
-/// One job, and what was asked of it.
+/// One job, what was asked of it, and what was written down of that.
 #[derive(Default)]
-struct Asked(Mutex<Vec<Action>>);
+struct Asked(Mutex<Vec<Action>>, Mutex<Vec<String>>);
 
 impl Jobs for Asked {
     fn mode(&self) -> Mode {
@@ -42,6 +43,10 @@ impl Jobs for Asked {
             Action::Stop => Err(Refused { message: "not now".into(), advice: Some("later".into()) }),
             _ => Ok("done".into()),
         }
+    }
+
+    fn audit(&self, line: &str) {
+        self.1.lock().unwrap().push(line.into());
     }
 }
 
@@ -148,6 +153,13 @@ fn actions_are_asked_of_the_job() {
     assert_eq!(ask("/api/v1/jobs/other/stop", "", "").0, 404);
     let nodes = |nodes: usize| Action::Rescale(std::num::NonZeroUsize::new(nodes));
     assert_eq!(*asked.0.lock().unwrap(), [Action::Checkpoint, Action::Stop, nodes(3), nodes(0), nodes(0)]);
+    let audited = asked.1.lock().unwrap();
+    assert_eq!(audited.len(), 5);
+    assert!(
+        audited[0].starts_with("HTTP request of 127.0.0.1:")
+            && audited[0].ends_with("checkpoint of job \"a <b>\": done")
+    );
+    assert!(audited[1].ends_with("stop of job \"a <b>\": refused: not now"), "{audited:?}");
 }
 
 #[test]

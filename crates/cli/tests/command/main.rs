@@ -261,7 +261,7 @@ fn statistics_add_up_and_keep_their_names() {
     assert_eq!(
         names(&s),
         "aggregations beats buffers bytes_in checkpoints compilations cycles_per_nano elapsed_s events first_error hardware memory nodes operators pipelines \
-         programs queued records_failed_total records_late_total records_malformed_total rows_in rows_out sinks sources \
+         programs queued records_failed_total records_late_total records_malformed_total rows_in rows_out samples sinks sources \
          spill trigger_delay version watermark_ms windows workers workers_idle"
     );
     let variant = "buffers choices current cycles_per_row nanos_per_row number rows tier time_s";

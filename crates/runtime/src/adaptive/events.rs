@@ -62,7 +62,13 @@ struct Events {
 
 impl EventLog {
     /// Appends an event.
-    pub(crate) fn note(&self, at: Duration, kind: EventKind, subject: impl Into<String>, decision: Decision) -> EventId {
+    pub(crate) fn note(
+        &self,
+        at: Duration,
+        kind: EventKind,
+        subject: impl Into<String>,
+        decision: Decision,
+    ) -> EventId {
         let Decision { observed, decided } = decision;
         let mut events = self.0.lock();
         events.kept.push_back(Event { at, kind, subject: subject.into(), observed, decided, gain: None });
@@ -95,14 +101,22 @@ mod tests {
     fn event(at: u64) -> Event {
         let text = |what: &str| format!("{what} {at}");
         let at = Duration::from_millis(at);
-        Event { at, kind: EventKind::Trial, subject: text("pipeline"), observed: text("seen"), decided: text("done"), gain: None }
+        Event {
+            at,
+            kind: EventKind::Trial,
+            subject: text("pipeline"),
+            observed: text("seen"),
+            decided: text("done"),
+            gain: None,
+        }
     }
 
     #[test]
     fn the_last_events_are_kept_and_judged() {
         let log = EventLog::default();
-        let note =
-            |Event { at, kind, subject, observed, decided, .. }: Event| log.note(at, kind, subject, Decision { observed, decided });
+        let note = |Event { at, kind, subject, observed, decided, .. }: Event| {
+            log.note(at, kind, subject, Decision { observed, decided })
+        };
         let ids: Vec<EventId> = (0..KEPT as u64 + 5).map(|at| note(event(at))).collect();
         log.judge(ids[2], 1.0, 2.0);
         log.judge(ids[5], 3.0, 2.0);

@@ -30,8 +30,8 @@ mod variant_switch;
 mod watch;
 
 pub(crate) use adviser::Adviser;
-pub use events::{Event, EventKind};
 pub(crate) use events::EventLog;
+pub use events::{Event, EventKind};
 #[cfg(test)]
 pub(crate) use policy::Dice;
 pub(crate) use policy::{Decision, Policy};

@@ -308,7 +308,7 @@ impl<'a> Writer<'a> {
         let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
         self.checkpointing.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
         let (duration, commit) = (begun.elapsed(), prepared + seen);
-        self.query.host().stats.checkpoints.record(CheckpointRecord {
+        self.query.host().stats.note_checkpoint(CheckpointRecord {
             number,
             at_ms: 0,
             duration,

@@ -71,7 +71,7 @@ impl KeyedStation {
             self.stats.rows_out.fetch_add(output.rows() as u64, Relaxed);
             self.finish_job(partition, &job, output, &mut consequences);
             if let PartitionJob::Advance { completed, .. } = job {
-                self.stats.delay.record(completed.elapsed());
+                self.stats.delivered(completed.elapsed());
             }
         }
         if self.rounds.job_done() {

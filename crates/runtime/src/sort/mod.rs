@@ -349,7 +349,7 @@ impl SortStation {
                 let charge = gathered.charge.another(MemoryClass::Operators, 0);
                 let charge = std::mem::replace(&mut gathered.charge, charge);
                 self.stats.begun.fetch_add(1, Relaxed);
-                gathered.ended.iter().for_each(|ended| self.stats.delay.record(ended.elapsed()));
+                gathered.ended.iter().for_each(|ended| self.stats.delivered(ended.elapsed()));
                 self.begin(std::mem::take(&mut gathered.runs), charge, std::mem::take(&mut gathered.files))?
             }
             SortJob::Reduce(mut reducing) => match reducing.writer.step(self.piece_rows(), &self.host.spilling)? {

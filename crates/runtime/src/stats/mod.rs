@@ -16,6 +16,7 @@ mod programs;
 mod samples;
 mod sent;
 mod snapshot;
+mod spans;
 mod spill;
 mod sum;
 mod tap;
@@ -41,6 +42,8 @@ pub use snapshot::{
     Begun, NodeSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
     TriggerSnapshot, WorkerSnapshot,
 };
+use spans::SpanLog;
+pub use spans::{SpanKind, SpanRecord};
 pub use spill::SpillSnapshot;
 use tap::RowTap;
 pub use tap::SeenRows;
@@ -80,6 +83,7 @@ pub struct QueryStats {
     pub(crate) samples: Samples,
     compilations: Mutex<Vec<Compilation>>,
     pub(crate) events: EventLog,
+    spans: Arc<SpanLog>,
     pub(crate) programs: ProgramStats,
     pub(crate) sources: Vec<SourceStats>,
     pub(crate) pipelines: Vec<PipelineStats>,
@@ -184,12 +188,19 @@ pub(crate) struct TriggerStats {
     pub(crate) delay: Histogram,
     /// Its part of the memory budget, on each node of this process.
     holds: Mutex<Vec<Arc<MemoryBudget>>>,
+    spans: Arc<SpanLog>,
 }
 
 impl TriggerStats {
-    fn new(name: String, unit: fn(u64) -> Begun) -> Arc<TriggerStats> {
+    fn new(name: String, unit: fn(u64) -> Begun, spans: &Arc<SpanLog>) -> Arc<TriggerStats> {
         let (begun, rows_out, busy_nanos, delay, holds) = Default::default();
-        Arc::new(TriggerStats { name, unit, begun, rows_out, busy_nanos, delay, holds })
+        Arc::new(TriggerStats { name, unit, begun, rows_out, busy_nanos, delay, holds, spans: Arc::clone(spans) })
+    }
+
+    /// The rows of a window or a turn are out, so long after the watermark that called for them.
+    pub(crate) fn delivered(&self, delay: Duration) {
+        self.delay.record(delay);
+        self.spans.note(SpanKind::Trigger, delay, || self.name.clone(), &[]);
     }
 
     /// A part of the budget, whose bytes are those of its state.
@@ -219,13 +230,15 @@ pub(crate) struct SinkStats {
     schema: Schema,
     changes: bool,
     tap: RowTap,
+    spans: Arc<SpanLog>,
 }
 
 impl SinkStats {
-    fn new(index: usize, plan: &SinkPlan) -> SinkStats {
+    fn new(index: usize, plan: &SinkPlan, spans: &Arc<SpanLog>) -> SinkStats {
         let target = plan.table.as_ref().map_or("result", |table| &table.name);
         let (name, schema) = (format!("sink {index}: {target}"), plan.schema.clone());
-        SinkStats { name, schema, changes: plan.changes.is_some(), ..SinkStats::default() }
+        let (changes, spans) = (plan.changes.is_some(), Arc::clone(spans));
+        SinkStats { name, schema, changes, spans, ..SinkStats::default() }
     }
 
     /// Rows have been made for it.
@@ -258,9 +271,11 @@ impl SinkStats {
 
     /// A span of the sink is prepared or committed, by the thread of the checkpoints.
     pub(crate) fn commits<T>(&self, commit: impl FnOnce() -> T) -> T {
-        *self.committing.lock() = Some(Instant::now());
+        let begun = Instant::now();
+        *self.committing.lock() = Some(begun);
         let done = commit();
         *self.committing.lock() = None;
+        self.spans.note(SpanKind::Commit, begun.elapsed(), || self.name.clone(), &[]);
         done
     }
 }
@@ -354,8 +369,9 @@ impl WorkerStats {
 impl QueryStats {
     /// Zeroes for a plan.
     pub fn new(plan: &QueryPlan) -> QueryStats {
+        let spans = Arc::<SpanLog>::default();
         let triggers = |what: &str, count: usize, unit: fn(u64) -> Begun| -> Vec<Arc<TriggerStats>> {
-            (0..count).map(|i| TriggerStats::new(format!("{what} {i}"), unit)).collect()
+            (0..count).map(|i| TriggerStats::new(format!("{what} {i}"), unit, &spans)).collect()
         };
         let keyed = triggers("operator", plan.operators.len(), Begun::Jobs);
         let outputs = plan.aggregations.len() + plan.operators.len() + plan.sorts.len();
@@ -366,7 +382,8 @@ impl QueryStats {
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: triggers("aggregation", plan.aggregations.len(), Begun::Windows),
             operators: [keyed, triggers("sort", plan.sorts.len(), Begun::Jobs)].concat(),
-            sinks: plan.sinks.iter().enumerate().map(|(i, s)| Arc::new(SinkStats::new(i, s))).collect(),
+            sinks: plan.sinks.iter().enumerate().map(|(i, s)| Arc::new(SinkStats::new(i, s, &spans))).collect(),
+            spans,
             ..QueryStats::default()
         }
     }
@@ -427,6 +444,19 @@ impl QueryStats {
         }
     }
 
+    /// What has taken its time since the last call; the first one has it kept from then on.
+    pub fn take_spans(&self) -> Vec<SpanRecord> {
+        self.spans.take()
+    }
+
+    /// A checkpoint is complete.
+    pub(crate) fn note_checkpoint(&self, record: CheckpointRecord) {
+        let CheckpointRecord { number, duration, cut, write, commit, .. } = record;
+        let parts = [("cut", cut), ("write", write), ("commit", commit)];
+        self.spans.note(SpanKind::Checkpoint, duration, || number.to_string(), &parts);
+        self.checkpoints.record(record);
+    }
+
     /// The rows that sinks of this node have got last. Who asks has them looked at for some seconds; the first answer may have none.
     pub fn look_at_rows(&self) -> Vec<SeenRows> {
         self.sinks.iter().map(|sink| sink.look()).collect()
@@ -451,6 +481,7 @@ impl QueryStats {
 
     /// Machine code has been made for a program of the query.
     pub fn note_compilation(&self, compilation: Compilation) {
+        self.spans.note(SpanKind::Compile, compilation.time, || compilation.program.clone(), &[]);
         self.compilations.lock().push(compilation);
     }
 

@@ -219,8 +219,8 @@ mod tests {
         pipeline.rows_in.store(rows, Relaxed);
         pipeline.task_time.record(Duration::from_micros(rows));
         let [windows, sessions] = [
-            TriggerStats::new("aggregation 0".into(), Begun::Windows),
-            TriggerStats::new("operator 0".into(), Begun::Jobs),
+            TriggerStats::new("aggregation 0".into(), Begun::Windows, &Arc::default()),
+            TriggerStats::new("operator 0".into(), Begun::Jobs, &Arc::default()),
         ];
         windows.begun.store(rows / 10, Relaxed);
         sessions.begun.store(rows / 10, Relaxed);

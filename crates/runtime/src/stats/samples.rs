@@ -37,10 +37,10 @@ pub struct RowSample {
 
 /// The last samples.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(Mutex<Kept>);
+pub(crate) struct Samples(Mutex<KeptSamples>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptSamples {
     samples: VecDeque<RowSample>,
     /// By kind, when there was one last.
     last: [Option<Instant>; 3],

@@ -357,7 +357,7 @@ impl WindowStation {
     /// A range of partitions of a window has been delivered.
     pub(super) fn window_delivered(&self, firing: &Firing) {
         if firing.undelivered.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.stats.delay.record(firing.completed.elapsed());
+            self.stats.delivered(firing.completed.elapsed());
             if let Some(overlap) = &self.windows.overlap {
                 overlap.under_way.fetch_sub(1, Ordering::SeqCst);
             }

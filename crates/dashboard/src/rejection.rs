@@ -1,0 +1,50 @@
+//! Answers that are not what was asked for.
+
+use crate::jobs::Refused;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// The type of a body in JSON.
+pub(crate) const JSON: &str = "application/json";
+
+/// An answer that is not what was asked for: status, and why.
+#[derive(Debug)]
+pub(crate) struct Rejection {
+    status: StatusCode,
+    code: Option<String>,
+    message: String,
+    advice: Option<String>,
+}
+
+impl Rejection {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Rejection {
+        Rejection { status, code: None, message: message.into(), advice: None }
+    }
+
+    #[must_use]
+    pub(crate) fn advise(self, advice: impl Into<String>) -> Rejection {
+        Rejection { advice: Some(advice.into()), ..self }
+    }
+}
+
+impl From<Refused> for Rejection {
+    fn from(Refused { message, advice }: Refused) -> Rejection {
+        Rejection { advice, ..Rejection::new(StatusCode::CONFLICT, message) }
+    }
+}
+
+impl From<millstream::Diagnostic> for Rejection {
+    fn from(error: millstream::Diagnostic) -> Rejection {
+        let (code, advice) = (Some(error.code.to_string()), error.help().map(str::to_owned));
+        Rejection { code, advice, ..Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.message) }
+    }
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        let Rejection { status, code, message, advice } = self;
+        let error = json!({"error": {"code": code, "message": message, "advice": advice}});
+        (status, [(header::CONTENT_TYPE, JSON)], error.to_string() + "\n").into_response()
+    }
+}
