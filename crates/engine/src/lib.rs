@@ -29,6 +29,7 @@ mod function;
 mod history;
 mod job;
 mod job_name;
+mod known_jobs;
 mod local;
 mod memory;
 mod monitor;
@@ -44,6 +45,7 @@ mod restart;
 mod results;
 mod session;
 mod settings;
+mod sharing;
 mod sinks;
 mod skipping;
 mod stored_files;
@@ -62,10 +64,10 @@ pub use millstream_plan::graph::{GraphNode, PlanGraph};
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
     Allocator, BeatSnapshot, Begun, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot,
-    Compilation, Event, HardwareSnapshot, KeysSnapshot, MemoryClass, MemorySnapshot, NodeSnapshot, PipelineSnapshot,
-    ProfileSnapshot, ProgramSnapshot, QueryStats, STATS_VERSION, SentSnapshot, SinkSnapshot, SourceSnapshot,
-    SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
-    set_allocator,
+    Compilation, Event, HardwareSnapshot, KeysSnapshot, LEAST_SHARE, MemoryClass, MemorySnapshot, NodeSnapshot,
+    PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, STATS_VERSION, SentSnapshot, SinkSnapshot,
+    SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
+    WorkerSnapshot, set_allocator,
 };
 pub use millstream_sql as sql;
 pub use millstream_storage as storage;
@@ -81,3 +83,4 @@ pub use restart::{RestartKind, RestartStrategy, Restarts};
 pub use results::{Collected, Discarded, ResultTarget, changelog};
 pub use session::{Session, SessionConfig};
 pub use settings::settings_markdown;
+pub use sharing::{JobShare, SharedResources};

@@ -1,0 +1,427 @@
+//! The life of a job: what it is wanted to run, what it runs, and what comes of that.
+//!
+//! It has a thread that plans texts and waits ([`Job::live`]), and one that runs the text that holds ([`Running`]). A text that is new is planned
+//! while the one before it runs; if it is all right, the job stops with a checkpoint, and the new one resumes from there. If it cannot be begun, the one
+//! before goes on.
+
+use super::running::{Running, Start, panicked};
+use super::script::{Kept, Script, Setting, Stamp};
+use super::shown::{Phase, Status};
+use crate::failure::Failure;
+use crate::inserts::ServedFile;
+use crate::log;
+use crate::units::duration;
+use crate::watch::Watched;
+use millstream::storage::StatePlace;
+use millstream::{Code, Diagnostic, JobShare, SharedResources, code};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// After the first failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Between two starts at most; a job that has run for so long is well.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// How soon a job sees that it has begun, or that there is memory for it.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What the service wants of a job.
+#[derive(Clone)]
+pub(super) enum Want {
+    /// To run what the file has.
+    Run(Stamp, Result<Script, Diagnostic>),
+    /// To stop with a checkpoint, and to be forgotten: its file has gone, or the service ends.
+    End,
+}
+
+/// What is between a job and those who want something of it.
+pub(super) struct Desk {
+    wants: Mutex<Wants>,
+    changed: Condvar,
+    pub(super) status: Status,
+    pub(super) watched: Arc<Watched>,
+}
+
+struct Wants {
+    want: Want,
+    /// Whether the job has not seen it yet.
+    is_new: bool,
+    /// Somebody has asked for it to be stopped.
+    stop: bool,
+}
+
+impl Desk {
+    pub(super) fn new(want: Want) -> Arc<Desk> {
+        let wants = Mutex::new(Wants { want, is_new: true, stop: false });
+        Arc::new(Desk { wants, changed: Condvar::new(), status: Status::default(), watched: Arc::default() })
+    }
+
+    pub(super) fn want(&self, want: Want) {
+        let mut wants = self.lock();
+        (wants.want, wants.is_new) = (want, true);
+        drop(wants);
+        self.changed.notify_all();
+    }
+
+    /// Has the job be stopped until its file changes.
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Wakes the job, so that it sees what has changed elsewhere.
+    fn wake(&self) {
+        // It looks and falls asleep under the lock.
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until something is wanted of the job, for `patience` at most; whether it is to end.
+    pub(super) fn is_to_end_within(&self, patience: Duration) -> bool {
+        let goes_on = |wants: &mut Wants| !matches!(wants.want, Want::End);
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, goes_on);
+        matches!(waited.unwrap_or_else(PoisonError::into_inner).0.want, Want::End)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wants> {
+        self.wants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What happens to a job.
+enum Event {
+    Want(Want),
+    Stop,
+    /// What ran has ended.
+    Ended(Running),
+    /// All inserts of what runs have begun.
+    Begun,
+    /// It is time for another try.
+    Again,
+}
+
+/// What is tried again, and when.
+enum Later {
+    /// To look at a text that could not be looked at.
+    Consider(Script),
+    Start(Start),
+}
+
+/// See the module.
+pub(super) struct Job {
+    name: Arc<str>,
+    setting: Setting,
+    resources: Arc<SharedResources>,
+    is_shown: bool,
+    desk: Arc<Desk>,
+    kept: Kept,
+    /// The text that the job goes on with.
+    accepted: Option<Script>,
+    stamp: Option<Stamp>,
+    running: Option<Running>,
+    /// What the next text has without waiting for it: that of the one before.
+    share: Option<JobShare>,
+    later: Option<(Instant, Later)>,
+    pause: Option<Duration>,
+    restarts: u64,
+}
+
+impl Job {
+    pub(super) fn new(
+        name: &Arc<str>,
+        setting: &Setting,
+        resources: &Arc<SharedResources>,
+        is_shown: bool,
+        desk: &Arc<Desk>,
+    ) -> Result<Job, Failure> {
+        let unusable = |e: std::io::Error| {
+            let message = format!("the state directory {} cannot be used: {e}", setting.address);
+            Failure::failed(Diagnostic::new(code::CHECKPOINT_FAILED, message))
+        };
+        let kept = Kept::open(&StatePlace::parse(&setting.address).map_err(Failure::usage)?).map_err(unusable)?;
+        let accepted = kept.accepted().map_err(unusable)?;
+        Ok(Job {
+            name: Arc::clone(name),
+            setting: setting.clone(),
+            resources: Arc::clone(resources),
+            is_shown,
+            desk: Arc::clone(desk),
+            kept,
+            accepted,
+            stamp: None,
+            running: None,
+            share: None,
+            later: None,
+            pause: None,
+            restarts: 0,
+        })
+    }
+
+    /// Until it is to end. A panic, which is a bug, is a failure of this job.
+    pub(super) fn live(mut self) {
+        log::of_job(&self.name);
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.attend())) {
+            self.refuse(&panicked(&*panic), None);
+        }
+    }
+
+    fn attend(&mut self) {
+        loop {
+            match self.next() {
+                Event::Want(Want::End) => {
+                    self.later = None;
+                    if let Some((outcome, _)) = self.end() {
+                        outcome.err().iter().for_each(Failure::report);
+                    }
+                    self.desk.status.set(Phase::Stopped);
+                    return;
+                }
+                Event::Want(Want::Run(stamp, script)) => self.changed(stamp, script),
+                Event::Stop => self.stop(),
+                Event::Ended(running) => self.ended(running),
+                Event::Begun => self.begun(),
+                Event::Again => match self.later.take() {
+                    Some((_, Later::Consider(script))) => self.consider(script),
+                    Some((_, Later::Start(start))) => self.start(start),
+                    None => {}
+                },
+            }
+        }
+    }
+
+    /// Waits for what happens next.
+    fn next(&mut self) -> Event {
+        let desk = Arc::clone(&self.desk);
+        let mut wants = desk.lock();
+        loop {
+            if std::mem::take(&mut wants.stop) {
+                return Event::Stop;
+            }
+            if std::mem::take(&mut wants.is_new) {
+                return Event::Want(wants.want.clone());
+            }
+            if let Some(running) = self.running.take_if(|running| running.has_ended()) {
+                return Event::Ended(running);
+            }
+            if self.running.as_ref().is_some_and(|running| !running.is_accepted && running.has_begun()) {
+                return Event::Begun;
+            }
+            if self.later.as_ref().is_some_and(|(at, _)| Instant::now() >= *at) {
+                return Event::Again;
+            }
+            let begins = self.running.as_ref().is_some_and(|running| !running.is_accepted);
+            let until =
+                self.later.as_ref().map_or(LONGEST_PAUSE, |(at, _)| at.saturating_duration_since(Instant::now()));
+            let patience = if begins { until.min(LOOK) } else { until };
+            wants = desk.changed.wait_timeout(wants, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The file is another one, or it was touched.
+    fn changed(&mut self, stamp: Stamp, script: Result<Script, Diagnostic>) {
+        let is_first = self.stamp.replace(stamp).is_none();
+        let marker = self.kept.stopped();
+        if is_first && matches!(marker, Ok(Some(stopped)) if stopped == stamp) {
+            self.desk.status.set(Phase::Stopped);
+            log::info("it was stopped, and stays so until its file changes or is touched");
+            return;
+        }
+        if let Err(e) = self.kept.set_stopped(None) {
+            log::note(&format!("the state directory cannot be written: {e}"));
+        }
+        (self.later, self.pause) = (None, None);
+        self.desk.status.renew();
+        self.desk.watched.forget_failures();
+        match script {
+            Ok(script) => self.consider(script),
+            Err(error) => self.refuse(&Failure::failed(error), None),
+        }
+    }
+
+    /// Looks at a text that is to be run.
+    fn consider(&mut self, script: Script) {
+        match &self.running {
+            Some(running) if running.script == script => return,
+            None if self.accepted.as_ref() == Some(&script) => {
+                // What is wrong with it now is said when it begins.
+                return self.start(Start { script, instead: None });
+            }
+            _ => {}
+        }
+        let statements = match self.setting.check(&script) {
+            Ok(statements) => statements,
+            Err(failure) => return self.refuse(&failure, Some(script)),
+        };
+        if let Some(running) = self.running.as_mut()
+            && running.is_accepted
+            && self.setting.statements(&running.script).is_ok_and(|present| present == statements)
+        {
+            running.script = script.clone();
+            log::info("the file says the same in other words, so the job goes on");
+            return self.accept(script);
+        }
+        if self.running.is_some() {
+            log::info("the file has changed: the job stops with a checkpoint, from which the new text resumes");
+        }
+        self.share = self.running.as_ref().map(|running| running.share.clone());
+        let before = self.end();
+        if let Some((Err(failure), _)) = before.filter(|(outcome, _)| !outcome.as_ref().is_err_and(is_stopped)) {
+            failure.report();
+        }
+        let instead = self.accepted.clone().filter(|accepted| *accepted != script);
+        self.start(Start { script, instead });
+    }
+
+    /// A text is not run, and why; the one before goes on, if there is any. `again` is what is tried again if the reason may pass.
+    fn refuse(&mut self, failure: &Failure, again: Option<Script>) {
+        match (&self.running, &self.accepted) {
+            (None, None) => return self.fail(failure, again.map(Later::Consider)),
+            (None, Some(accepted)) => {
+                let start = Start { script: accepted.clone(), instead: None };
+                self.later = Some((Instant::now(), Later::Start(start)));
+            }
+            (Some(_), _) => {
+                if let Some(script) = again.filter(|_| may_pass(failure.code())) {
+                    self.later = Some((Instant::now() + self.next_pause(), Later::Consider(script)));
+                }
+            }
+        }
+        failure.report();
+        log::note("the file is not run: the job goes on with the text from before");
+        self.desk
+            .status
+            .refuse(format!("the file is not run, and the job goes on with the text from before: {failure}"));
+    }
+
+    /// Runs a text, as soon as there is memory for it.
+    fn start(&mut self, start: Start) {
+        let Some(share) = self.share.take().or_else(|| self.resources.join()) else {
+            let (most, bytes) = (self.resources.most_jobs(), self.resources.memory_bytes() >> 20);
+            let message = format!("it waits: {bytes} MiB of memory are enough for {most} jobs; raise --memory");
+            if self.desk.status.wait(&message) {
+                log::note(&message);
+            }
+            self.later = Some((Instant::now() + LOOK, Later::Start(start)));
+            return;
+        };
+        let job = self.name.to_string();
+        let path = self.setting.path.display().to_string();
+        let file = ServedFile { job, path, restarts: self.restarts, share };
+        let desk = Arc::clone(&self.desk);
+        let ended = move || desk.wake();
+        self.desk.status.set(Phase::Running);
+        match Running::start(start, &self.setting, file, (Arc::clone(&self.desk.watched), self.is_shown), ended) {
+            Ok(running) => self.running = Some(running),
+            Err(failure) => self.fail(&failure, None),
+        }
+    }
+
+    /// What runs is the text that the job goes on with.
+    fn begun(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.is_accepted = true;
+            let script = running.script.clone();
+            self.accept(script);
+        }
+    }
+
+    fn accept(&mut self, script: Script) {
+        if self.accepted.as_ref() == Some(&script) {
+            return;
+        }
+        if let Err(e) = self.kept.accept(&script) {
+            log::note(&format!("the state directory cannot be written: {e}"));
+        }
+        self.accepted = Some(script);
+    }
+
+    /// Has what runs stop with a checkpoint, and waits for that.
+    fn end(&mut self) -> Option<(Result<(), Failure>, bool)> {
+        let running = self.running.take()?;
+        self.desk.status.set(Phase::Stopping);
+        running.stop();
+        if running.has_begun() && !running.is_accepted {
+            self.accept(running.script.clone());
+        }
+        Some(running.join())
+    }
+
+    /// Somebody wants it to be stopped.
+    fn stop(&mut self) {
+        self.later = None;
+        if let Some((Err(failure), _)) = self.end().filter(|(outcome, _)| !outcome.as_ref().is_err_and(is_stopped)) {
+            failure.report();
+        }
+        self.stay_stopped();
+    }
+
+    fn stay_stopped(&mut self) {
+        if let Err(e) = self.kept.set_stopped(self.stamp) {
+            log::note(&format!("the job begins again with the service, as the state directory cannot be written: {e}"));
+        }
+        self.desk.status.set(Phase::Stopped);
+        log::info("it is stopped until its file changes or is touched");
+    }
+
+    /// What ran has ended by itself, or somebody has stopped it who does not ask the service (`millstream stop`).
+    fn ended(&mut self, running: Running) {
+        let (has_begun, ran) = (running.has_begun() || running.is_accepted, running.since.elapsed());
+        let (script, instead, share) = (running.script.clone(), running.instead.clone(), running.share.clone());
+        if has_begun {
+            self.accept(script.clone());
+        }
+        if ran >= LONGEST_PAUSE {
+            self.pause = None;
+        }
+        match running.join() {
+            (Ok(()), _) => {
+                self.accept(script);
+                self.desk.status.set(Phase::Finished);
+                log::info("the job has come to the end of its input");
+            }
+            (Err(failure), was_stopped) if was_stopped || is_stopped(&failure) => {
+                failure.report();
+                self.stay_stopped();
+            }
+            (Err(failure), _) => match instead {
+                Some(_) if !has_begun && !is_outage(failure.code()) => {
+                    self.share = Some(share);
+                    self.refuse(&failure, None);
+                }
+                instead => self.fail(&failure, Some(Later::Start(Start { script, instead }))),
+            },
+        }
+    }
+
+    /// The job does not run, and why; it is tried again if that may pass.
+    fn fail(&mut self, failure: &Failure, again: Option<Later>) {
+        failure.report();
+        self.desk.status.fail(failure.to_string());
+        if let Some(again) = again.filter(|_| may_pass(failure.code())) {
+            let pause = self.next_pause();
+            self.restarts += 1;
+            log::note(&format!("the job has failed; it is tried again in {}", duration(pause)));
+            self.later = Some((Instant::now() + pause, again));
+        }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause.map_or(FIRST_PAUSE, |last| (last * 2).min(LONGEST_PAUSE));
+        *self.pause.insert(pause)
+    }
+}
+
+fn is_stopped(failure: &Failure) -> bool {
+    [code::SUSPENDED, code::CANCELLED].contains(&failure.code())
+}
+
+/// A text that meets a server that does not answer is not to blame.
+fn is_outage(code: Code) -> bool {
+    [code::CONNECTION_FAILED, code::CONNECTION_LOST].contains(&code)
+}
+
+/// Whether there is hope without another text: not where the text itself is wrong, or does not fit what is kept.
+fn may_pass(failure: Code) -> bool {
+    let of_statements = [code::UNKNOWN_CONNECTOR, code::UNKNOWN_FORMAT, code::NOT_A_SOURCE, code::NOT_A_SINK];
+    !(1000..3000).contains(&failure.0) && failure != code::QUERY_CHANGED && !of_statements.contains(&failure)
+}
