@@ -25,7 +25,10 @@ fn script(job: u64, label: u64, least: u64) -> String {
     };
     let windows = "FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '0.1' SECOND))";
     match job % 3 {
-        0 => format!("{source} {} INSERT INTO o SELECT n, {label} FROM s WHERE n >= {least};", sink("n BIGINT, label BIGINT")),
+        0 => format!(
+            "{source} {} INSERT INTO o SELECT n, {label} FROM s WHERE n >= {least};",
+            sink("n BIGINT, label BIGINT")
+        ),
         1 => format!(
             "{source} {} INSERT INTO o SELECT MIN(n), COUNT(*), {label} {windows} WHERE n >= {least}
              GROUP BY window_start, window_end;",
