@@ -64,6 +64,7 @@ impl Desk {
     }
 
     /// Has the job be stopped until its file changes.
+    #[cfg(feature = "http")]
     pub(super) fn stop(&self) {
         self.lock().stop = true;
         self.changed.notify_all();
@@ -96,14 +97,18 @@ enum Event {
     Ended(Running),
     /// All inserts of what runs have begun.
     Begun,
-    /// It is time for another try.
-    Again,
+    /// It is time for another look at the text of the file.
+    Consider(Script),
+    /// It is time to begin.
+    Start(Start),
 }
 
-/// What is tried again, and when.
-enum Later {
-    /// To look at a text that could not be looked at.
+/// What becomes of a text that has failed.
+enum Hope {
+    None,
+    /// It is looked at again.
     Consider(Script),
+    /// It is begun again.
     Start(Start),
 }
 
@@ -121,7 +126,10 @@ pub(super) struct Job {
     running: Option<Running>,
     /// What the next text has without waiting for it: that of the one before.
     share: Option<JobShare>,
-    later: Option<(Instant, Later)>,
+    /// What is looked at again, and when.
+    considers: Option<(Instant, Script)>,
+    /// What is begun, and when.
+    starts: Option<(Instant, Start)>,
     pause: Option<Duration>,
     restarts: u64,
 }
@@ -151,7 +159,8 @@ impl Job {
             stamp: None,
             running: None,
             share: None,
-            later: None,
+            considers: None,
+            starts: None,
             pause: None,
             restarts: 0,
         })
@@ -159,9 +168,8 @@ impl Job {
 
     /// Until it is to end. A panic, which is a bug, is a failure of this job.
     pub(super) fn live(mut self) {
-        log::of_job(&self.name);
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.attend())) {
-            self.refuse(&panicked(&*panic), None);
+            self.refuse(&panicked(&*panic), Hope::None);
         }
     }
 
@@ -169,10 +177,7 @@ impl Job {
         loop {
             match self.next() {
                 Event::Want(Want::End) => {
-                    self.later = None;
-                    if let Some((outcome, _)) = self.end() {
-                        outcome.err().iter().for_each(Failure::report);
-                    }
+                    self.end();
                     self.desk.status.set(Phase::Stopped);
                     return;
                 }
@@ -180,11 +185,8 @@ impl Job {
                 Event::Stop => self.stop(),
                 Event::Ended(running) => self.ended(running),
                 Event::Begun => self.begun(),
-                Event::Again => match self.later.take() {
-                    Some((_, Later::Consider(script))) => self.consider(script),
-                    Some((_, Later::Start(start))) => self.start(start),
-                    None => {}
-                },
+                Event::Consider(script) => self.consider(script),
+                Event::Start(start) => self.start(start),
             }
         }
     }
@@ -206,22 +208,26 @@ impl Job {
             if self.running.as_ref().is_some_and(|running| !running.is_accepted && running.has_begun()) {
                 return Event::Begun;
             }
-            if self.later.as_ref().is_some_and(|(at, _)| Instant::now() >= *at) {
-                return Event::Again;
+            let now = Instant::now();
+            if let Some((_, start)) = self.starts.take_if(|(at, _)| now >= *at) {
+                return Event::Start(start);
             }
-            let begins = self.running.as_ref().is_some_and(|running| !running.is_accepted);
-            let until =
-                self.later.as_ref().map_or(LONGEST_PAUSE, |(at, _)| at.saturating_duration_since(Instant::now()));
-            let patience = if begins { until.min(LOOK) } else { until };
+            if let Some((_, script)) = self.considers.take_if(|(at, _)| now >= *at) {
+                return Event::Consider(script);
+            }
+            let begins = self.running.as_ref().filter(|running| !running.is_accepted).map(|_| now + LOOK);
+            let (starts, considers) =
+                (self.starts.as_ref().map(|(at, _)| *at), self.considers.as_ref().map(|(at, _)| *at));
+            let next = [begins, starts, considers].into_iter().flatten().min();
+            let patience = next.map_or(LONGEST_PAUSE, |at| at.saturating_duration_since(now));
             wants = desk.changed.wait_timeout(wants, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// The file is another one, or it was touched.
     fn changed(&mut self, stamp: Stamp, script: Result<Script, Diagnostic>) {
-        let is_first = self.stamp.replace(stamp).is_none();
-        let marker = self.kept.stopped();
-        if is_first && matches!(marker, Ok(Some(stopped)) if stopped == stamp) {
+        self.stamp = Some(stamp);
+        if matches!(self.kept.stopped(), Ok(Some(stopped)) if stopped == stamp.own) {
             self.desk.status.set(Phase::Stopped);
             log::info("it was stopped, and stays so until its file changes or is touched");
             return;
@@ -229,12 +235,12 @@ impl Job {
         if let Err(e) = self.kept.set_stopped(None) {
             log::note(&format!("the state directory cannot be written: {e}"));
         }
-        (self.later, self.pause) = (None, None);
+        (self.considers, self.starts, self.pause) = (None, None, None);
         self.desk.status.renew();
         self.desk.watched.forget_failures();
         match script {
             Ok(script) => self.consider(script),
-            Err(error) => self.refuse(&Failure::failed(error), None),
+            Err(error) => self.refuse(&Failure::failed(error), Hope::None),
         }
     }
 
@@ -250,7 +256,7 @@ impl Job {
         }
         let statements = match self.setting.check(&script) {
             Ok(statements) => statements,
-            Err(failure) => return self.refuse(&failure, Some(script)),
+            Err(failure) => return self.refuse(&failure, Hope::Consider(script)),
         };
         if let Some(running) = self.running.as_mut()
             && running.is_accepted
@@ -264,27 +270,24 @@ impl Job {
             log::info("the file has changed: the job stops with a checkpoint, from which the new text resumes");
         }
         self.share = self.running.as_ref().map(|running| running.share.clone());
-        let before = self.end();
-        if let Some((Err(failure), _)) = before.filter(|(outcome, _)| !outcome.as_ref().is_err_and(is_stopped)) {
-            failure.report();
-        }
+        self.end();
         let instead = self.accepted.clone().filter(|accepted| *accepted != script);
         self.start(Start { script, instead });
     }
 
-    /// A text is not run, and why; the one before goes on, if there is any. `again` is what is tried again if the reason may pass.
-    fn refuse(&mut self, failure: &Failure, again: Option<Script>) {
+    /// A text is not run, and why; the one before goes on, if there is any.
+    fn refuse(&mut self, failure: &Failure, hope: Hope) {
         match (&self.running, &self.accepted) {
-            (None, None) => return self.fail(failure, again.map(Later::Consider)),
+            (None, None) => return self.fail(failure, hope),
             (None, Some(accepted)) => {
-                let start = Start { script: accepted.clone(), instead: None };
-                self.later = Some((Instant::now(), Later::Start(start)));
+                self.starts = Some((Instant::now(), Start { script: accepted.clone(), instead: None }));
             }
-            (Some(_), _) => {
-                if let Some(script) = again.filter(|_| may_pass(failure.code())) {
-                    self.later = Some((Instant::now() + self.next_pause(), Later::Consider(script)));
-                }
-            }
+            (Some(_), _) => {}
+        }
+        if let Hope::Consider(script) = hope
+            && may_pass(failure.code())
+        {
+            self.considers = Some((Instant::now() + self.next_pause(), script));
         }
         failure.report();
         log::note("the file is not run: the job goes on with the text from before");
@@ -301,7 +304,7 @@ impl Job {
             if self.desk.status.wait(&message) {
                 log::note(&message);
             }
-            self.later = Some((Instant::now() + LOOK, Later::Start(start)));
+            self.starts = Some((Instant::now() + LOOK, start));
             return;
         };
         let job = self.name.to_string();
@@ -312,7 +315,7 @@ impl Job {
         self.desk.status.set(Phase::Running);
         match Running::start(start, &self.setting, file, (Arc::clone(&self.desk.watched), self.is_shown), ended) {
             Ok(running) => self.running = Some(running),
-            Err(failure) => self.fail(&failure, None),
+            Err(failure) => self.fail(&failure, Hope::None),
         }
     }
 
@@ -335,28 +338,30 @@ impl Job {
         self.accepted = Some(script);
     }
 
-    /// Has what runs stop with a checkpoint, and waits for that.
-    fn end(&mut self) -> Option<(Result<(), Failure>, bool)> {
-        let running = self.running.take()?;
+    /// Has what runs stop with a checkpoint, and waits for that; nothing is begun any more.
+    fn end(&mut self) {
+        (self.considers, self.starts) = (None, None);
+        let Some(running) = self.running.take() else { return };
         self.desk.status.set(Phase::Stopping);
         running.stop();
         if running.has_begun() && !running.is_accepted {
             self.accept(running.script.clone());
         }
-        Some(running.join())
+        if let (Err(failure), _) = running.join()
+            && failure.code() != code::CANCELLED
+        {
+            failure.report();
+        }
     }
 
     /// Somebody wants it to be stopped.
     fn stop(&mut self) {
-        self.later = None;
-        if let Some((Err(failure), _)) = self.end().filter(|(outcome, _)| !outcome.as_ref().is_err_and(is_stopped)) {
-            failure.report();
-        }
+        self.end();
         self.stay_stopped();
     }
 
     fn stay_stopped(&mut self) {
-        if let Err(e) = self.kept.set_stopped(self.stamp) {
+        if let Err(e) = self.kept.set_stopped(self.stamp.map(|stamp| stamp.own)) {
             log::note(&format!("the job begins again with the service, as the state directory cannot be written: {e}"));
         }
         self.desk.status.set(Phase::Stopped);
@@ -386,23 +391,30 @@ impl Job {
             (Err(failure), _) => match instead {
                 Some(_) if !has_begun && !is_outage(failure.code()) => {
                     self.share = Some(share);
-                    self.refuse(&failure, None);
+                    self.refuse(&failure, Hope::None);
                 }
-                instead => self.fail(&failure, Some(Later::Start(Start { script, instead }))),
+                instead => self.fail(&failure, Hope::Start(Start { script, instead })),
             },
         }
     }
 
     /// The job does not run, and why; it is tried again if that may pass.
-    fn fail(&mut self, failure: &Failure, again: Option<Later>) {
+    fn fail(&mut self, failure: &Failure, hope: Hope) {
         failure.report();
         self.desk.status.fail(failure.to_string());
-        if let Some(again) = again.filter(|_| may_pass(failure.code())) {
-            let pause = self.next_pause();
-            self.restarts += 1;
-            log::note(&format!("the job has failed; it is tried again in {}", duration(pause)));
-            self.later = Some((Instant::now() + pause, again));
+        if matches!(hope, Hope::None) || !may_pass(failure.code()) {
+            log::note("the job has failed, and is tried again when its file changes");
+            return;
         }
+        let pause = self.next_pause();
+        let at = Instant::now() + pause;
+        match hope {
+            Hope::None => {}
+            Hope::Consider(script) => self.considers = Some((at, script)),
+            Hope::Start(start) => self.starts = Some((at, start)),
+        }
+        self.restarts += 1;
+        log::note(&format!("the job has failed; it is tried again in {}", duration(pause)));
     }
 
     fn next_pause(&mut self) -> Duration {

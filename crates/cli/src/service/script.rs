@@ -4,7 +4,7 @@
 //!
 //! - `accepted.json`: the text that it runs by, which is not the file's when that is broken or does not fit. So the job goes on by it after
 //!   the process was killed, too.
-//! - `stopped.json`: the times of the file when somebody has stopped the job: as long as they are the same it stays stopped.
+//! - `stopped.json`: when the file had been written whose job somebody has stopped: as long as that is the same it stays stopped.
 
 use super::folder::COMMON;
 use crate::config::Config;
@@ -33,7 +33,7 @@ pub(super) struct Script {
 }
 
 /// When its files were written: nanoseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) own: u64,
     pub(super) common: Option<u64>,
@@ -151,14 +151,14 @@ impl Kept {
         self.write(ACCEPTED, script)
     }
 
-    /// The file that somebody has stopped.
-    pub(super) fn stopped(&self) -> io::Result<Option<Stamp>> {
+    /// When the file was written whose job somebody has stopped.
+    pub(super) fn stopped(&self) -> io::Result<Option<u64>> {
         self.read(STOPPED)
     }
 
-    pub(super) fn set_stopped(&self, stamp: Option<Stamp>) -> io::Result<()> {
-        match stamp {
-            Some(stamp) => self.write(STOPPED, &stamp),
+    pub(super) fn set_stopped(&self, written: Option<u64>) -> io::Result<()> {
+        match written {
+            Some(written) => self.write(STOPPED, &written),
             None => match fs::remove_file(self.0.join(STOPPED)) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
                 _ => Ok(()),

@@ -91,6 +91,7 @@ impl Status {
 
 #[cfg(feature = "http")]
 mod served {
+    use super::super::job::Desk;
     use super::super::{Entries, Entry};
     use super::{Now, Phase};
     use millstream_dashboard::{Action, JobState, JobView, Jobs, Mode, Refused};
@@ -102,28 +103,15 @@ mod served {
         }
 
         fn views(&self) -> Vec<JobView> {
-            let mut views: Vec<JobView> = Vec::new();
-            for (name, entry) in &*self.lock() {
-                for mut view in views_of(name, entry) {
-                    // `a.b` can be the file of that name, or an insert of the file `a`.
-                    while views.iter().any(|other| other.name == view.name) {
-                        view.name += "'";
-                    }
-                    views.push(view);
-                }
-            }
-            views
+            self.shown().into_iter().map(|shown| shown.view).collect()
         }
 
         fn act(&self, job: &str, action: Action) -> Result<String, Refused> {
             let refused =
                 |message: &str, advice: &str| Refused { message: message.into(), advice: Some(advice.into()) };
-            let found = {
-                let entries = self.lock();
-                let has_view = |(name, entry): &(&String, &Entry)| views_of(name, entry).iter().any(|v| v.name == job);
-                entries.iter().find(has_view).map(|(_, entry)| Arc::clone(&entry.desk))
-            };
-            let desk = found.ok_or_else(|| refused("there is no such job", "GET /api/v1/jobs lists them"))?;
+            let found = self.shown().into_iter().find(|shown| shown.view.name == job);
+            let Shown { own, desk, .. } =
+                found.ok_or_else(|| refused("there is no such job", "GET /api/v1/jobs lists them"))?;
             match (action, desk.status.now().phase) {
                 (_, Phase::Stopped | Phase::Finished) => {
                     Err(refused("the job has ended", "change or touch its file: then it is run again"))
@@ -133,9 +121,34 @@ mod served {
                     Ok("the job takes a checkpoint and stops; it stays stopped until its file changes or is touched"
                         .into())
                 }
-                (_, Phase::Running) => desk.watched.act(job, action),
+                (_, Phase::Running) => desk.watched.act(&own, action),
                 _ => Err(refused("the job does not run now", "ask again when it does")),
             }
+        }
+    }
+
+    /// A job, or an insert of it.
+    struct Shown {
+        view: JobView,
+        /// What it is called among those of its file.
+        own: String,
+        desk: Arc<Desk>,
+    }
+
+    impl Entries {
+        fn shown(&self) -> Vec<Shown> {
+            let mut all: Vec<Shown> = Vec::new();
+            for (name, entry) in &*self.lock() {
+                for mut view in views_of(name, entry) {
+                    let own = view.name.clone();
+                    // `a.b` can be the file of that name, or an insert of the file `a`.
+                    while all.iter().any(|other| other.view.name == view.name) {
+                        view.name += "'";
+                    }
+                    all.push(Shown { view, own, desk: Arc::clone(&entry.desk) });
+                }
+            }
+            all
         }
     }
 

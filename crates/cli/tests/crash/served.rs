@@ -110,7 +110,7 @@ impl Soak {
             }
             3 => {
                 // Of the first kind nothing is kept, so it fits, and nothing is left out.
-                let (label, least) = (self.labels[&job], u64::from(job % 3 != 0) * 3);
+                let (label, least) = (self.labels[&job], u64::from(!job.is_multiple_of(3)) * 3);
                 self.served.write(&name(job), &script(job, label, least));
                 "edits that do not fit"
             }
@@ -157,7 +157,12 @@ impl Soak {
         (0..JOBS).for_each(|job| self.write(job));
         let is_well = |job: &serde_json::Value| job["state"] == "running" && job["error"].is_null();
         (0..JOBS).for_each(|job| drop(self.served.until(&name(job), is_well)));
-        held(&self.served)
+        // Files that are being written, and threads that answer requests, are there for moments.
+        let samples = (0..50).map(|_| {
+            std::thread::sleep(Duration::from_millis(40));
+            held(&self.served)
+        });
+        samples.reduce(|a, b| (a.0.min(b.0), a.1.min(b.1), a.2.min(b.2))).unwrap()
     }
 }
 
@@ -179,7 +184,7 @@ fn jobs_of_a_service_lose_and_repeat_nothing() {
     soak.happens_until(Instant::now() + seconds / 2, false);
     let after = soak.settle();
     println!("{:?}; threads, files and bytes: {before:?}, then {after:?}", soak.counts);
-    let (most_threads, most_files, most_bytes) = (before.0 + 8, before.1 + 8, before.2 + (200 << 20));
+    let (most_threads, most_files, most_bytes) = (before.0 + 4, before.1 + 4, before.2 + (200 << 20));
     assert!(after.0 <= most_threads && after.1 <= most_files && after.2 <= most_bytes, "{before:?}, then {after:?}");
     let (code, log) = soak.served.terminate();
     assert_eq!(code, Some(0), "{log}");

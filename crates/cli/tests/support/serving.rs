@@ -1,4 +1,5 @@
 //! A directory that `millstream serve` runs: its scripts, its log, and what it says of its jobs.
+#![allow(dead_code, reason = "no test needs all of it")]
 
 use crate::support::millstream;
 use serde_json::Value;
