@@ -229,7 +229,7 @@ impl Job {
         self.stamp = Some(stamp);
         if matches!(self.kept.stopped(), Ok(Some(stopped)) if stopped == stamp.own) {
             self.desk.status.set(Phase::Stopped);
-            log::info("it was stopped, and stays so until its file changes or is touched");
+            self.tell("it was stopped, and stays so until its file changes or is touched");
             return;
         }
         if let Err(e) = self.kept.set_stopped(None) {
@@ -263,11 +263,11 @@ impl Job {
             && self.setting.statements(&running.script).is_ok_and(|present| present == statements)
         {
             running.script = script.clone();
-            log::info("the file says the same in other words, so the job goes on");
+            self.tell("the file says the same in other words, so the job goes on");
             return self.accept(script);
         }
         if self.running.is_some() {
-            log::info("the file has changed: the job stops with a checkpoint, from which the new text resumes");
+            self.tell("the file has changed: the job stops with a checkpoint, from which the new text resumes");
         }
         self.share = self.running.as_ref().map(|running| running.share.clone());
         self.end();
@@ -365,7 +365,7 @@ impl Job {
             log::note(&format!("the job begins again with the service, as the state directory cannot be written: {e}"));
         }
         self.desk.status.set(Phase::Stopped);
-        log::info("it is stopped until its file changes or is touched");
+        self.tell("it is stopped until its file changes or is touched");
     }
 
     /// What ran has ended by itself, or somebody has stopped it who does not ask the service (`millstream stop`).
@@ -382,7 +382,7 @@ impl Job {
             (Ok(()), _) => {
                 self.accept(script);
                 self.desk.status.set(Phase::Finished);
-                log::info("the job has come to the end of its input");
+                self.tell("the job has come to the end of its input");
             }
             (Err(failure), was_stopped) if was_stopped || is_stopped(&failure) => {
                 failure.report();
@@ -415,6 +415,12 @@ impl Job {
         }
         self.restarts += 1;
         log::note(&format!("the job has failed; it is tried again in {}", duration(pause)));
+    }
+
+    fn tell(&self, message: &str) {
+        if !self.setting.config.quiet {
+            log::info(message);
+        }
     }
 
     fn next_pause(&mut self) -> Duration {

@@ -125,7 +125,7 @@ impl Service {
     /// Has the jobs follow the directory until the end is asked for, and then stops them.
     fn run(&self, directory: &Path, ends: &AtomicBool) {
         let (mut folder, mut is_readable) = (Folder::new(directory), true);
-        log::info(&format!(
+        self.tell(&format!(
             "serving {}: its jobs share {} MiB of memory, and have their state in {}",
             directory.display(),
             self.resources.memory_bytes() >> 20,
@@ -152,6 +152,12 @@ impl Service {
         self.end();
     }
 
+    fn tell(&self, message: &str) {
+        if !self.config.quiet {
+            log::info(message);
+        }
+    }
+
     /// Has each job know what its file says now.
     fn follow(&self, files: &BTreeMap<String, Found>) {
         let mut entries = self.entries.lock();
@@ -162,7 +168,7 @@ impl Service {
         }
         for (name, entry) in entries.iter_mut().filter(|(name, _)| !files.contains_key(*name)) {
             if !std::mem::replace(&mut entry.is_leaving, true) {
-                log::info(&format!("the file of {name} has gone: the job stops, and its state stays"));
+                self.tell(&format!("the file of {name} has gone: the job stops, and its state stays"));
                 entry.desk.want(Want::End);
             }
         }
@@ -210,7 +216,7 @@ impl Service {
     fn end(&self) {
         let since = Instant::now();
         let mut entries = std::mem::take(&mut *self.entries.lock());
-        log::info(&format!("{} of the service take a checkpoint and stop", counted(entries.len(), "job")));
+        self.tell(&format!("stopping {}, each with a checkpoint", counted(entries.len(), "job")));
         entries.values().for_each(|entry| entry.desk.want(Want::End));
         while !entries.is_empty() {
             entries.retain(|name, entry| {

@@ -54,7 +54,7 @@ impl Status {
         let mut now = self.lock();
         (now.phase, now.since, now.waits) = (phase, SystemTime::now(), None);
         if matches!(phase, Phase::Finished | Phase::Stopped) {
-            now.error = None;
+            (now.error, now.refused) = (None, None);
         }
     }
 
