@@ -91,6 +91,7 @@ pub(crate) fn serve<J>(config: &Config, _: Arc<J>) -> Result<Option<Serving>, Fa
 
 /// A job of the process.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "http"), allow(dead_code))]
 pub(crate) struct WatchedJob {
     pub(crate) name: String,
     /// The file that it comes from.
@@ -198,6 +199,7 @@ impl Watched {
     }
 }
 
+#[cfg_attr(not(feature = "http"), allow(dead_code))]
 impl Shown {
     /// Whether sources and sinks have answered.
     fn has_begun(&self) -> bool {

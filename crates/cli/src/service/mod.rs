@@ -52,6 +52,7 @@ struct Entry {
     desk: Arc<Desk>,
     found: Found,
     /// Of its state directory.
+    #[cfg_attr(not(feature = "http"), allow(dead_code))]
     address: String,
     thread: JoinHandle<()>,
     /// Its file has gone, or the service ends.
