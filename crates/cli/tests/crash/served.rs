@@ -184,7 +184,9 @@ fn jobs_of_a_service_lose_and_repeat_nothing() {
     soak.happens_until(Instant::now() + seconds / 2, false);
     let after = soak.settle();
     println!("{:?}; threads, files and bytes: {before:?}, then {after:?}", soak.counts);
-    let (most_threads, most_files, most_bytes) = (before.0 + 4, before.1 + 4, before.2 + (200 << 20));
+    // A job may have a file open that it writes, or not.
+    let (most_threads, most_files) = (before.0 + 8, before.1 + usize::try_from(JOBS).unwrap());
+    let most_bytes = before.2 + (200 << 20);
     assert!(after.0 <= most_threads && after.1 <= most_files && after.2 <= most_bytes, "{before:?}, then {after:?}");
     let (code, log) = soak.served.terminate();
     assert_eq!(code, Some(0), "{log}");
