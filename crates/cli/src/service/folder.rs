@@ -64,8 +64,12 @@ impl Folder {
             let Some(job) = job_of(&path) else { continue };
             let own = match read(&path) {
                 Ok(own) => own,
-                // It has gone, or it is a directory.
-                Err(_) => continue,
+                Err(e) if [io::ErrorKind::NotFound, io::ErrorKind::IsADirectory].contains(&e.kind()) => continue,
+                // Nothing is known of it, so it is as it was.
+                Err(_) => {
+                    seen.extend(self.files.get(&job).cloned().map(|found| (job, found)));
+                    continue;
+                }
             };
             let is_settled = is_common_settled && is_settled(own.modified);
             let found = found(path, own, common.as_ref());

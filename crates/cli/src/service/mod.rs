@@ -22,7 +22,7 @@ use crate::log;
 use crate::watch::{Serving, serve as serve_http};
 use folder::{Folder, Found};
 use job::{Desk, Job, Want};
-use millstream::storage::{DirectoryLock, StatePlace};
+use millstream::storage::{DirectoryLock, StatePlace, make_private};
 use millstream::{Diagnostic, Place, SharedResources, code, counted};
 use script::Setting;
 use std::collections::BTreeMap;
@@ -115,6 +115,9 @@ fn lock(place: &StatePlace) -> Result<DirectoryLock, Failure> {
         let message = format!("the state directory {place} cannot be used: {e}");
         Failure::usage(Diagnostic::new(code::CHECKPOINT_FAILED, message))
     };
+    if place.is_remote() {
+        make_private(place.local()).map_err(unusable)?;
+    }
     DirectoryLock::take(&path).map_err(unusable)?.ok_or_else(|| {
         let holder = DirectoryLock::holder(&path).map_or_else(String::new, |id| format!(" (process {id})"));
         let message = format!("another millstream serve{holder} has its jobs in {place}");
