@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: web test-web test-cluster simulation demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak deny clean test-postgres test-s3
+.PHONY: web test-web test-cluster simulation demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak soak-serve deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -256,6 +256,12 @@ bench-resources: setup
 MINUTES ?= 10
 soak: setup
 	scripts/bench.sh soak --soak-minutes $(MINUTES)
+
+# Twenty jobs under `millstream serve`, for SERVE_SECONDS: kills, edits and broken files; fails when a row is lost or repeated, or something is
+# left behind.
+SERVE_SECONDS ?= 3600
+soak-serve:
+	MILLSTREAM_SERVE_SECONDS=$(SERVE_SECONDS) $(CARGO) test --workspace --test crash -- --nocapture served::
 
 # Licences, sources and duplicates by cargo-deny, if it is installed (`cargo install cargo-deny`). CI checks the same
 # rules of deny.toml, and who may depend on whom, with `cargo metadata` (crates/engine/tests/suite/dependencies.rs).

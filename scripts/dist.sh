@@ -53,8 +53,10 @@ case "$target" in x86_64-*) filters=(--x86 --lzma2=preset=9e,dict=128MiB) ;; *) 
 tar -C "$dist" "${fixed[@]}" -cf - "$name" | xz -T1 "${filters[@]}" >"$dist/$name.tar.xz"
 
 deb=$dist/deb
-mkdir -p "$deb"/{DEBIAN,usr/bin,usr/share/{man/man1,bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d,doc/millstream/examples}}
+mkdir -p "$deb"/{DEBIAN,etc/millstream/jobs,usr/lib/systemd/system,usr/bin,usr/share/{man/man1,bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d,doc/millstream/examples}}
 cp "$tree/bin/millstream" "$deb/usr/bin/"
+# It is not enabled: who installs the command need not want a service.
+cp packaging/systemd/millstream.service "$deb/usr/lib/systemd/system/"
 for page in "$tree"/share/man/man1/*.1; do gzip -9n <"$page" >"$deb/usr/share/man/man1/$(basename "$page").gz"; done
 cp "$tree/share/completions/millstream.bash" "$deb/usr/share/bash-completion/completions/millstream"
 cp "$tree/share/completions/millstream.zsh" "$deb/usr/share/zsh/vendor-completions/_millstream"

@@ -38,6 +38,15 @@ fn version() -> String {
 pub(crate) enum Command {
     /// Run a SQL script: a file, `-` for standard input, or -e 'SQL'
     Run(Script),
+    /// Run the scripts of a directory as jobs that go on: DIR/*.sql, each with its state
+    ///
+    /// Each file is a job, called as the file is without `.sql`; its state is in DIR/.state, or in --state-dir. What is changed in the directory
+    /// is applied within seconds. Files that begin with `.` or `_` are left out; the statements of `_common.sql` come before those of each job.
+    Serve {
+        /// The directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Take part in the runs of others (millstream run --cluster), until it is stopped
     Node {
         /// Where the others reach it: HOST:PORT

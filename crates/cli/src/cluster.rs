@@ -80,6 +80,7 @@ mod absent {
 #[cfg(feature = "cluster")]
 mod present {
     use super::{ClusterArguments, ClusterSecurity, Common, Diagnostic, Failure, Place, code};
+    use crate::arguments::LogArgument;
     use crate::config::Config;
     use crate::context::Context;
     use crate::log;
@@ -146,7 +147,7 @@ mod present {
         loader: Option<Arc<dyn Loader>>,
     ) -> Result<(), Failure> {
         let config = Config::load(common)?;
-        log::set_form(config.log_format);
+        log::set_form(config.log_format.unwrap_or(LogArgument::Text));
         let is_quiet = config.quiet;
         let notices = move |notice: Notice| match notice {
             Notice::Begun(job, attempt, me, count) if !is_quiet => {

@@ -1,8 +1,8 @@
 //! `millstream.toml`: defaults for the options of the command line, and session settings.
 
 use crate::arguments::{Common, LogArgument, OutputArgument, Scalar, StatsArgument};
-use crate::failure::Failure;
-use millstream::{Diagnostic, Place, code};
+use crate::failure::{Failure, Text};
+use millstream::{Diagnostic, Place, code, sql};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) struct Config {
     pub(crate) http: HttpOptions,
     /// Where metrics and traces are sent.
     pub(crate) otlp: Option<String>,
-    pub(crate) log_format: LogArgument,
+    pub(crate) log_format: Option<LogArgument>,
     /// Session options in the order in which they are set: those of the file first, so that flags win.
     pub(crate) settings: Vec<(String, String)>,
     variables: BTreeMap<String, String>,
@@ -52,7 +52,12 @@ pub(crate) struct HttpOptions {
 impl Config {
     /// Puts the three sources together.
     pub(crate) fn load(common: &Common) -> Result<Config, Failure> {
-        let file = read(common.config.as_deref())?;
+        Config::load_with(common, Path::new("millstream.toml"))
+    }
+
+    /// The same with another file, if there is one and the arguments name none.
+    pub(crate) fn load_with(common: &Common, default: &Path) -> Result<Config, Failure> {
+        let file = read(common.config.as_deref(), default)?;
         let mut settings: Vec<(String, String)> =
             file.set.into_iter().map(|(key, value)| (key, value.into_text())).collect();
         let mut set = |key: &str, value: Option<String>| settings.extend(value.map(|value| (key.to_string(), value)));
@@ -85,7 +90,7 @@ impl Config {
                 names: if common.http_names.is_empty() { file.http_names } else { common.http_names.clone() },
             },
             otlp: common.otlp.clone().or(file.otlp),
-            log_format: common.log_format.or(file.log_format).unwrap_or(LogArgument::Text),
+            log_format: common.log_format.or(file.log_format),
             settings,
             variables,
         })
@@ -94,6 +99,14 @@ impl Config {
     /// Value of `${name}`: of `--var` and the file, else of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         self.variables.get(name).cloned().or_else(|| std::env::var(name).ok())
+    }
+
+    /// A text with its variables substituted.
+    pub(crate) fn substituted(&self, sql: String, origin: String) -> Result<Text, Failure> {
+        match sql::substitute_variables(&sql, &|name| self.variable(name)) {
+            Ok(sql) => Ok(Text { sql, origin }),
+            Err(diagnostic) => Err(Failure::statement(diagnostic, &Text { sql, origin })),
+        }
     }
 }
 
@@ -126,7 +139,7 @@ fn explained(message: &str, line: &str) -> (String, String) {
     let line = line.trim();
     if let Some((key, known)) = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
         let keys: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-        let advice = match millstream::sql::diagnostics::nearest(key, keys.iter().copied()) {
+        let advice = match sql::diagnostics::nearest(key, keys.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if key.contains('.') || key.contains('-') => {
                 format!(
@@ -159,8 +172,7 @@ fn explained(message: &str, line: &str) -> (String, String) {
     (format!("`{line}` is not TOML: {message}"), "write key = value, such as workers = 4 or output = \"json\"".into())
 }
 
-fn read(named: Option<&Path>) -> Result<Common, Failure> {
-    let default = Path::new("millstream.toml");
+fn read(named: Option<&Path>, default: &Path) -> Result<Common, Failure> {
     let path = match named {
         Some(path) => path,
         None if default.is_file() => default,

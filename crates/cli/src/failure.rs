@@ -1,7 +1,8 @@
 //! Why a command ends with another exit code than 0, and which.
 
 use crate::log;
-use millstream::{Code, Diagnostic, code, sql};
+use millstream::{Code, Diagnostic, Place, code, sql};
+use std::fmt::{self, Display};
 
 /// A statement failed.
 pub(crate) const EXIT_FAILED: u8 = 1;
@@ -17,7 +18,7 @@ pub(crate) struct Text {
     pub(crate) origin: String,
 }
 
-/// Why the process ends with another exit code than 0.
+/// Why the process ends with another exit code than 0, or a job of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     diagnostic: Diagnostic,
@@ -69,5 +70,17 @@ impl Failure {
             None => (None, "millstream"),
         };
         log::error(&self.diagnostic, &sql::render(&self.diagnostic, text, origin));
+    }
+}
+
+/// In one line, with the name of the text that it is about.
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some((_, origin)) if matches!(self.diagnostic.place, Some(Place::Sql { .. })) => {
+                write!(f, "{origin}: {}", self.diagnostic)
+            }
+            _ => write!(f, "{}", self.diagnostic),
+        }
     }
 }

@@ -3,9 +3,11 @@
 //! the shell.
 
 use crate::failure::EXIT_INTERRUPTED;
+use crate::inserts::Overseer;
 use millstream::{CancelState, Diagnostic, RunMonitor, code};
 use rustix::stdio::stdin;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a signal is meant for.
@@ -22,20 +24,34 @@ struct Target {
     terminal: Option<Termios>,
 }
 
+impl Overseer for Interrupt {
+    fn watch(&self, monitors: &[Arc<RunMonitor>], waits: bool) {
+        let mut target = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (target.queries, target.are_paused) = (monitors.to_vec(), waits);
+    }
+}
+
+/// Calls `first` at the first signal; the second ends the process.
+pub(crate) fn at_signal(first: impl Fn() + Send + 'static) -> Result<(), Diagnostic> {
+    let count = AtomicUsize::new(0);
+    take_over(move || match count.fetch_add(1, Relaxed) {
+        0 => first(),
+        _ => std::process::exit(EXIT_INTERRUPTED.into()),
+    })
+}
+
+fn take_over(signal: impl Fn() + Send + 'static) -> Result<(), Diagnostic> {
+    ctrlc::set_handler(signal)
+        .map_err(|e| Diagnostic::new(code::USAGE, format!("the interrupt signal cannot be handled: {e}")))
+}
+
 impl Interrupt {
     /// Takes over the signals.
     pub(crate) fn install() -> Result<Interrupt, Diagnostic> {
         let interrupt = Interrupt::default();
         let shared = interrupt.clone();
-        ctrlc::set_handler(move || shared.signal())
-            .map_err(|e| Diagnostic::new(code::USAGE, format!("the interrupt signal cannot be handled: {e}")))?;
+        take_over(move || shared.signal())?;
         Ok(interrupt)
-    }
-
-    /// Names the statements that a signal is meant for.
-    pub(crate) fn watch(&self, monitors: Vec<Arc<RunMonitor>>, are_paused: bool) {
-        let mut target = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (target.queries, target.are_paused) = (monitors, are_paused);
     }
 
     /// Has a signal that ends the process leave the terminal as it is now.

@@ -15,11 +15,13 @@ mod control;
 mod current;
 mod docs;
 mod failure;
+mod inserts;
 mod interrupt;
 mod live;
 mod log;
 mod output;
 mod refused;
+mod service;
 mod shell;
 mod silence;
 mod status;
@@ -45,6 +47,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>, loader: Option<Arc<dyn Loa
     };
     let result = match &arguments.command {
         Command::Run(run) => commands::run(run, &arguments.common),
+        Command::Serve { directory } => service::serve(directory, &arguments.common),
         Command::Node { listen, security } => cluster::node(listen, security, &arguments.common, loader),
         Command::Cluster { job: Some(_), .. } => Err(cluster::needs_python("millstream cluster …")),
         Command::Cluster { action, nodes, .. } => cluster::of_job(*action, *nodes, &arguments.common),

@@ -3,8 +3,10 @@
 use crate::arguments::LogArgument;
 use millstream::{DataType, Diagnostic, text};
 use serde_json::json;
+use std::cell::RefCell;
 use std::io::{Write, stderr};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How much a message matters.
@@ -28,6 +30,28 @@ impl Level {
 
 /// As the configuration says, once that is known.
 static FORM: OnceLock<LogArgument> = OnceLock::new();
+
+thread_local! {
+    /// The job that messages of this thread are about, where a process has several.
+    static JOB: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+}
+
+/// Has all messages of this thread, and of those that it spawns with [`spawn`], name a job.
+pub(crate) fn of_job(job: &Arc<str>) {
+    JOB.set(Some(Arc::clone(job)));
+}
+
+/// Spawns a thread whose messages are about the job of this one.
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let job = JOB.with_borrow(Clone::clone);
+    scope.spawn(move || {
+        JOB.set(job);
+        work()
+    })
+}
 
 /// Chooses the form of all messages to come.
 pub(crate) fn set_form(form: LogArgument) {
@@ -57,13 +81,20 @@ pub(crate) fn error(diagnostic: &Diagnostic, rendered: &str) {
 
 fn write(level: Level, message: &str, code: Option<&str>, rendered: &str) {
     let form = FORM.get().copied().unwrap_or(LogArgument::Text);
+    let job = JOB.with_borrow(Clone::clone);
+    let about = job.as_ref().map_or_else(String::new, |job| format!("{job}: "));
     let line = match form {
-        LogArgument::Text => rendered.trim_end().to_string(),
-        LogArgument::Lines => format!("{} {:5} {}", now(), level.name(), message.trim_end().replace('\n', "; ")),
+        LogArgument::Text => format!("{about}{}", rendered.trim_end()),
+        LogArgument::Lines => {
+            format!("{} {:5} {about}{}", now(), level.name(), message.trim_end().replace('\n', "; "))
+        }
         LogArgument::Json => {
             let mut object = json!({"time": now(), "level": level.name(), "message": message.trim_end()});
             if let Some(code) = code {
                 object["code"] = code.into();
+            }
+            if let Some(job) = &job {
+                object["job"] = (**job).into();
             }
             object.to_string()
         }

@@ -33,15 +33,17 @@ pub(crate) fn telling<T>(painted: Painted<'_>, config: &Config, monitor: &RunMon
     std::thread::scope(|scope| {
         let ended = &ended;
         let painter = match painted {
-            Painted::Line if log::is_text() && stderr().is_terminal() => Some(scope.spawn(|| paint(monitor, ended))),
-            Painted::Rows(live) => Some(scope.spawn(|| live.paint(monitor, ended))),
+            Painted::Line if log::is_text() && stderr().is_terminal() => {
+                Some(log::spawn(scope, || paint(monitor, ended)))
+            }
+            Painted::Rows(live) => Some(log::spawn(scope, || live.paint(monitor, ended))),
             Painted::Nothing | Painted::Line => None,
         };
         let note = move |text: String| match painted {
             Painted::Rows(live) => live.note(text),
             _ => log::note(&text),
         };
-        let teller = scope.spawn(move || {
+        let teller = log::spawn(scope, move || {
             let mut silence = Silence::new(Instant::now());
             while !ended.load(Relaxed) {
                 monitor.take_notices().into_iter().for_each(note);
@@ -54,7 +56,8 @@ pub(crate) fn telling<T>(painted: Painted<'_>, config: &Config, monitor: &RunMon
                 std::thread::park_timeout(REFRESH);
             }
         });
-        let reporter = config.stats_every.map(|every| scope.spawn(move || report(every, config.stats, monitor, ended)));
+        let reporter =
+            config.stats_every.map(|every| log::spawn(scope, move || report(every, config.stats, monitor, ended)));
         let result = query();
         ended.store(true, Relaxed);
         painter.iter().chain(&reporter).chain([&teller]).for_each(|thread| thread.thread().unpark());

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::config::HttpOptions;
 use crate::control::Subject;
 use crate::failure::Failure;
+use crate::log;
 use millstream::{CancelState, Diagnostic, RunDescription, RunMonitor, code};
 use std::any::Any;
 use std::net::SocketAddr;
@@ -23,6 +24,15 @@ pub(crate) struct Serving {
     /// Whether it serves more than metrics and probes.
     pub(crate) has_dashboard: bool,
     _server: Box<dyn Any>,
+}
+
+impl Serving {
+    /// Says where.
+    pub(crate) fn tell(&self) {
+        let Serving { scheme, address, has_dashboard, .. } = self;
+        let dashboard = if *has_dashboard { format!("dashboard at {scheme}://{address}, ") } else { String::new() };
+        log::info(&format!("{dashboard}metrics at {scheme}://{address}/metrics"));
+    }
 }
 
 /// Serves jobs as the configuration says; `None` if it does not say that.
@@ -108,6 +118,7 @@ pub(crate) fn send<J>(config: &Config, _: Arc<J>) -> Result<Option<Box<dyn Any>>
 
 /// A job of the process.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "http"), allow(dead_code))]
 pub(crate) struct WatchedJob {
     pub(crate) name: String,
     /// The file that it comes from.
@@ -196,6 +207,16 @@ impl Watched {
         }
     }
 
+    /// Whether something runs that has rows to look after.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.all().running.iter().any(|monitor| monitor.stats().is_some())
+    }
+
+    /// What was wrong is not wrong with what runs next.
+    pub(crate) fn forget_failures(&self) {
+        self.all().jobs.iter_mut().for_each(|shown| shown.error = None);
+    }
+
     /// Whatever ran waits for being started again.
     pub(crate) fn pause(&self) {
         for shown in &mut self.all().jobs {
@@ -205,6 +226,7 @@ impl Watched {
     }
 }
 
+#[cfg_attr(not(feature = "http"), allow(dead_code))]
 impl ShownJob {
     /// Whether sources and sinks have answered.
     fn has_begun(&self) -> bool {

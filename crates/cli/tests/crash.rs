@@ -23,6 +23,10 @@ mod nodes;
 mod processes;
 #[path = "crash/replaced.rs"]
 mod replaced;
+#[path = "crash/served.rs"]
+mod served;
+#[path = "support/serving.rs"]
+mod serving;
 mod support;
 
 use disk::Disk;

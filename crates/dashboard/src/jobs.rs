@@ -133,9 +133,14 @@ impl JobSnapshot {
         JobSnapshot { stats: view.stats(), view }
     }
 
-    /// What the job still waits for, if it has not begun.
+    /// What the job still waits for, if it has not begun, or that it has failed.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let name = &self.view.name;
+        match self.view.state {
+            JobState::Finished | JobState::Stopped => return None,
+            JobState::Failed => return Some(format!("{name}: it has failed")),
+            _ => {}
+        }
         let Some(stats) = &self.stats else {
             let opening = self.view.monitor.as_ref().and_then(|monitor| monitor.opening());
             let table = opening.as_deref().unwrap_or("a source or a sink");

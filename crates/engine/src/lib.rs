@@ -29,6 +29,7 @@ mod function;
 mod history;
 mod job;
 mod job_name;
+mod known_jobs;
 mod local;
 mod memory;
 mod monitor;
@@ -44,6 +45,7 @@ mod restart;
 mod results;
 mod session;
 mod settings;
+mod sharing;
 mod sinks;
 mod skipping;
 mod stored_files;
@@ -62,7 +64,7 @@ pub use millstream_plan::graph::{GraphNode, PlanGraph};
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
     Allocator, BadRow, BeatSnapshot, Begun, CancelState, CancelToken, CheckpointRecord, CheckpointSnapshot, CodeOrigin,
-    ColumnSnapshot, Compilation, Event, EventKind, HardwareSnapshot, KeysSnapshot, MemoryClass, MemorySnapshot,
+    ColumnSnapshot, Compilation, Event, EventKind, HardwareSnapshot, KeysSnapshot, LEAST_SHARE, MemoryClass, MemorySnapshot,
     NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, RowSample, STATS_VERSION, SeenRows,
     SentSnapshot, SinkSnapshot, SourceSnapshot, SpanKind, SpanRecord, SpillSnapshot, SplitSnapshot, StatsSnapshot,
     Times, TriggerSnapshot, VariantSnapshot, WaitCause, WaitSnapshot, WorkerSnapshot, set_allocator,
@@ -81,3 +83,4 @@ pub use restart::{RestartKind, RestartStrategy, Restarts};
 pub use results::{Collected, Discarded, ResultTarget, changelog};
 pub use session::{Session, SessionConfig};
 pub use settings::settings_markdown;
+pub use sharing::{JobShare, SharedResources};

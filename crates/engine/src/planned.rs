@@ -27,7 +27,7 @@ use millstream_plan::shape::PlanShape;
 use millstream_plan::{explain, fold, physical};
 use millstream_runtime::{
     CancelToken, CheckpointConfig, Compiled, Hints, MergeStrategy, Nodes, PipelineCode, ProgramCompiler, QueryStats,
-    Recovered, RunConfig, RunInput, SourceInput, SourceRows, When, WorkerSet, combination, kept_shape,
+    Recovered, RunConfig, RunInput, SourceInput, SourceRows, When, combination, kept_shape,
 };
 use millstream_storage::{JobPartitions, Manifest};
 use millstream_types::{DataType, Diagnostic, MemorySize, Options, Place, Schema, code};
@@ -57,14 +57,14 @@ pub struct PreparedRun {
     pub(crate) checkpoints: Checkpointed,
     /// Where its checkpoints are, if it has any.
     pub(crate) state: Option<JobState>,
-    files: Arc<WrittenFiles>,
+    pub(crate) files: Arc<WrittenFiles>,
     monitor: Arc<RunMonitor>,
     /// Where other processes take part.
     pub(crate) distributed: Option<Distributed>,
 }
 
 /// Single files that are written by concurrent runs.
-type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
+pub(crate) type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
 
 /// The plan of inserts by these rules, with its programs.
 fn planned(
@@ -164,18 +164,6 @@ impl PreparedRun {
             ScanKind::Values(_) => None,
         };
         self.plan.sources.iter().filter_map(number).collect()
-    }
-
-    /// Has runs take place concurrently: each gets its part of the memory budget, they share one set of workers, and no
-    /// two may write the same file.
-    pub fn share(runs: &mut [PreparedRun]) {
-        let (files, parts) = (Arc::<WrittenFiles>::default(), runs.len().max(1) as u64);
-        let workers = WorkerSet::new(runs.iter().map(|run| run.config.workers).max().unwrap_or(1));
-        for run in runs {
-            run.config.worker_set = (parts > 1).then(|| Arc::clone(&workers));
-            run.config.memory = MemorySize::Bytes((run.config.memory_bytes() / parts).max(1));
-            run.files = Arc::clone(&files);
-        }
     }
 
     /// What it does, for whoever looks on. Fails when a part of its plan has no layout, which is a bug.

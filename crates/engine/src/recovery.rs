@@ -8,20 +8,22 @@
 use crate::cluster::StateOfJob;
 use crate::fitting::{of_another_version, recovered};
 use crate::job_name::{is_job_name, job_name};
+use crate::known_jobs::{KnownJobs, TakenJob};
 use crate::monitor::RunMonitor;
+use crate::planned::PreparedRun;
 use crate::stored_files::StoredFiles;
 use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, SinkWriter, Source};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_plan::shape::PlanShape;
-use millstream_runtime::{CheckpointConfig, Recovered, kept_shape};
+use millstream_runtime::{CheckpointConfig, Recovered};
 use millstream_storage::{
     Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, store_failed,
 };
 use millstream_types::{Diagnostic, Place, code};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// State of up to this many bytes is read before a query resumes from it, so that damage is found while an older
@@ -34,21 +36,8 @@ pub(crate) const JOB_FILE: &str = "job";
 /// A state directory, which no other process uses meanwhile.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
-    place: StatePlace,
+    pub(crate) known: KnownJobs,
     lock: PlaceLock,
-    jobs: Vec<KnownJob>,
-}
-
-/// A job of a state directory.
-#[derive(Debug)]
-struct KnownJob {
-    number: usize,
-    /// What its user calls it.
-    name: Option<String>,
-    /// What its newest checkpoint keeps; `None`: it has none that can be read.
-    kept: Option<PlanShape>,
-    /// Whether a statement of this session is it: lives as long as that runs.
-    taken: Option<Weak<()>>,
 }
 
 /// How a session's jobs are checkpointed.
@@ -97,27 +86,15 @@ impl StateDirectory {
             let message = format!("{holder} uses the state directory {place}");
             Diagnostic::new(code::STATE_IN_USE, message).at(Place::Option("execution.checkpointing.dir".into()))
         })?;
-        let jobs = known_jobs(&place).map_err(unusable)?;
-        Ok(StateDirectory { place, lock, jobs })
+        Ok(StateDirectory { known: KnownJobs::of(place)?, lock })
     }
 
     /// Where it is.
     pub(crate) fn place(&self) -> &StatePlace {
-        &self.place
+        &self.known.place
     }
 
-    /// Whether there are jobs that no statement has taken.
-    pub(crate) fn has_jobs(&self) -> bool {
-        self.jobs.iter().any(|job| job.kept.is_some() && job.taken.is_none())
-    }
-
-    /// Whether a job keeps what a statement of this shape does.
-    pub(crate) fn keeps(&self, shape: &PlanShape) -> bool {
-        self.jobs.iter().any(|job| job.likeness(shape).is_some_and(|likeness| likeness < Likeness::Writes))
-    }
-
-    /// The job that a statement with this plan is: the one of its name; if it has none, the one that writes its tables and keeps what it
-    /// does; or a new one. `to_come` are the tables of the statements behind it.
+    /// The job that a statement with this plan is: see [`KnownJobs::take`].
     pub(crate) fn job(
         &mut self,
         plan: &QueryPlan,
@@ -125,110 +102,44 @@ impl StateDirectory {
         name: Option<&str>,
         settings: Checkpointed,
     ) -> Result<JobState, Diagnostic> {
-        let shape = PlanShape::of(plan);
-        let chosen = match name {
-            Some(name) => self.named(name, &shape)?,
-            None => self.alike(&shape, to_come)?,
+        let TakenJob { number, name, note, running } = self.known.take(&PlanShape::of(plan), to_come, name)?;
+        let place = self.known.place.clone();
+        let checkpoints = place.own_checkpoints(number, &self.lock);
+        let checkpoints = checkpoints.map_err(|e| unusable(&place.to_string(), &e))?;
+        let (directory, remote) = sink_files(&place, number);
+        let run = self.lock.run();
+        Ok(JobState { checkpoints, name, run, place, number, directory, remote, settings, note, running })
+    }
+}
+
+/// See [`Session::would_resume`](crate::Session::would_resume).
+pub(crate) fn would_resume(place: StatePlace, inserts: Vec<(PreparedRun, Vec<String>)>) -> Result<(), Diagnostic> {
+    if !place.exists().map_err(|e| unusable(&place.to_string(), &e))? {
+        return Ok(());
+    }
+    let failed = |e| unusable(&place.to_string(), &e);
+    let numbers = place.jobs().map_err(failed)?;
+    let mut known = KnownJobs::of(place.clone())?;
+    let mut to_come: VecDeque<Vec<String>> = inserts.iter().map(|(_, targets)| targets.clone()).collect();
+    let mut taken = Vec::new();
+    for (mut run, _) in inserts {
+        to_come.pop_front();
+        run.plan_as_kept(|shape| !known.has_jobs() || known.keeps(shape));
+        let job = known.take(&run.shape(), to_come.make_contiguous(), run.name())?;
+        let listed = match numbers.contains(&job.number) {
+            true => place.checkpoints(job.number).list().map_err(failed)?,
+            false => Vec::new(),
         };
-        let mut note = None;
-        let at = chosen.unwrap_or_else(|| {
-            let is_used = |number: &usize| {
-                self.jobs.iter().any(|job| job.number == *number && (job.taken.is_some() || job.kept.is_some()))
-            };
-            let number = (1..).find(|number| !is_used(number)).unwrap_or(usize::MAX);
-            let others = self.jobs.iter().filter(|job| job.kept.is_some() && job.taken.is_none());
-            let others: Vec<String> = others.map(KnownJob::title).collect();
-            if !others.is_empty() {
-                let (others, place) = (others.join(", "), &self.place);
-                let is_new = written(&shape);
-                note = Some(format!("{is_new} is new in {place}, and begins from the start; there is {others}"));
-            }
-            self.jobs.retain(|job| job.number != number);
-            self.jobs.push(KnownJob { number, name: None, kept: None, taken: None });
-            self.jobs.len() - 1
-        });
-        let running = Arc::new(());
-        let job = &mut self.jobs[at];
-        if let (Some(name), None, Some(_)) = (name, &job.name, &job.kept) {
-            note = Some(format!("{} is called '{name}' from now on", job.title()));
+        if let Some(error) = of_another_version(&listed) {
+            return Err(error);
         }
-        job.taken = Some(Arc::downgrade(&running));
-        // One whose statement has lost its name keeps it.
-        job.name = name.map(str::to_owned).or(job.name.take());
-        let (number, name) = (job.number, job.name.clone());
-        let checkpoints = self.place.own_checkpoints(number, &self.lock);
-        let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
-        let (directory, remote) = sink_files(&self.place, number);
-        let place = self.place.clone();
-        Ok(JobState {
-            checkpoints,
-            name,
-            run: self.lock.run(),
-            place,
-            number,
-            directory,
-            remote,
-            settings,
-            note,
-            running,
-        })
-    }
-
-    /// The job of this name; or one without a name that keeps what the statement does, so that it gets the name.
-    fn named(&self, name: &str, shape: &PlanShape) -> Result<Option<usize>, Diagnostic> {
-        let Some(at) = self.jobs.iter().position(|job| job.name.as_deref() == Some(name)) else {
-            let unnamed = |at: &usize| self.jobs[*at].name.is_none();
-            let fits =
-                |at: usize| Some((self.jobs[at].likeness(shape).filter(|&likeness| likeness < Likeness::Writes)?, at));
-            let alike: Vec<(Likeness, usize)> = (0..self.jobs.len()).filter(unnamed).filter_map(fits).collect();
-            return Ok(alike
-                .iter()
-                .min()
-                .filter(|(likeness, _)| *likeness == Likeness::Same || alike.len() == 1)
-                .map(|&(_, at)| at));
-        };
-        if self.jobs[at].taken.is_some() {
-            let message =
-                format!("the job '{name}' in {} is that of an INSERT in front of {}", self.place, written(shape));
-            return Err(Diagnostic::new(code::INVALID_OPTION, message)
-                .at(Place::Option("pipeline.name".into()))
-                .advise("set another name before each INSERT, or put them into one set (EXECUTE STATEMENT SET)"));
+        if let Some(newest) = listed.into_iter().find_map(|listed| listed.manifest.ok()) {
+            recovered(&run.plan, newest)?;
         }
-        Ok(Some(at))
+        // None is that of two statements.
+        taken.push(job);
     }
-
-    /// The job that writes the tables of the statement and keeps what it does.
-    fn alike(&self, shape: &PlanShape, to_come: &[Vec<String>]) -> Result<Option<usize>, Diagnostic> {
-        let alike: Vec<(Likeness, usize)> =
-            self.jobs.iter().enumerate().filter_map(|(at, job)| Some((job.likeness(shape)?, at))).collect();
-        // Of equally good ones the first.
-        let chosen = alike.iter().min().copied();
-        let writes = |tables: &&Vec<String>| shape.sinks.iter().any(|sink| tables.contains(&sink.table));
-        let others = to_come.iter().filter(writes).count();
-        // One that has changed is the only one of its table, or nobody can tell.
-        if let Some((Likeness::Fits | Likeness::Writes, _)) = chosen
-            && (others > 0 || alike.len() > 1)
-        {
-            let message = format!(
-                "several INSERTs or jobs in {} write the table of {}: it cannot be told which of them it was, as it has changed or is new",
-                self.place,
-                written(shape),
-            );
-            return Err(Diagnostic::new(code::QUERY_CHANGED, message)
-                .advise("write new INSERTs into a table behind those that were there, change none of them, or put them into one set (EXECUTE STATEMENT SET)"));
-        }
-        Ok(chosen.map(|(_, at)| at))
-    }
-
-    /// Has jobs that have ended be resumed by the next statements that are the same, as if this was a new process.
-    pub(crate) fn forget_ended(&mut self) -> Result<(), Diagnostic> {
-        for job in &mut self.jobs {
-            if job.taken.as_ref().is_some_and(|taken| taken.strong_count() == 0) {
-                *job = known_job(&self.place, job.number).map_err(|e| unusable(&self.place.to_string(), &e))?;
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// Where sinks of a job keep files: in a local directory, or copies of what is in a store.
@@ -236,58 +147,6 @@ pub(crate) fn sink_files(place: &StatePlace, number: usize) -> (PathBuf, Option<
     let directory = place.local().join(format!("job-{number}")).join("sinks");
     let remote = place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
     (directory, remote)
-}
-
-/// How well a job is that of a statement; the least is the best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Likeness {
-    /// It is the same.
-    Same,
-    /// It keeps what the statement does, or a part of that.
-    Fits,
-    /// It writes the same tables.
-    Writes,
-}
-
-impl KnownJob {
-    /// What messages call it.
-    fn title(&self) -> String {
-        let written = self.kept.as_ref().map_or_else(String::new, |kept| format!(" ({})", written(kept)));
-        let name = self.name.as_ref().map_or_else(|| format!("job-{}", self.number), |name| format!("'{name}'"));
-        format!("{name}{written}")
-    }
-
-    /// `None` if it writes none of the tables of the statement, so it cannot be the statement's job.
-    fn likeness(&self, statement: &PlanShape) -> Option<Likeness> {
-        let kept = self.kept.as_ref().filter(|_| self.taken.is_none())?;
-        let writes = |table: &str| statement.sinks.iter().any(|sink| sink.table == table);
-        if !kept.sinks.iter().any(|sink| writes(&sink.table)) {
-            return None;
-        }
-        Some(match statement.fit(kept) {
-            Ok(_) if statement.is_same_query(kept) => Likeness::Same,
-            Ok(_) => Likeness::Fits,
-            Err(_) => Likeness::Writes,
-        })
-    }
-}
-
-/// The INSERTs of a shape.
-fn written(shape: &PlanShape) -> String {
-    let tables: Vec<&str> = shape.sinks.iter().map(|sink| sink.table.as_str()).collect();
-    format!("INSERT INTO {}", tables.join(", "))
-}
-
-/// The jobs of a directory. One whose checkpoints cannot be read says so when its turn comes.
-fn known_jobs(place: &StatePlace) -> io::Result<Vec<KnownJob>> {
-    place.jobs()?.into_iter().map(|number| known_job(place, number)).collect()
-}
-
-fn known_job(place: &StatePlace, number: usize) -> io::Result<KnownJob> {
-    let listed = place.checkpoints(number).list()?;
-    let newest = listed.into_iter().find_map(|listed| listed.manifest.ok());
-    let kept = newest.as_ref().and_then(kept_shape);
-    Ok(KnownJob { number, name: newest.and_then(|manifest| manifest.name), kept, taken: None })
 }
 
 impl JobState {
@@ -556,7 +415,7 @@ fn choose(
     }
 }
 
-fn unusable(place: &str, error: &io::Error) -> Diagnostic {
+pub(crate) fn unusable(place: &str, error: &io::Error) -> Diagnostic {
     let failure = store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error);
     match std::path::Path::new(place).is_file() {
         true => failure.advise(format!("{place} is a file: give a directory, which is made if there is none")),

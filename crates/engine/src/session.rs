@@ -11,13 +11,14 @@ use crate::local::LocalTable;
 use crate::memory::{self, SinkProvider, TableProvider};
 use crate::monitor::{Outcome, RunMonitor};
 use crate::planned::PreparedRun;
-use crate::recovery::{JobState, StateDirectory};
+use crate::recovery::{self, JobState, StateDirectory};
 use crate::relation::Relation;
 use crate::restart::RestartStrategy;
 use crate::results::{Collected, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
+use millstream_runtime::RunConfig;
 use millstream_sql::{self as sql, CatalogEntry, ExplainKind, ParsedStatement, Statement, StatementText, describe};
 use millstream_storage::StatePlace;
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
@@ -295,7 +296,27 @@ impl Session {
 
     /// Has jobs of this session that have ended be resumed by the next statements that are the same, as if the session was new.
     pub fn forget_ended_jobs(&mut self) -> Result<(), Diagnostic> {
-        self.state.as_mut().map_or(Ok(()), StateDirectory::forget_ended)
+        self.state.as_mut().map_or(Ok(()), |state| state.known.forget_ended())
+    }
+
+    /// Whether inserts could resume from what the state directory of the session has; `targets` are the tables that each writes. It is only
+    /// looked at, so another session may have it. What sinks and sources say is known only when they run.
+    ///
+    /// # Errors
+    /// Those that they would fail with.
+    pub fn would_resume(&self, inserts: Vec<(PreparedRun, Vec<String>)>) -> Result<(), Diagnostic> {
+        let Some(address) = &self.environment.settings.values.state else { return Ok(()) };
+        recovery::would_resume(StatePlace::parse(address)?, inserts)
+    }
+
+    /// The settings of the runs to come.
+    pub(crate) fn run_settings(&self) -> &RunConfig {
+        &self.environment.settings.values.run
+    }
+
+    /// The state directory that is set, whether it has been opened or not.
+    pub fn state_address(&self) -> Option<&str> {
+        self.environment.settings.values.state.as_deref()
     }
 
     /// Plans to write the rows of a query into a table of the session, without a job, as [`Session::plan_with`] does.
@@ -408,7 +429,7 @@ impl Session {
         self.open_state_directory()?;
         let to_come = self.to_come.make_contiguous();
         let Some(state) = &mut self.state else { return Ok(None) };
-        run.plan_as_kept(|shape| !state.has_jobs() || state.keeps(shape));
+        run.plan_as_kept(|shape| !state.known.has_jobs() || state.known.keeps(shape));
         state.job(&run.plan, to_come, run.name(), run.checkpoints).map(Some)
     }
 }

@@ -6,7 +6,7 @@ use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::beat::BeatClock;
-use millstream_state::available_memory;
+use millstream_state::{MemoryShare, available_memory};
 use millstream_storage::{Compression, JobPartitions, user_directory};
 use millstream_types::MemorySize;
 use std::path::PathBuf;
@@ -201,6 +201,8 @@ pub struct RunConfig {
     pub adaptivity: Adaptivity,
     /// What may be held in buffers, tables and other state: a bound, or a share of the memory of the machine or container.
     pub memory: MemorySize,
+    /// What the budget is a part of, which changes while the query runs; `memory` is then what it is expected to be.
+    pub memory_share: Option<Arc<MemoryShare>>,
     /// Whether and where state is spilled that there is no memory for.
     pub spill: SpillConfig,
     /// For tests: workers take tasks in an order drawn from this seed instead of by urgency.
@@ -281,6 +283,7 @@ impl Default for RunConfig {
             key_partitions: None,
             adaptivity: Adaptivity::default(),
             memory: MemorySize::Auto,
+            memory_share: None,
             spill: SpillConfig::default(),
             shuffle_seed: None,
             numa_nodes: 0,

@@ -71,7 +71,10 @@ pub use executable_plan::{
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };
 pub use hints::Hints;
-pub use millstream_state::{Allocator, Fold, FoldState, MemoryClass, MemorySnapshot, register_fold, set_allocator};
+pub use millstream_state::{
+    Allocator, Fold, FoldState, LEAST_SHARE, MemoryClass, MemoryShare, MemorySnapshot, SharedMemory, register_fold,
+    set_allocator,
+};
 pub use run::run;
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{

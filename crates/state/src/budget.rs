@@ -87,7 +87,10 @@ pub struct MemoryBudget {
 /// What all parts share.
 #[derive(Default)]
 struct Whole {
-    limit: u64,
+    /// See [`MemoryBudget::set_limit`].
+    limit: AtomicU64,
+    /// The highest that it has been.
+    highest_limit: AtomicU64,
     /// Bytes of all charges.
     charged: AtomicU64,
     peak: AtomicU64,
@@ -120,7 +123,7 @@ impl Counted {
         for budget in budgets.iter().filter_map(Weak::upgrade) {
             counted.budgets += 1;
             counted.bytes += budget.charged.load(Ordering::Relaxed);
-            counted.limit = counted.limit.saturating_add(budget.limit);
+            counted.limit = counted.limit.saturating_add(budget.limit());
         }
         Counted { budgets: counted.budgets.max(1), ..counted }
     }
@@ -129,7 +132,7 @@ impl Counted {
 impl MemoryBudget {
     /// Nothing used of `limit` bytes.
     pub fn new(limit: u64) -> Arc<MemoryBudget> {
-        let whole = Arc::new(Whole { limit, ..Whole::default() });
+        let whole = Arc::new(Whole { limit: limit.into(), highest_limit: limit.into(), ..Whole::default() });
         let mut budgets = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
         budgets.retain(|budget| budget.strong_count() > 0);
         budgets.push(Arc::downgrade(&whole));
@@ -149,7 +152,22 @@ impl MemoryBudget {
 
     /// Bytes that may be held.
     pub fn limit(&self) -> u64 {
-        self.whole.limit
+        self.whole.limit.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that could be held so far: of what was taken within a limit nothing is wrong when that is lowered.
+    pub fn highest_limit(&self) -> u64 {
+        self.whole.highest_limit.load(Ordering::Relaxed)
+    }
+
+    /// Has more or less be held from now on. Who waits for memory is woken by more of it; of less it hears when it looks next, as it
+    /// hears of what others charge.
+    pub fn set_limit(&self, limit: u64) {
+        self.whole.highest_limit.fetch_max(limit, Ordering::Relaxed);
+        // Before the flag is read, as in the protocol.
+        if self.whole.limit.swap(limit, Ordering::SeqCst) < limit {
+            self.wake();
+        }
     }
 
     /// Bytes that are held.
@@ -209,7 +227,7 @@ impl MemoryBudget {
     /// The numbers of now. Not a consistent cut: classes may not quite add up to the total.
     pub fn snapshot(&self) -> MemorySnapshot {
         MemorySnapshot {
-            limit: self.whole.limit,
+            limit: self.limit(),
             used: self.used(),
             peak: self.whole.peak.load(Ordering::Relaxed),
             by_class: MemoryClass::ALL.map(|class| (class, self.whole.classes[class as usize].load(Ordering::Relaxed))),
@@ -410,5 +428,9 @@ mod tests {
         charge.set(7);
         drop(charge);
         assert_eq!(woken.load(Ordering::Relaxed), 2);
+        budget.set_limit(20);
+        budget.set_limit(5);
+        assert_eq!(woken.load(Ordering::Relaxed), 3, "more may be held, and then less");
+        assert_eq!((budget.limit(), budget.highest_limit(), budget.snapshot().limit), (5, 20, 5));
     }
 }

@@ -21,6 +21,9 @@ mod piped;
 mod processes;
 mod resumed;
 mod secrets;
+mod served;
+#[path = "../support/serving.rs"]
+mod serving;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;

@@ -110,8 +110,8 @@ pub(crate) struct Flow {
     is_spilling: AtomicBool,
     /// How often it was tried, and too much was left.
     spilled_in_vain: AtomicU64,
-    /// Bytes of state that are far over the budget.
-    overrun: u64,
+    /// Bytes of memory that there are for the program.
+    available: u64,
     /// See [`Flow::call_when_freed`].
     when_freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(crate) budget: Arc<MemoryBudget>,
@@ -240,7 +240,7 @@ impl Flow {
             may_spill: AtomicBool::new(false),
             is_spilling: AtomicBool::new(false),
             spilled_in_vain: AtomicU64::new(0),
-            overrun: far_over(budget.limit(), available_memory()),
+            available: available_memory(),
             when_freed: OnceLock::new(),
             budget,
         });
@@ -472,7 +472,9 @@ impl Flow {
 
     /// The error of a query that is far over its budget; asked for after every task.
     pub(crate) fn overrun(&self) -> Option<Diagnostic> {
-        (self.budget.used() > self.overrun && self.budget.state() > self.overrun).then(|| self.exhausted())
+        // Where the limit was lowered, what is above it is spilled first.
+        let overrun = far_over(self.budget.highest_limit(), self.available);
+        (self.budget.used() > overrun && self.budget.state() > overrun).then(|| self.exhausted())
     }
 
     /// The error of a query whose state does not fit.

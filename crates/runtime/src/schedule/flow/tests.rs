@@ -179,6 +179,17 @@ fn a_small_container_is_not_overrun() {
 }
 
 #[test]
+fn a_limit_that_falls_fails_nobody() {
+    const MIB: u64 = 1 << 20;
+    let flow = flow(vec![None], 1024 * MIB);
+    let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 900 << 20);
+    flow.budget.set_limit(64 * MIB);
+    assert!(flow.overrun().is_none(), "it was within its limit");
+    tables.set(usize::try_from(far_over(1024 * MIB, flow.available)).unwrap() + 1);
+    assert!(flow.overrun().is_some());
+}
+
+#[test]
 fn memory_that_was_exceeded_and_given_back_is_forgotten() {
     let flow = flow(vec![None], 1000);
     let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 1100);

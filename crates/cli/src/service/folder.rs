@@ -1,0 +1,169 @@
+//! The directory of a service: its files, and what has changed in it.
+//!
+//! It is looked at every second: that needs nothing of the file system, and finds changes on network file systems and in volumes of containers,
+//! too. A file that has been written within the last moments may be half of what it is going to be, so it is left alone until it stays as it
+//! is; one that is missing may be on its way back under its name, so it has to be missing twice.
+
+use super::script::{Script, Stamp};
+use millstream::{Diagnostic, Place, code};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What each script has in front of its own statements.
+pub(super) const COMMON: &str = "_common.sql";
+/// A file that has not been written for so long is complete.
+const SETTLED: Duration = Duration::from_millis(300);
+
+/// A file that is a job.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) stamp: Stamp,
+    /// Or why it cannot be read.
+    pub(super) script: Result<Script, Diagnostic>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Folder {
+    path: PathBuf,
+    /// By the names of the jobs.
+    files: BTreeMap<String, Found>,
+    /// What was there at the last look.
+    last: BTreeMap<String, Found>,
+    /// Jobs whose files were missing then.
+    missing: BTreeSet<String>,
+}
+
+/// A file as it is now.
+struct Contents {
+    modified: SystemTime,
+    text: Result<String, Diagnostic>,
+}
+
+impl Folder {
+    pub(super) fn new(path: &Path) -> Folder {
+        Folder { path: path.to_path_buf(), ..Folder::default() }
+    }
+
+    /// The files as they hold now. Fails when the directory cannot be read, which says nothing of its files.
+    pub(super) fn look(&mut self) -> io::Result<&BTreeMap<String, Found>> {
+        let now = SystemTime::now();
+        let is_settled = |modified: SystemTime| now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
+        let common = match read(&self.path.join(COMMON)) {
+            Ok(contents) => Some(contents),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let is_common_settled = common.as_ref().is_none_or(|common| is_settled(common.modified));
+        let mut seen = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            let Some(job) = job_of(&path) else { continue };
+            let own = match read(&path) {
+                Ok(own) => own,
+                Err(e) if [io::ErrorKind::NotFound, io::ErrorKind::IsADirectory].contains(&e.kind()) => continue,
+                // Nothing is known of it, so it is as it was.
+                Err(_) => {
+                    seen.extend(self.files.get(&job).cloned().map(|found| (job, found)));
+                    continue;
+                }
+            };
+            let is_settled = is_common_settled && is_settled(own.modified);
+            let found = found(path, own, common.as_ref());
+            if is_settled || self.last.get(&job) == Some(&found) {
+                self.files.insert(job.clone(), found.clone());
+            }
+            seen.insert(job, found);
+        }
+        let missing: BTreeSet<String> = self.files.keys().filter(|job| !seen.contains_key(*job)).cloned().collect();
+        let gone = missing.intersection(&self.missing);
+        gone.for_each(|job| drop(self.files.remove(job)));
+        (self.missing, self.last) = (missing, seen);
+        Ok(&self.files)
+    }
+}
+
+/// What the job of a file is called, if it is one.
+fn job_of(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_suffix(".sql").filter(|job| !job.is_empty() && !job.starts_with(['.', '_'])).map(str::to_string)
+}
+
+fn found(path: PathBuf, own: Contents, common: Option<&Contents>) -> Found {
+    let stamp_of = |contents: &Contents| {
+        let since = contents.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    };
+    let stamp = Stamp { own: stamp_of(&own), common: common.map(stamp_of) };
+    let common = common.map(|common| common.text.clone()).transpose();
+    let script = common.and_then(|common| Ok(Script { common, own: own.text? }));
+    Found { path, stamp, script }
+}
+
+/// Fails when there is no such file; that it cannot be read is for its job to say.
+fn read(path: &Path) -> io::Result<Contents> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let at = || Place::Data { resource: path.display().to_string(), offset: None, line: None, column: None };
+    let text = std::fs::read(path)
+        .map_err(|e| Diagnostic::new(code::READ_FAILED, format!("the script cannot be read: {e}")).at(at()))
+        .and_then(|bytes| {
+            let text = String::from_utf8(bytes);
+            text.map_err(|_| Diagnostic::new(code::SYNTAX, "the script is not UTF-8 text").at(at()))
+        });
+    // Editors on Windows put a byte order mark before the text.
+    let text = text.map(|text| text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_string));
+    Ok(Contents { modified: metadata.modified()?, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    /// Writes a file that was not touched for a while.
+    fn write(folder: &Path, name: &str, text: &str, age: u64) {
+        fs::write(folder.join(name), text).unwrap();
+        let modified = SystemTime::now() - Duration::from_secs(age);
+        File::options().write(true).open(folder.join(name)).unwrap().set_modified(modified).unwrap();
+    }
+
+    #[test]
+    fn files_are_jobs_once_they_are_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let mut folder = Folder::new(path);
+        write(path, "a.sql", "one", 100);
+        write(path, ".b.sql", "hidden", 100);
+        write(path, "_c.sql", "left out", 100);
+        write(path, "d.txt", "no script", 100);
+        let names = |folder: &mut Folder| folder.look().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&mut folder), ["a"]);
+        fs::write(path.join("e.sql"), "half").unwrap();
+        assert_eq!(names(&mut folder), ["a"], "somebody may be writing it");
+        assert_eq!(names(&mut folder), ["a", "e"]);
+        let text = |folder: &mut Folder, job: &str| folder.look().unwrap()[job].script.clone().unwrap().own;
+        fs::write(path.join("a.sql"), "two").unwrap();
+        assert_eq!(text(&mut folder, "a"), "one");
+        assert_eq!(text(&mut folder, "a"), "two");
+        // An editor that writes another file and renames it.
+        fs::remove_file(path.join("a.sql")).unwrap();
+        assert_eq!(names(&mut folder), ["a", "e"]);
+        write(path, "a.sql", "three", 100);
+        assert_eq!(text(&mut folder, "a"), "three");
+        fs::remove_file(path.join("a.sql")).unwrap();
+        assert_eq!(names(&mut folder), ["a", "e"]);
+        assert_eq!(names(&mut folder), ["e"]);
+        write(path, COMMON, "common", 100);
+        let found = folder.look().unwrap()["e"].clone();
+        assert_eq!(found.script.unwrap().common.as_deref(), Some("common"));
+        fs::write(path.join("f.sql"), [0xff, 0xfe]).unwrap();
+        folder.look().unwrap();
+        assert_eq!(folder.look().unwrap()["f"].script.clone().unwrap_err().code, code::SYNTAX);
+    }
+}

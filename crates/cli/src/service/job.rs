@@ -1,0 +1,445 @@
+//! The life of a job: what it is wanted to run, what it runs, and what comes of that.
+//!
+//! It has a thread that plans texts and waits ([`Job::live`]), and one that runs the text that holds ([`Running`]). A text that is new is planned
+//! while the one before it runs; if it is all right, the job stops with a checkpoint, and the new one resumes from there. If it cannot be begun, the one
+//! before goes on.
+
+use super::running::{Running, Start, panicked};
+use super::script::{Kept, Script, Setting, Stamp};
+use super::shown::{Phase, Status};
+use crate::failure::Failure;
+use crate::inserts::ServedFile;
+use crate::log;
+use crate::units::duration;
+use crate::watch::Watched;
+use millstream::storage::StatePlace;
+use millstream::{Code, Diagnostic, JobShare, SharedResources, code};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// After the first failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Between two starts at most; a job that has run for so long is well.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// How soon a job sees that it has begun, or that there is memory for it.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What the service wants of a job.
+#[derive(Clone)]
+pub(super) enum Want {
+    /// To run what the file has.
+    Run(Stamp, Result<Script, Diagnostic>),
+    /// To stop with a checkpoint, and to be forgotten: its file has gone, or the service ends.
+    End,
+}
+
+/// What is between a job and those who want something of it.
+pub(super) struct Desk {
+    wants: Mutex<Wants>,
+    changed: Condvar,
+    pub(super) status: Status,
+    pub(super) watched: Arc<Watched>,
+}
+
+struct Wants {
+    want: Want,
+    /// Whether the job has not seen it yet.
+    is_new: bool,
+    /// Somebody has asked for it to be stopped.
+    stop: bool,
+}
+
+impl Desk {
+    pub(super) fn new(want: Want) -> Arc<Desk> {
+        let wants = Mutex::new(Wants { want, is_new: true, stop: false });
+        Arc::new(Desk { wants, changed: Condvar::new(), status: Status::default(), watched: Arc::default() })
+    }
+
+    pub(super) fn want(&self, want: Want) {
+        let mut wants = self.lock();
+        (wants.want, wants.is_new) = (want, true);
+        drop(wants);
+        self.changed.notify_all();
+    }
+
+    /// Has the job be stopped until its file changes.
+    #[cfg(feature = "http")]
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Wakes the job, so that it sees what has changed elsewhere.
+    fn wake(&self) {
+        // It looks and falls asleep under the lock.
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until something is wanted of the job, for `patience` at most; whether it is to end.
+    pub(super) fn is_to_end_within(&self, patience: Duration) -> bool {
+        let goes_on = |wants: &mut Wants| !matches!(wants.want, Want::End);
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, goes_on);
+        matches!(waited.unwrap_or_else(PoisonError::into_inner).0.want, Want::End)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wants> {
+        self.wants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What happens to a job.
+enum Event {
+    Want(Want),
+    Stop,
+    /// What ran has ended.
+    Ended(Running),
+    /// All inserts of what runs have begun.
+    Begun,
+    /// It is time for another look at the text of the file.
+    Consider(Script),
+    /// It is time to begin.
+    Start(Start),
+}
+
+/// What becomes of a text that has failed.
+enum Hope {
+    None,
+    /// It is looked at again.
+    Consider(Script),
+    /// It is begun again.
+    Start(Start),
+}
+
+/// See the module.
+pub(super) struct Job {
+    name: Arc<str>,
+    setting: Setting,
+    resources: Arc<SharedResources>,
+    is_shown: bool,
+    desk: Arc<Desk>,
+    kept: Kept,
+    /// The text that the job goes on with.
+    accepted: Option<Script>,
+    stamp: Option<Stamp>,
+    running: Option<Running>,
+    /// What the next text has without waiting for it: that of the one before.
+    share: Option<JobShare>,
+    /// What is looked at again, and when.
+    considers: Option<(Instant, Script)>,
+    /// What is begun, and when.
+    starts: Option<(Instant, Start)>,
+    pause: Option<Duration>,
+    restarts: u64,
+}
+
+impl Job {
+    pub(super) fn new(
+        name: &Arc<str>,
+        setting: &Setting,
+        resources: &Arc<SharedResources>,
+        is_shown: bool,
+        desk: &Arc<Desk>,
+    ) -> Result<Job, Failure> {
+        let unusable = |e: std::io::Error| {
+            let message = format!("the state directory {} cannot be used: {e}", setting.address);
+            Failure::failed(Diagnostic::new(code::CHECKPOINT_FAILED, message))
+        };
+        let kept = Kept::open(&StatePlace::parse(&setting.address).map_err(Failure::usage)?).map_err(unusable)?;
+        let accepted = kept.accepted().map_err(unusable)?;
+        Ok(Job {
+            name: Arc::clone(name),
+            setting: setting.clone(),
+            resources: Arc::clone(resources),
+            is_shown,
+            desk: Arc::clone(desk),
+            kept,
+            accepted,
+            stamp: None,
+            running: None,
+            share: None,
+            considers: None,
+            starts: None,
+            pause: None,
+            restarts: 0,
+        })
+    }
+
+    /// Until it is to end. A panic, which is a bug, is a failure of this job.
+    pub(super) fn live(mut self) {
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.attend())) {
+            self.refuse(&panicked(&*panic), Hope::None);
+        }
+    }
+
+    fn attend(&mut self) {
+        loop {
+            match self.next() {
+                Event::Want(Want::End) => {
+                    self.end();
+                    self.desk.status.set(Phase::Stopped);
+                    return;
+                }
+                Event::Want(Want::Run(stamp, script)) => self.changed(stamp, script),
+                Event::Stop => self.stop(),
+                Event::Ended(running) => self.ended(running),
+                Event::Begun => self.begun(),
+                Event::Consider(script) => self.consider(script),
+                Event::Start(start) => self.start(start),
+            }
+        }
+    }
+
+    /// Waits for what happens next.
+    fn next(&mut self) -> Event {
+        let desk = Arc::clone(&self.desk);
+        let mut wants = desk.lock();
+        loop {
+            if std::mem::take(&mut wants.stop) {
+                return Event::Stop;
+            }
+            if std::mem::take(&mut wants.is_new) {
+                return Event::Want(wants.want.clone());
+            }
+            if let Some(running) = self.running.take_if(|running| running.has_ended()) {
+                return Event::Ended(running);
+            }
+            if self.running.as_ref().is_some_and(|running| !running.is_accepted && running.has_begun()) {
+                return Event::Begun;
+            }
+            let now = Instant::now();
+            if let Some((_, start)) = self.starts.take_if(|(at, _)| now >= *at) {
+                return Event::Start(start);
+            }
+            if let Some((_, script)) = self.considers.take_if(|(at, _)| now >= *at) {
+                return Event::Consider(script);
+            }
+            let begins = self.running.as_ref().filter(|running| !running.is_accepted).map(|_| now + LOOK);
+            let (starts, considers) =
+                (self.starts.as_ref().map(|(at, _)| *at), self.considers.as_ref().map(|(at, _)| *at));
+            let next = [begins, starts, considers].into_iter().flatten().min();
+            let patience = next.map_or(LONGEST_PAUSE, |at| at.saturating_duration_since(now));
+            wants = desk.changed.wait_timeout(wants, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The file is another one, or it was touched.
+    fn changed(&mut self, stamp: Stamp, script: Result<Script, Diagnostic>) {
+        self.stamp = Some(stamp);
+        if matches!(self.kept.stopped(), Ok(Some(stopped)) if stopped == stamp.own) {
+            self.desk.status.set(Phase::Stopped);
+            self.tell("it was stopped, and stays so until its file changes or is touched");
+            return;
+        }
+        if let Err(e) = self.kept.set_stopped(None) {
+            log::note(&format!("the state directory cannot be written: {e}"));
+        }
+        (self.considers, self.starts, self.pause) = (None, None, None);
+        self.desk.status.renew();
+        self.desk.watched.forget_failures();
+        match script {
+            Ok(script) => self.consider(script),
+            Err(error) => self.refuse(&Failure::failed(error), Hope::None),
+        }
+    }
+
+    /// Looks at a text that is to be run.
+    fn consider(&mut self, script: Script) {
+        match &self.running {
+            Some(running) if running.script == script => return,
+            None if self.accepted.as_ref() == Some(&script) => {
+                // What is wrong with it now is said when it begins.
+                return self.start(Start { script, instead: None });
+            }
+            _ => {}
+        }
+        let statements = match self.setting.check(&script) {
+            Ok(statements) => statements,
+            Err(failure) => return self.refuse(&failure, Hope::Consider(script)),
+        };
+        if let Some(running) = self.running.as_mut()
+            && running.is_accepted
+            && self.setting.statements(&running.script).is_ok_and(|present| present == statements)
+        {
+            running.script = script.clone();
+            self.tell("the file says the same in other words, so the job goes on");
+            return self.accept(script);
+        }
+        if self.running.is_some() {
+            self.tell("the file has changed: the job stops with a checkpoint, from which the new text resumes");
+        }
+        self.share = self.running.as_ref().map(|running| running.share.clone());
+        self.end();
+        let instead = self.accepted.clone().filter(|accepted| *accepted != script);
+        self.start(Start { script, instead });
+    }
+
+    /// A text is not run, and why; the one before goes on, if there is any.
+    fn refuse(&mut self, failure: &Failure, hope: Hope) {
+        match (&self.running, &self.accepted) {
+            (None, None) => return self.fail(failure, hope),
+            (None, Some(accepted)) => {
+                self.starts = Some((Instant::now(), Start { script: accepted.clone(), instead: None }));
+            }
+            (Some(_), _) => {}
+        }
+        if let Hope::Consider(script) = hope
+            && may_pass(failure.code())
+        {
+            self.considers = Some((Instant::now() + self.next_pause(), script));
+        }
+        failure.report();
+        log::note("the file is not run: the job goes on with the text from before");
+        self.desk
+            .status
+            .refuse(format!("the file is not run, and the job goes on with the text from before: {failure}"));
+    }
+
+    /// Runs a text, as soon as there is memory for it.
+    fn start(&mut self, start: Start) {
+        let Some(share) = self.share.take().or_else(|| self.resources.join()) else {
+            let (most, bytes) = (self.resources.most_jobs(), self.resources.memory_bytes() >> 20);
+            let message = format!("it waits: {bytes} MiB of memory are enough for {most} jobs; raise --memory");
+            if self.desk.status.wait(&message) {
+                log::note(&message);
+            }
+            self.starts = Some((Instant::now() + LOOK, start));
+            return;
+        };
+        let job = self.name.to_string();
+        let path = self.setting.path.display().to_string();
+        let file = ServedFile { job, path, restarts: self.restarts, share };
+        let desk = Arc::clone(&self.desk);
+        let ended = move || desk.wake();
+        self.desk.status.set(Phase::Running);
+        match Running::start(start, &self.setting, file, (Arc::clone(&self.desk.watched), self.is_shown), ended) {
+            Ok(running) => self.running = Some(running),
+            Err(failure) => self.fail(&failure, Hope::None),
+        }
+    }
+
+    /// What runs is the text that the job goes on with.
+    fn begun(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.is_accepted = true;
+            let script = running.script.clone();
+            self.accept(script);
+        }
+    }
+
+    fn accept(&mut self, script: Script) {
+        if self.accepted.as_ref() == Some(&script) {
+            return;
+        }
+        if let Err(e) = self.kept.accept(&script) {
+            log::note(&format!("the state directory cannot be written: {e}"));
+        }
+        self.accepted = Some(script);
+    }
+
+    /// Has what runs stop with a checkpoint, and waits for that; nothing is begun any more.
+    fn end(&mut self) {
+        (self.considers, self.starts) = (None, None);
+        let Some(running) = self.running.take() else { return };
+        self.desk.status.set(Phase::Stopping);
+        running.stop();
+        if running.has_begun() && !running.is_accepted {
+            self.accept(running.script.clone());
+        }
+        if let (Err(failure), _) = running.join()
+            && failure.code() != code::CANCELLED
+        {
+            failure.report();
+        }
+    }
+
+    /// Somebody wants it to be stopped.
+    fn stop(&mut self) {
+        self.end();
+        self.stay_stopped();
+    }
+
+    fn stay_stopped(&mut self) {
+        if let Err(e) = self.kept.set_stopped(self.stamp.map(|stamp| stamp.own)) {
+            log::note(&format!("the job begins again with the service, as the state directory cannot be written: {e}"));
+        }
+        self.desk.status.set(Phase::Stopped);
+        self.tell("it is stopped until its file changes or is touched");
+    }
+
+    /// What ran has ended by itself, or somebody has stopped it who does not ask the service (`millstream stop`).
+    fn ended(&mut self, running: Running) {
+        let (has_begun, ran) = (running.has_begun() || running.is_accepted, running.since.elapsed());
+        let (script, instead, share) = (running.script.clone(), running.instead.clone(), running.share.clone());
+        if has_begun {
+            self.accept(script.clone());
+        }
+        if ran >= LONGEST_PAUSE {
+            self.pause = None;
+        }
+        match running.join() {
+            (Ok(()), _) => {
+                self.accept(script);
+                self.desk.status.set(Phase::Finished);
+                self.tell("the job has come to the end of its input");
+            }
+            (Err(failure), was_stopped) if was_stopped || is_stopped(&failure) => {
+                failure.report();
+                self.stay_stopped();
+            }
+            (Err(failure), _) => match instead {
+                Some(_) if !has_begun && !is_outage(failure.code()) => {
+                    self.share = Some(share);
+                    self.refuse(&failure, Hope::None);
+                }
+                instead => self.fail(&failure, Hope::Start(Start { script, instead })),
+            },
+        }
+    }
+
+    /// The job does not run, and why; it is tried again if that may pass.
+    fn fail(&mut self, failure: &Failure, hope: Hope) {
+        failure.report();
+        self.desk.status.fail(failure.to_string());
+        if matches!(hope, Hope::None) || !may_pass(failure.code()) {
+            log::note("the job has failed, and is tried again when its file changes");
+            return;
+        }
+        let pause = self.next_pause();
+        let at = Instant::now() + pause;
+        match hope {
+            Hope::None => {}
+            Hope::Consider(script) => self.considers = Some((at, script)),
+            Hope::Start(start) => self.starts = Some((at, start)),
+        }
+        self.restarts += 1;
+        log::note(&format!("the job has failed; it is tried again in {}", duration(pause)));
+    }
+
+    fn tell(&self, message: &str) {
+        if !self.setting.config.quiet {
+            log::info(message);
+        }
+    }
+
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause.map_or(FIRST_PAUSE, |last| (last * 2).min(LONGEST_PAUSE));
+        *self.pause.insert(pause)
+    }
+}
+
+fn is_stopped(failure: &Failure) -> bool {
+    [code::SUSPENDED, code::CANCELLED].contains(&failure.code())
+}
+
+/// A text that meets a server that does not answer is not to blame.
+fn is_outage(code: Code) -> bool {
+    [code::CONNECTION_FAILED, code::CONNECTION_LOST].contains(&code)
+}
+
+/// Whether there is hope without another text: not where the text itself is wrong, or does not fit what is kept.
+fn may_pass(failure: Code) -> bool {
+    let of_statements = [code::UNKNOWN_CONNECTOR, code::UNKNOWN_FORMAT, code::NOT_A_SOURCE, code::NOT_A_SINK];
+    !(1000..3000).contains(&failure.0) && failure != code::QUERY_CHANGED && !of_statements.contains(&failure)
+}
