@@ -205,7 +205,10 @@ describe('pages', { concurrency: 3 }, () => {
     await see(page, 'Skew');
     assert.match(await textOf(row(page, 'Nodes of the cluster', 'node 2')), /does not answer/);
     assert.match(await textOf(row(page, 'Nodes of the cluster', 'node 1')), /answers\s+0 s ago\s+1\s+380 k rows\/s/);
-    assert.match(await textOf(row(page, 'Events of nodes, newest first', 'node 1')), /takes its place from checkpoint 41/);
+    assert.match(
+      await textOf(row(page, 'Events of nodes, newest first', 'node 1')),
+      /takes its place from checkpoint 41/,
+    );
     await close(page);
   });
 
