@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -82,6 +82,13 @@ export async function deaf(at) {
   return server.address().port;
 }
 
+/** Rows for such a server. */
+export const toDeaf = (port) => `
+  CREATE TABLE orders (id BIGINT, price BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000000');
+  CREATE TABLE warehouse (id BIGINT, note STRING)
+    WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '${port}', 'format' = 'json');
+  INSERT INTO warehouse SELECT id, REPEAT('x', 1000) FROM orders WHERE price > 0`;
+
 /** A port where nobody listens. */
 export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
@@ -93,7 +100,7 @@ export async function freePort() {
 }
 
 /** A connection to a port where a server will listen soon. */
-export async function connection(at, port) {
+async function connection(at, port) {
   for (;;) {
     const socket = connect(port, '127.0.0.1');
     try {
@@ -108,24 +115,36 @@ export async function connection(at, port) {
 }
 
 /** Nexmark's events as they come in real time. */
-export const events = (perSecond, more = '') => `CREATE TABLE events (
+export const events = (perSecond) => `CREATE TABLE events (
     event_type INT,
-    auction ROW<id BIGINT, itemName STRING>,
     bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, \`dateTime\` TIMESTAMP(3)>,
     ts AS bid.\`dateTime\`,
     WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
-  ) WITH ('connector' = 'nexmark', 'first-event.rate' = '${perSecond}', 'rate.limited' = 'true', 'base-time' = 'now'${more});`;
+  ) WITH ('connector' = 'nexmark', 'first-event.rate' = '${perSecond}', 'rate.limited' = 'true', 'base-time' = 'now');`;
 
-/** Nexmark's query 5, over windows that are short enough for a test. */
-export const q5 = `
-  CREATE TABLE hot_items (auction BIGINT, num BIGINT) WITH ('connector' = 'blackhole');
-  CREATE VIEW counts AS
-    SELECT bid.auction AS auction, window_start, window_end, COUNT(*) AS num
-    FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND))
-    WHERE event_type = 2
-    GROUP BY bid.auction, window_start, window_end;
-  INSERT INTO hot_items
-    SELECT c.auction, c.num
-    FROM counts AS c
-    JOIN (SELECT window_start, window_end, MAX(num) AS maxn FROM counts GROUP BY window_start, window_end) AS m
-      ON c.window_start = m.window_start AND c.window_end = m.window_end AND c.num >= m.maxn;`;
+/** The example of the page about the dashboard, which is Nexmark's query 5, with another rate. */
+export function q5(perSecond) {
+  const page = readFileSync(new URL('../../../../docs/how-to/dashboard.md', import.meta.url), 'utf8');
+  const [, sql] = page.match(/^`hot_items\.sql`:\n\n```sql[^\n]*\n(.*?)^```$/ms);
+  return sql.replace("'first-event.rate' = '10000'", `'first-event.rate' = '${perSecond}'`);
+}
+
+/** Clicks that come through connections, each of which is a split, and are counted by the second. */
+export const clicks = (port, connections) => `
+  CREATE TABLE clicks (page STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'socket', 'mode' = 'server',
+    'hostname' = '127.0.0.1', 'port' = '${port}', 'scan.connections' = '${connections}', 'format' = 'json');
+  CREATE TABLE views (page STRING, n BIGINT) WITH ('connector' = 'blackhole');
+  INSERT INTO views SELECT page, COUNT(*) FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' SECOND))
+    GROUP BY page, window_start, window_end`;
+
+/** Makes the connections, and sends rows through all of them but the last, which sends one and is silent. */
+export async function sendClicks(at, port, connections) {
+  const sockets = [];
+  for (let i = 0; i < connections; i += 1) sockets.push(await connection(at, port));
+  const send = (socket, page) =>
+    socket.write(`${JSON.stringify({ page, ts: new Date().toISOString().slice(0, 23).replace('T', ' ') })}\n`);
+  const silent = sockets.pop();
+  send(silent, '/');
+  const timer = setInterval(() => sockets.forEach((socket, i) => send(socket, `/${i}`)), 100);
+  at.atTheEnd(() => clearInterval(timer));
+}

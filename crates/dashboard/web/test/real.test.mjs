@@ -3,7 +3,7 @@
 import { after, before, describe, it } from 'node:test';
 import assert from 'node:assert/strict';
 import { close, launch, open, textOf, until } from './browser.mjs';
-import { connection, deaf, events, freePort, node, place, q5, run, skip } from './real.mjs';
+import { clicks, deaf, events, freePort, node, place, q5, run, sendClicks, skip, toDeaf } from './real.mjs';
 import { bytes, count, whole } from '../src/format.js';
 
 const checkpoints = (folder, interval = '1 s') => [
@@ -16,20 +16,6 @@ const checkpoints = (folder, interval = '1 s') => [
 const RATE = 4000;
 /** For what takes the program half a minute to be sure of. */
 const LONG_S = 50;
-
-const stuckSql = (port) => `
-  CREATE TABLE t (n BIGINT, text STRING)
-    WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '${port}', 'format' = 'json');
-  CREATE TABLE s (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000000');
-  INSERT INTO t SELECT n, REPEAT('x', 1000) FROM s`;
-
-/** Each of three connections is a split. */
-const heldSql = (port) => `
-  CREATE TABLE clicks (page STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'socket', 'mode' = 'server',
-    'hostname' = '127.0.0.1', 'port' = '${port}', 'scan.connections' = '3', 'format' = 'json');
-  CREATE TABLE views (page STRING, n BIGINT) WITH ('connector' = 'blackhole');
-  INSERT INTO views SELECT page, COUNT(*) FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' SECOND))
-    GROUP BY page, window_start, window_end`;
 
 const sequence = (name) => `
   CREATE TABLE ${name} (k BIGINT, text STRING) WITH ('connector' = 'datagen', 'rows-per-second' = '5000',
@@ -50,9 +36,9 @@ describe('real', { concurrency: 3, skip }, () => {
   before(async () => {
     at = place();
     const [deafPort, port] = await Promise.all([deaf(at), freePort()]);
-    const hot = run(at, events(RATE) + q5, checkpoints('hot'));
-    const stuck = run(at, stuckSql(deafPort));
-    const held = run(at, heldSql(port));
+    const hot = run(at, q5(RATE), checkpoints('hot'));
+    const stuck = run(at, toDeaf(deafPort));
+    const held = run(at, clicks(port, 3));
     const growing = run(at, growingSql);
     const second = node(at);
     const cluster = second.then(({ address }) =>
@@ -60,24 +46,13 @@ describe('real', { concurrency: 3, skip }, () => {
     );
     browser = await launch();
     jobs = { hot: await hot, stuck: await stuck, held: await held, growing: await growing, cluster: await cluster };
-    await clicks(port);
+    await sendClicks(at, port, 3);
     lost = lose(await second);
   });
   after(async () => {
     await browser?.close();
     await at?.close();
   });
-
-  /** Two connections send rows; a third has sent one and is silent. */
-  async function clicks(port) {
-    const sockets = [];
-    for (let i = 0; i < 3; i += 1) sockets.push(await connection(at, port));
-    const send = (socket, page) =>
-      socket.write(`${JSON.stringify({ page, ts: new Date().toISOString().slice(0, 23).replace('T', ' ') })}\n`);
-    send(sockets[2], 'c');
-    const timer = setInterval(() => sockets.slice(0, 2).forEach((socket, i) => send(socket, 'ab'[i])), 100);
-    at.atTheEnd(() => clearInterval(timer));
-  }
 
   /** Kills a node as soon as another process could take its place: once there is a checkpoint. */
   async function lose({ child }) {
@@ -167,7 +142,7 @@ describe('real', { concurrency: 3, skip }, () => {
   });
 
   it('a checkpoint is taken, and the job is stopped with another', async () => {
-    const job = await run(at, events(RATE) + q5, checkpoints('stopped', '1 h'));
+    const job = await run(at, q5(RATE), checkpoints('stopped', '1 h'));
     const page = await open(browser, `${job.url}#/jobs/hot_items`, { expected: /409|Failed to load|ERR_CONNECTION/ });
     const complete = async () => (await job.get('/jobs/hot_items/stats'))?.checkpoints.complete;
     await until(async () => (await complete()) === 0, 'the job');
@@ -185,10 +160,11 @@ describe('real', { concurrency: 3, skip }, () => {
   it('a stuck sink: one click', async () => {
     const page = await visit('stuck');
     await page
-      .getByRole('link', { name: /sink 0: t has been busy with one write for \d+ s/ })
+      .getByRole('link', { name: /sink 0: warehouse has been busy with one write for \d+ s/ })
       .click({ timeout: 30_000 });
     await page.getByRole('heading', { name: 'sink 0' }).waitFor();
-    const cause = /source 0: table s waits \d+ % of the time: sink 0: t has been busy with one write for \d+ s/;
+    const cause =
+      /source 0: table orders waits \d+ % of the time: sink 0: warehouse has been busy with one write for \d+ s/;
     await until(
       async () => cause.test(await textOf(page.getByRole('region', { name: 'Backpressure' }))),
       'the cause of the backpressure',
