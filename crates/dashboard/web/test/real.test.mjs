@@ -32,6 +32,7 @@ describe('real', { concurrency: 3, skip }, () => {
   let at;
   let browser;
   let jobs;
+  /** Once the nodes have been killed. */
   let lost;
   before(async () => {
     at = place();
@@ -44,10 +45,21 @@ describe('real', { concurrency: 3, skip }, () => {
     const cluster = second.then(({ address }) =>
       run(at, clusterSql, ['--cluster', `static://${address}`, ...checkpoints('cluster')]),
     );
+    const third = node(at);
+    const windowed = third.then(({ address }) =>
+      run(at, q5(RATE), ['--cluster', `static://${address}`, ...checkpoints('windowed')]),
+    );
     browser = await launch();
-    jobs = { hot: await hot, stuck: await stuck, held: await held, growing: await growing, cluster: await cluster };
+    jobs = {
+      hot: await hot,
+      stuck: await stuck,
+      held: await held,
+      growing: await growing,
+      cluster: await cluster,
+      windowed: await windowed,
+    };
     await sendClicks(at, port, 3);
-    lost = lose(await second);
+    lost = Promise.all([lose(await second, 'cluster', 'prices'), lose(await third, 'windowed', 'hot_items')]);
   });
   after(async () => {
     await browser?.close();
@@ -55,8 +67,8 @@ describe('real', { concurrency: 3, skip }, () => {
   });
 
   /** Kills a node as soon as another process could take its place: once there is a checkpoint. */
-  async function lose({ child }) {
-    await until(async () => (await stats('cluster', 'prices'))?.checkpoints.complete > 0, 'a checkpoint of two nodes');
+  async function lose({ child }, job, id) {
+    await until(async () => (await stats(job, id))?.checkpoints.complete > 0, 'a checkpoint of two nodes', 30);
     child.kill('SIGKILL');
   }
 
@@ -210,6 +222,14 @@ describe('real', { concurrency: 3, skip }, () => {
     await see(page, 'Skew');
     assert.match(await textOf(row(page, 'Nodes of the cluster', 'node 1')), /does not answer/);
     assert.match(await textOf(row(page, 'Nodes of the cluster', 'node 0')), /answers/);
+    await close(page);
+  });
+
+  it('a node that died, of nodes that send each other rows: no click', async () => {
+    await lost;
+    const page = await visit('windowed');
+    await see(page, /the connection to node 1 broke/, 30);
+    await until(async () => /restarting|starting/.test(await textOf(row(page, 'Jobs', 'hot_items'))), 'another start');
     await close(page);
   });
 });
