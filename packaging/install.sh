@@ -53,7 +53,7 @@ mkdir -p "$prefix/bin" "$prefix/share/man/man1" "$prefix/share/doc/millstream" "
 cp "$unpacked/bin/millstream" "$prefix/bin/.millstream.new"
 mv -f "$prefix/bin/.millstream.new" "$prefix/bin/millstream"
 cp "$unpacked"/share/man/man1/*.1 "$prefix/share/man/man1/"
-cp -r "$unpacked"/share/doc/* "$unpacked/share/examples" "$prefix/share/doc/millstream/"
+cp -r "$unpacked"/share/doc/* "$unpacked/share/examples" "$unpacked/share/monitoring" "$prefix/share/doc/millstream/"
 cp "$unpacked/share/completions/millstream.bash" "$prefix/share/bash-completion/completions/millstream"
 "$prefix/bin/millstream" --version
 echo "installed in $prefix/bin/millstream; try: cd $prefix/share/doc/millstream && millstream run examples/bids.sql"

@@ -23,7 +23,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 name=millstream-$version-$target
 tree=$dist/$name
 rm -rf "$dist"/millstream* "$dist/deb" "$dist/SHA256SUMS"
-mkdir -p "$tree"/{bin,share/man/man1,share/completions,share/doc,share/examples}
+mkdir -p "$tree"/{bin,share/man/man1,share/completions,share/doc,share/examples,share/monitoring}
 
 cargo build --release --target "$target" --package millstream-cli --bin millstream "${features[@]}"
 strip -o "$tree/bin/millstream" "target/$target/release/millstream"
@@ -45,6 +45,7 @@ for shell in bash zsh fish; do "$tree/bin/millstream" completions "$shell" >"$tr
 cp LICENSE THIRD-PARTY.txt README.md CHANGELOG.md "$tree/share/doc/"
 cp "$work/sbom.cdx.json" "$tree/share/doc/"
 cp examples/*.sql examples/*.jsonl "$tree/share/examples/"
+cp packaging/monitoring/* "$tree/share/monitoring/"
 
 epoch=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 fixed=(--sort=name --owner=0 --group=0 --numeric-owner "--mtime=@$epoch")
@@ -64,6 +65,7 @@ cp "$tree/share/completions/millstream.fish" "$deb/usr/share/fish/vendor_complet
 cp "$tree"/share/doc/{README.md,CHANGELOG.md,THIRD-PARTY.txt,sbom.cdx.json} "$deb/usr/share/doc/millstream/"
 cp "$tree/share/doc/LICENSE" "$deb/usr/share/doc/millstream/copyright"
 cp "$tree"/share/examples/* "$deb/usr/share/doc/millstream/examples/"
+cp -r "$tree/share/monitoring" "$deb/usr/share/doc/millstream/"
 architecture=$(dpkg --print-architecture)
 cat >"$deb/DEBIAN/control" <<EOF
 Package: millstream

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the dashboard of crates/dashboard/web in target/web; does nothing when it is newer than its sources. With test it also runs the
-# dashboard's tests, in Debian's chromium or the one of MILLSTREAM_CHROMIUM. Node and npm come through apt-get on Debian and Ubuntu; on other
-# systems it says what to install.
+# dashboard's tests, in Debian's chromium or the one of MILLSTREAM_CHROMIUM; where MILLSTREAM_BINARY names a millstream, also against that.
+# Node and npm come through apt-get on Debian and Ubuntu; on other systems it says what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -73,6 +73,12 @@ if [ "${1:-}" = test ]; then
     needs_node
     chromium=${MILLSTREAM_CHROMIUM:-/usr/bin/chromium}
     [ -x "$chromium" ] || install chromium
+    if [ -n "${MILLSTREAM_BINARY:-}" ]; then
+        MILLSTREAM_BINARY=$(realpath -e "$MILLSTREAM_BINARY")
+        export MILLSTREAM_BINARY
+    else
+        say "the tests against the real program are left out: MILLSTREAM_BINARY does not name one"
+    fi
     cd "$web"
     exec node --test test/*.test.mjs
 fi

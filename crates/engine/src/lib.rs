@@ -64,10 +64,11 @@ pub use millstream_plan::graph::{GraphNode, PlanGraph};
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
     Allocator, BadRow, BeatSnapshot, Begun, CancelState, CancelToken, CheckpointRecord, CheckpointSnapshot, CodeOrigin,
-    ColumnSnapshot, Compilation, Event, EventKind, HardwareSnapshot, KeysSnapshot, LEAST_SHARE, MemoryClass, MemorySnapshot,
-    NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, RowSample, STATS_VERSION, SeenRows,
-    SentSnapshot, SinkSnapshot, SourceSnapshot, SpanKind, SpanRecord, SpillSnapshot, SplitSnapshot, StatsSnapshot,
-    Times, TriggerSnapshot, VariantSnapshot, WaitCause, WaitSnapshot, WorkerSnapshot, set_allocator,
+    ColumnSnapshot, Compilation, Event, EventKind, HardwareSnapshot, KeysSnapshot, LEAST_SHARE, MemoryClass,
+    MemorySnapshot, NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, RowSample,
+    STATS_VERSION, SeenRows, SentSnapshot, SinkSnapshot, SourceSnapshot, SpanKind, SpanRecord, SpillSnapshot,
+    SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WaitCause, WaitSnapshot, WorkerSnapshot,
+    set_allocator,
 };
 pub use millstream_sql as sql;
 pub use millstream_storage as storage;

@@ -123,7 +123,7 @@ impl Counted {
         for budget in budgets.iter().filter_map(Weak::upgrade) {
             counted.budgets += 1;
             counted.bytes += budget.charged.load(Ordering::Relaxed);
-            counted.limit = counted.limit.saturating_add(budget.limit());
+            counted.limit = counted.limit.saturating_add(budget.limit.load(Ordering::Relaxed));
         }
         Counted { budgets: counted.budgets.max(1), ..counted }
     }

@@ -87,7 +87,7 @@ export const edgeKey = (edge) => `${edge.from} → ${edge.to}`;
 /**
  * Where rows wait: `causes` (a sentence for each source that waits, and for each sink that stands still although nobody
  * counts waits) and `edges`, the share of the time that the source behind each edge waits because of what is at the
- * other end.
+ * other end. `isCounted` says whether the server counts waits; null before the job has begun.
  */
 export function backpressure(plan, between) {
   const { now } = between;
@@ -95,7 +95,7 @@ export function backpressure(plan, between) {
   const edges = new Map();
   const mark = (list, share) =>
     list.forEach((edge) => edges.set(edgeKey(edge), Math.max(share, edges.get(edgeKey(edge)) ?? 0)));
-  if (!now) return { causes, edges, isCounted: false };
+  if (!now) return { causes, edges, isCounted: null };
   let isCounted = false;
   const blamed = new Set();
   for (const source of now.sources) {

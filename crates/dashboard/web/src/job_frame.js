@@ -17,6 +17,9 @@ import { Errors } from './pages/errors.js';
 import { Rows } from './pages/rows.js';
 import { Nodes } from './pages/nodes.js';
 
+/** Pages that have something to show of a job without statistics: one that has not begun, or that failed before. */
+const BEFORE_IT_BEGINS = ['overview', 'graph'];
+
 const TABS = {
   overview: ['Overview', Overview],
   graph: ['Graph', Graph],
@@ -64,8 +67,13 @@ export function JobFrame({ route, info }) {
           isCurrent=${key === tab}
           problems=${problemsOf(key, summary.problems)} />`)}
     </nav>
+    ${summary.error &&
+      html`<section class="failure" aria-label="Error">
+        <${Icon} kind="error" label="error" />
+        <pre>${summary.error}</pre>
+      </section>`}
     ${
-      !between.now && tab !== 'overview'
+      !between.now && !BEFORE_IT_BEGINS.includes(tab)
         ? html`<${Notice}>${stats.error ? stats.error.message : 'Asking for the statistics…'}<//>`
         : html`<${Page} key=${tab} ...${{ id, path, params, summary, between, info }} />`
     }`;

@@ -65,6 +65,14 @@ export const Panel = ({ title, aside, children, id }) => html`<section class="pa
   ${children}
 </section>`;
 
+/** The statement of a job. */
+export const Sql = ({ summary: { sql, state_dir: folder } }) => html`<${Panel}
+  title="SQL"
+  id="sql"
+  aside=${folder && html`<span>State directory <code>${folder}</code></span>`}>
+  <pre class="code" tabindex="0" role="group" aria-label="SQL">${sql}</pre>
+<//>`;
+
 /** What the page cannot show, and why. */
 export function Notice({ kind = 'info', title, children }) {
   return html`<div class=${`notice ${kind}`}>

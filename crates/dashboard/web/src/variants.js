@@ -1,4 +1,4 @@
-// What became of the code of a pipeline: events, told apart by their words.
+// What became of the code of a pipeline, and what else was adapted: events by their kind.
 
 /** Code that is made anew this often in a minute costs more than it gains. */
 const OFTEN = 6;
@@ -9,16 +9,11 @@ export const KINDS = {
   dropped: ['dropped', 'a variant was tried and was not better'],
   trial: ['on trial', 'a variant is tried beside the one in use'],
   deoptimised: ['deoptimised', 'what a variant assumed does not hold any more'],
-  other: ['decided', 'something else was adapted to the data or the load'],
+  adapted: ['adapted', 'workers, buffers, tables or windows, but no code'],
 };
 
-export function kindOf({ observed, decided }) {
-  if (/ broke what | deoptimi[sz]/.test(observed) || /^back to variant/.test(decided)) return 'deoptimised';
-  if (/ on trial/.test(decided)) return 'trial';
-  if (/ is dropped/.test(decided)) return 'dropped';
-  if (/variant.* from now on/.test(decided)) return 'adopted';
-  return 'other';
-}
+/** The kind of an event; a kind that this page does not know is not about code. */
+export const kindOf = ({ kind }) => (Object.hasOwn(KINDS, kind) ? kind : 'adapted');
 
 /** By how much a row became cheaper, as a share of what it cost before; null until it is known. */
 export function gain({ nanos_per_row_before: before, nanos_per_row_after: after }) {

@@ -17,6 +17,7 @@ describe('access', { concurrency: 3 }, () => {
     ['#/jobs', 'part-0417'],
     ['#/jobs/bids_to_kafka', 'ROW_NUMBER'],
     ['#/jobs/invoices', 'MS4004'],
+    ['#/jobs/invoices/graph', 'INSERT INTO invoices'],
     ['#/jobs/bids_to_kafka/graph?node=sink%200', 'emit into'],
     ['#/jobs/clicks/splits', 'holds the watermark of'],
     ['#/jobs/ratings/code?code=1', 'ModuleID'],

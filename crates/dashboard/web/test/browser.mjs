@@ -76,13 +76,4 @@ export async function axe(page, rules = null) {
 /** The text of something, with plain spaces. */
 export const textOf = async (locator) => (await locator.innerText()).replaceAll('\u00a0', ' ');
 
-/** Waits until `condition`, asked again and again, is true; the last value is in the error. */
-export async function until(condition, what = 'the condition') {
-  const end = Date.now() + 10_000;
-  for (;;) {
-    const value = await condition();
-    if (value) return value;
-    if (Date.now() > end) throw new Error(`${what} did not come true in 10 s`);
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-}
+export { until } from './until.mjs';

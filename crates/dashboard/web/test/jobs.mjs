@@ -344,6 +344,15 @@ const cluster = {
       node(1, 380_000, { replaced: 1 }),
       node(2, 0, { age_s: 24 + (at - 900), rows_in: 98_000_000, sent_bytes: 1.9e9, watermark_ms: watermark(30) }),
     ];
+    stats.events.push({
+      at_s: 610,
+      kind: 'adapted',
+      subject: 'node 1',
+      observed: 'the connection to node 1 broke',
+      decided: '10.0.0.7:7420 takes its place from checkpoint 41 on',
+      nanos_per_row_before: null,
+      nanos_per_row_after: null,
+    });
     return stats;
   },
   plan: () => planOf(hotPlan, 'visits', 'sessions'),
@@ -368,8 +377,9 @@ const restless = {
   ],
   stats: (at) => {
     const stats = renamed(advanced(hotStats, at), hotPlan, 'rating', 'ratings');
-    const event = (ago, observed, decided, before = null, after = null) => ({
+    const event = (ago, kind, observed, decided, before = null, after = null) => ({
       at_s: at - ago,
+      kind,
       subject: 'pipeline 0',
       observed,
       decided,
@@ -378,14 +388,22 @@ const restless = {
     });
     for (let ago = 290; ago > 5; ago -= 10) {
       stats.events.push(
-        event(ago, 'country is FR in 10240 sampled rows', 'variant 7 on trial: country is FR', 31.2, 22.4),
+        event(ago, 'trial', 'country is FR in 10240 sampled rows', 'variant 7 on trial: country is FR', 31.2, 22.4),
       );
       stats.events.push(
-        event(ago - 2, 'variant 7 costs 22.40 ns a row instead of 31.20 ns', 'variant 7 from now on', 31.2, 22.4),
+        event(
+          ago - 2,
+          'adopted',
+          'variant 7 costs 22.40 ns a row instead of 31.20 ns',
+          'variant 7 from now on',
+          31.2,
+          22.4,
+        ),
       );
       stats.events.push(
         event(
           ago - 5,
+          'deoptimised',
           'values of country broke what variant 7 assumes in 61 of 64 buffers',
           'back to variant 1, the generic one',
         ),

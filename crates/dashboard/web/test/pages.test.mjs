@@ -71,6 +71,13 @@ describe('pages', { concurrency: 3 }, () => {
     assert.equal(await page.getByRole('button', { name: 'Stop…' }).isDisabled(), true);
     await page.getByRole('link', { name: 'Splits' }).click();
     await see(page, 'the job has not begun');
+    await see(page, 'error[MS4004]: malformed record');
+    await page.getByRole('link', { name: 'Graph' }).click();
+    await until(async () => (await page.locator('.drawing [data-node]').count()) === 7, 'the plan');
+    await see(page, 'error[MS4004]: malformed record');
+    await see(page, 'INSERT INTO invoices');
+    await page.locator('[data-node="pipeline 0"]').click();
+    await see(page, 'Nothing is counted for it.');
     await close(page).catch((error) => assert.match(String(error), /409/));
   });
 
@@ -125,6 +132,9 @@ describe('pages', { concurrency: 3 }, () => {
     await page.reload();
     await see(page, 'combine subtract over slices of 2000 ms');
     assert.match(await textOf(page.locator('.details')), /Trigger delay\s+14\.7 ms median/);
+    await page.locator('[data-node="pipeline 0"]').click();
+    await see(page, /dropped at 15.1.s: variant 5 costs 30\.56 ns a row instead of 14\.43 ns/);
+    await page.locator('[data-node="aggregation 0"]').click();
     const cells = page
       .getByRole('table', { name: 'Nodes of the plan' })
       .getByRole('row')
@@ -195,6 +205,10 @@ describe('pages', { concurrency: 3 }, () => {
     await see(page, 'Skew');
     assert.match(await textOf(row(page, 'Nodes of the cluster', 'node 2')), /does not answer/);
     assert.match(await textOf(row(page, 'Nodes of the cluster', 'node 1')), /answers\s+0 s ago\s+1\s+380 k rows\/s/);
+    assert.match(
+      await textOf(row(page, 'Events of nodes, newest first', 'node 1')),
+      /takes its place from checkpoint 41/,
+    );
     await close(page);
   });
 

@@ -6,14 +6,15 @@ import { usePoll } from '../api.js';
 import { HIGH, NOTED, backpressure, edgeKey, numbers } from '../flow.js';
 import { HEIGHT, WIDTH, layout, neighbour, ordered, path as line } from '../layout.js';
 import { bytes, count, percent, rate, NONE } from '../format.js';
-import { Icon, Notice, Panel, Table } from '../ui.js';
+import { Icon, Notice, Panel, Sql, Table } from '../ui.js';
 import { Details } from './node_details.js';
 
 export function Graph({ id, path, params, summary, between }) {
   const { data, error } = usePoll(`${path}/plan`, { once: true });
   const plan = useMemo(() => data && ordered(data), [data]);
+  const sql = !between.now && html`<${Sql} summary=${summary} />`;
   if (!plan)
-    return html`<${Notice} kind=${error ? 'error' : 'info'}>${error ? error.message : 'Asking for the plan…'}<//>`;
+    return html`<${Notice} kind=${error ? 'error' : 'info'}>${error ? error.message : 'Asking for the plan…'}<//> ${sql}`;
   const flow = backpressure(plan, between);
   const all = new Map(plan.nodes.map((node) => [node.id, numbers(between, node.id)]));
   const chosen = plan.nodes.find((node) => node.id === params.node);
@@ -29,7 +30,8 @@ export function Graph({ id, path, params, summary, between }) {
           ...${{ id, node: chosen, between, plan, flow, summary }}
           onClose=${() => leave(chosen.id)} />`}
     </div>
-    <${AsTable} ...${{ id, plan, flow, all }} />`;
+    <${AsTable} ...${{ id, plan, flow, all }} />
+    ${sql}`;
 }
 
 /** Closes the details; the keyboard is where it was before. */
@@ -40,7 +42,7 @@ function leave(node) {
 
 function Causes({ id, flow, summary }) {
   if (flow.causes.length === 0) {
-    if (summary.state !== 'running') return null;
+    if (summary.state !== 'running' || flow.isCounted == null) return null;
     return flow.isCounted
       ? html`<p class="fine">
         <${Icon} kind="ok" /> No backpressure: no source waits for more than ${percent(NOTED)} of the time.</p>`

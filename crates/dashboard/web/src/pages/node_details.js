@@ -6,6 +6,9 @@ import { idOf, numbers } from '../flow.js';
 import { bytes, byteRate, count, duration, percent, rate, timestamp, whole } from '../format.js';
 import { partPerSecond, holder } from '../differences.js';
 import { Problems } from '../problems.js';
+import { KINDS, kindOf } from '../variants.js';
+
+const SHOWN_EVENTS = 5;
 
 export function Details({ id, node, between, flow, summary, onClose }) {
   const heading = useRef(null);
@@ -34,9 +37,25 @@ export function Details({ id, node, between, flow, summary, onClose }) {
       html`<p class="links">
         ${links(id, node, between).map(([label, to]) => html`<a key=${to} href=${to}>${label}</a>`)}
       </p>`}
+    <${Decided} events=${between.now?.events.filter(({ subject }) => isOf(subject, node.id)) ?? []} />
     <h3>EXPLAIN</h3>
     <pre class="code" tabindex="0" role="group" aria-label="EXPLAIN">${node.detail.join('\n') || node.title}</pre>
   </section>`;
+}
+
+/** What was adapted of it lately, newest first. */
+function Decided({ events }) {
+  if (events.length === 0) return null;
+  return html`<h3>Decisions</h3>
+    <ul class="decided">
+      ${events
+        .slice(-SHOWN_EVENTS)
+        .reverse()
+        .map((event) =>
+          html`<li key=${event.at_s}>
+            <i class=${`event ${kindOf(event)}`} aria-hidden="true"></i> ${KINDS[kindOf(event)][0]} at ${duration(event.at_s)}: ${event.observed}: ${event.decided}
+          </li>`)}
+    </ul>`;
 }
 
 function facts(between, { list, part, rate: perSecond, busy }) {
@@ -101,7 +120,7 @@ function links(id, node, between) {
   if (node.kind === 'source') return [['Splits', href(id, 'splits', { source: node.id })]];
   if (node.kind === 'sink') return [['Rows that it gets', href(id, 'rows', { sink: node.id })]];
   if (node.kind === 'pipeline') {
-    const variants = between.now.programs
+    const variants = (between.now?.programs ?? [])
       .filter((program) => isOf(program.name, node.id))
       .flatMap((program) => program.variants);
     return [[`Code${variants.length ? `, ${variants.length} variants` : ''}`, href(id, 'code', { pipeline: node.id })]];

@@ -24,6 +24,7 @@ export function Nodes({ id, summary, between }) {
   const skew = mean > 0 ? most / mean : null;
   const sent = (node) => perSecond(between, (s) => s.nodes.find((other) => other.node === node.node)?.sent_bytes);
   const now = Date.now();
+  const events = between.now.events.filter(({ subject }) => /^node \d/.test(subject)).reverse();
   return html`${shown}
     <${Figures} label="Nodes">
       <${Figure} label="Nodes" value=${whole(nodes.length)} />
@@ -79,7 +80,16 @@ export function Nodes({ id, summary, between }) {
         { key: 'sent', title: 'Sends', number: true, cell: (node) => byteRate(sent(node)) },
         { key: 'total', title: 'Sent so far', number: true, cell: (node) => bytes(node.sent_bytes) },
       ]} />
-    <//>`;
+    <//>
+    ${events.length > 0 &&
+      html`<${Panel} title="Events" id="events">
+        <${Table} caption="Events of nodes, newest first" isShort=${true} rows=${events} columns=${[
+          { key: 'at', title: 'At', number: true, cell: (event) => duration(event.at_s) },
+          { key: 'subject', title: 'Node', heads: true, class: 'nowrap' },
+          { key: 'observed', title: 'Observed', class: 'text' },
+          { key: 'decided', title: 'Decided', class: 'text' },
+        ]} />
+      <//>`}`;
 }
 
 const isSilent = (node) => node.age_s == null || node.age_s >= PATIENCE_S;

@@ -5,7 +5,7 @@ import { ApiError, act, usePoll } from '../api.js';
 import { Chart, rates } from '../chart.js';
 import { workersBusy } from '../differences.js';
 import { age, bytes, byteRate, count, delay, duration, percent, rate, timestamp, whole, NONE } from '../format.js';
-import { Dialog, Figure, Figures, Icon, Notice, Panel } from '../ui.js';
+import { Dialog, Figure, Figures, Icon, Notice, Sql } from '../ui.js';
 import { Problems } from '../problems.js';
 
 export function Overview({ path, id, summary, between, info }) {
@@ -13,11 +13,6 @@ export function Overview({ path, id, summary, between, info }) {
   const behind = delay(summary.watermark_ms, Date.now());
   const share = summary.memory_limit_bytes ? summary.memory_used_bytes / summary.memory_limit_bytes : null;
   return html`
-    ${summary.error &&
-      html`<section class="failure" aria-label="Error">
-        <${Icon} kind="error" label="error" />
-        <pre>${summary.error}</pre>
-      </section>`}
     ${
       summary.problems.length > 0
         ? html`<section class="panel" aria-labelledby="problems">
@@ -54,12 +49,7 @@ export function Overview({ path, id, summary, between, info }) {
       <${Figure} label="Restarts" value=${whole(summary.restarts)} />
     <//>
     <${Charts} path=${path} />
-    <${Panel}
-      title="SQL"
-      id="sql"
-      aside=${summary.state_dir && html`<span>State directory <code>${summary.state_dir}</code></span>`}>
-      <pre class="code" tabindex="0" role="group" aria-label="SQL">${summary.sql}</pre>
-    <//>`;
+    <${Sql} summary=${summary} />`;
 }
 
 function Charts({ path }) {
