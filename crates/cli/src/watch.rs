@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 #[cfg(feature = "http")]
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 #[cfg(feature = "otel")]
-use {crate::log, std::time::Duration};
+use std::time::Duration;
+use std::time::SystemTime;
 
 /// A server that runs as long as it lives.
 pub(crate) struct Serving {

@@ -26,6 +26,7 @@ mod rejection;
 mod routes;
 mod served;
 mod server;
+mod stalled;
 #[cfg(feature = "otel")]
 mod telemetry;
 mod tls;

@@ -175,6 +175,8 @@ fn of_backpressure(stats: &StatsSnapshot, recent: &Recent) -> Vec<Problem> {
     let busy = |(now, then): (&SinkSnapshot, &SinkSnapshot)| {
         (now.name.clone(), share(now.busy + now.writing, then.busy + then.writing))
     };
+    // One that stands still has been told of, and is the cause.
+    let is_stuck = stats.sinks.iter().any(|sink| sink.writing >= PATIENCE || sink.committing >= PATIENCE);
     let slow = stats.sinks.iter().zip(&before.stats.sinks).map(busy).filter(|(_, share)| *share >= BUSY);
     let slow = slow.max_by(|a, b| a.1.total_cmp(&b.1));
     let workers = recent.busy_share(before, stats);
@@ -186,7 +188,7 @@ fn of_backpressure(stats: &StatsSnapshot, recent: &Recent) -> Vec<Problem> {
         let memory = part(source.waits.memory, then.waits.memory);
         let behind = part(source.waits.behind, then.waits.behind);
         let name = &source.name;
-        if in_flight.max(memory) >= WAITING {
+        if in_flight.max(memory) >= WAITING && !is_stuck {
             let waits = format!("{name} waits {} of the time", percent(in_flight + memory));
             found.push(match &slow {
                 Some((sink, share)) => {
@@ -304,7 +306,9 @@ fn of_nodes(stats: &StatsSnapshot, _: &Recent) -> Vec<Problem> {
     }
     let rates = || stats.nodes.iter().map(|node| node.rows_per_second);
     let (least, most) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
-    if stats.nodes.len() > 1 && most >= 1000.0 && most > 3.0 * least {
+    // A node that has no split to read has nothing to do with how rows are spread.
+    let splits: u64 = stats.sources.iter().map(|source| source.split_count).sum();
+    if stats.nodes.len() > 1 && splits >= stats.nodes.len() as u64 && most >= 1000.0 && most > 3.0 * least {
         let text = format!("nodes read between {} and {} rows/s", least.round(), most.round());
         found.push(
             Problem::new("skew", Severity::Info, "nodes", text).advise("more splits would spread the rows better"),

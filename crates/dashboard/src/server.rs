@@ -4,22 +4,26 @@ use crate::history::{Histories, Recorder};
 use crate::jobs::Jobs;
 use crate::routes;
 use crate::served::{Exposure, Peer, Served, Token};
+use crate::stalled::Noting;
 use crate::tls::{self, Certificate};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use millstream::{Diagnostic, code};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at a time; further ones are closed.
-const MOST_CONNECTIONS: usize = 128;
-/// How long the head of a request, and the beginning of TLS, may take.
+/// Connections at a time, of all clients and of one address; further ones are closed. So one machine does not take the places of others, and
+/// its probes.
+const MOST_CONNECTIONS: usize = 256;
+const MOST_OF_ADDRESS: usize = 64;
+/// How long the head of a request, the beginning of TLS, and a client that does not read may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes that are read ahead of a connection: the most that the head of a request has.
 const HEAD_BYTES: usize = 32 << 10;
@@ -138,7 +142,7 @@ fn exposure(config: &ServerConfig, ip: IpAddr) -> Result<Exposure, Diagnostic> {
 }
 
 async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>, router: Router) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let (room, places) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), Places::default());
     loop {
         let Ok((socket, peer)) = listener.accept().await else {
             // Out of file descriptors, which others may give back.
@@ -146,9 +150,10 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>
             continue;
         };
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let Some(place) = places.take(peer.ip()) else { continue };
         let (acceptor, router) = (acceptor.clone(), router.clone().layer(Extension(Peer(peer))));
         tokio::spawn(async move {
-            let _permit = permit;
+            let _places = (permit, place);
             match acceptor {
                 None => serve(socket, router).await,
                 Some(acceptor) => {
@@ -165,7 +170,43 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>
 async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES);
-    let _ = protocol.serve_connection(TokioIo::new(socket), TowerToHyperService::new(router)).await;
+    let (socket, stalled) = Noting::new(socket);
+    let connection = protocol.serve_connection(TokioIo::new(socket), TowerToHyperService::new(router));
+    tokio::select! {
+        _ = connection => {}
+        () = stalled.wait(PATIENCE) => {}
+    }
+}
+
+/// How many connections each address has.
+#[derive(Clone, Default)]
+struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// A place of an address, until it is dropped.
+struct PlaceOf(Places, IpAddr);
+
+impl Places {
+    fn take(&self, address: IpAddr) -> Option<PlaceOf> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(address).or_default();
+        if *count >= MOST_OF_ADDRESS {
+            return None;
+        }
+        *count += 1;
+        Some(PlaceOf(self.clone(), address))
+    }
+}
+
+impl Drop for PlaceOf {
+    fn drop(&mut self) {
+        let mut taken = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.1);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

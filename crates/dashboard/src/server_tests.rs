@@ -5,7 +5,6 @@ use crate::routes::ROUTES;
 use millstream::RunMonitor;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::time::SystemTime;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -300,6 +299,31 @@ fn clients_that_are_silent_keep_nobody_out() {
     while !is_served() {
         assert!(since.elapsed() < Duration::from_secs(30), "it answers nobody");
     }
+}
+
+#[test]
+fn clients_that_do_not_read_lose_their_places() {
+    let (server, _) = start(&at("0"));
+    let request = format!("GET /api/v1/openapi.json HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).repeat(400);
+    let mut deaf: Vec<TcpStream> = (0..MOST_OF_ADDRESS).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    for stream in &mut deaf {
+        stream.set_nonblocking(true).unwrap();
+        // As much as goes in: the answers to it fill what there is between the two.
+        let _ = stream.write_all(request.as_bytes());
+    }
+    let since = std::time::Instant::now();
+    let health = format!("GET /health HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
+    let is_served = || {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let mut answer = String::new();
+        stream.write_all(health.as_bytes()).is_ok()
+            && stream.read_to_string(&mut answer).is_ok()
+            && answer.ends_with("ok\n")
+    };
+    while !is_served() {
+        assert!(since.elapsed() < 4 * PATIENCE, "it answers nobody");
+    }
+    drop(deaf);
 }
 
 #[test]
