@@ -110,7 +110,7 @@ mod served {
             let refused =
                 |message: &str, advice: &str| Refused { message: message.into(), advice: Some(advice.into()) };
             let found = self.shown().into_iter().find(|shown| shown.view.name == job);
-            let Shown { own, desk, .. } =
+            let ShownJob { own, desk, .. } =
                 found.ok_or_else(|| refused("there is no such job", "GET /api/v1/jobs lists them"))?;
             match (action, desk.status.now().phase) {
                 (_, Phase::Stopped | Phase::Finished) => {
@@ -128,7 +128,7 @@ mod served {
     }
 
     /// A job, or an insert of it.
-    struct Shown {
+    struct ShownJob {
         view: JobView,
         /// What it is called among those of its file.
         own: String,
@@ -136,8 +136,8 @@ mod served {
     }
 
     impl Entries {
-        fn shown(&self) -> Vec<Shown> {
-            let mut all: Vec<Shown> = Vec::new();
+        fn shown(&self) -> Vec<ShownJob> {
+            let mut all: Vec<ShownJob> = Vec::new();
             for (name, entry) in &*self.lock() {
                 for mut view in views_of(name, entry) {
                     let own = view.name.clone();
@@ -145,7 +145,7 @@ mod served {
                     while all.iter().any(|other| other.view.name == view.name) {
                         view.name += "'";
                     }
-                    all.push(Shown { view, own, desk: Arc::clone(&entry.desk) });
+                    all.push(ShownJob { view, own, desk: Arc::clone(&entry.desk) });
                 }
             }
             all
