@@ -12,7 +12,7 @@ use crate::{log, summary};
 use millstream::connectors::release_standard_input;
 use millstream::sql::ParsedStatement;
 use millstream::{
-    CancelState, Diagnostic, JobShare, Outcome, PreparedRun, RunDescription, RunMonitor, Session, code, secret,
+    CancelState, Diagnostic, JobShare, Outcome, PreparedRun, RunDescription, RunMonitor, Session, code, secret, share,
 };
 use std::io::{IsTerminal, stderr};
 use std::panic::resume_unwind;
@@ -262,7 +262,7 @@ impl Inserts {
         sources: &[InsertSource],
         restarts: u64,
     ) -> Result<(), Failure> {
-        PreparedRun::share(&mut runs, self.served.as_ref().map(|served| &served.share));
+        share(&mut runs, self.served.as_ref().map(|served| &served.share));
         let monitors: Vec<Arc<RunMonitor>> = runs.iter().map(PreparedRun::monitor).collect();
         self.watch(&monitors);
         self.show(session, &runs, sources, restarts);

@@ -1,9 +1,8 @@
 //! The jobs of a state directory: which of them a statement is.
 
-use crate::recovery::unusable;
 use millstream_plan::shape::PlanShape;
 use millstream_runtime::kept_shape;
-use millstream_storage::StatePlace;
+use millstream_storage::{StatePlace, store_failed};
 use millstream_types::{Diagnostic, Place, code};
 use std::io;
 use std::sync::{Arc, Weak};
@@ -202,4 +201,14 @@ fn known_job(place: &StatePlace, number: usize) -> io::Result<KnownJob> {
     let newest = listed.into_iter().find_map(|listed| listed.manifest.ok());
     let kept = newest.as_ref().and_then(kept_shape);
     Ok(KnownJob { number, name: newest.and_then(|manifest| manifest.name), kept, taken: None })
+}
+
+/// That a state directory cannot be used.
+pub(crate) fn unusable(place: &str, error: &io::Error) -> Diagnostic {
+    let failure = store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error);
+    match std::path::Path::new(place).is_file() {
+        true => failure.advise(format!("{place} is a file: give a directory, which is made if there is none")),
+        false => failure,
+    }
+    .at(Place::Option("execution.checkpointing.dir".into()))
 }

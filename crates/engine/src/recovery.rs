@@ -8,19 +8,16 @@
 use crate::cluster::StateOfJob;
 use crate::fitting::{of_another_version, recovered};
 use crate::job_name::{is_job_name, job_name};
-use crate::known_jobs::{KnownJobs, TakenJob};
+use crate::known_jobs::{KnownJobs, TakenJob, unusable};
 use crate::monitor::RunMonitor;
-use crate::planned::PreparedRun;
 use crate::stored_files::StoredFiles;
 use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, SinkWriter, Source};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_plan::shape::PlanShape;
 use millstream_runtime::{CheckpointConfig, Recovered};
-use millstream_storage::{
-    Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, store_failed,
-};
+use millstream_storage::{Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store};
 use millstream_types::{Diagnostic, Place, code};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -110,36 +107,6 @@ impl StateDirectory {
         let run = self.lock.run();
         Ok(JobState { checkpoints, name, run, place, number, directory, remote, settings, note, running })
     }
-}
-
-/// See [`Session::would_resume`](crate::Session::would_resume).
-pub(crate) fn would_resume(place: StatePlace, inserts: Vec<(PreparedRun, Vec<String>)>) -> Result<(), Diagnostic> {
-    if !place.exists().map_err(|e| unusable(&place.to_string(), &e))? {
-        return Ok(());
-    }
-    let failed = |e| unusable(&place.to_string(), &e);
-    let numbers = place.jobs().map_err(failed)?;
-    let mut known = KnownJobs::of(place.clone())?;
-    let mut to_come: VecDeque<Vec<String>> = inserts.iter().map(|(_, targets)| targets.clone()).collect();
-    let mut taken = Vec::new();
-    for (mut run, _) in inserts {
-        to_come.pop_front();
-        run.plan_as_kept(|shape| !known.has_jobs() || known.keeps(shape));
-        let job = known.take(&run.shape(), to_come.make_contiguous(), run.name())?;
-        let listed = match numbers.contains(&job.number) {
-            true => place.checkpoints(job.number).list().map_err(failed)?,
-            false => Vec::new(),
-        };
-        if let Some(error) = of_another_version(&listed) {
-            return Err(error);
-        }
-        if let Some(newest) = listed.into_iter().find_map(|listed| listed.manifest.ok()) {
-            recovered(&run.plan, newest)?;
-        }
-        // None is that of two statements.
-        taken.push(job);
-    }
-    Ok(())
 }
 
 /// Where sinks of a job keep files: in a local directory, or copies of what is in a store.
@@ -413,13 +380,4 @@ fn choose(
         }
         _ => Ok(None),
     }
-}
-
-pub(crate) fn unusable(place: &str, error: &io::Error) -> Diagnostic {
-    let failure = store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error);
-    match std::path::Path::new(place).is_file() {
-        true => failure.advise(format!("{place} is a file: give a directory, which is made if there is none")),
-        false => failure,
-    }
-    .at(Place::Option("execution.checkpointing.dir".into()))
 }

@@ -11,10 +11,11 @@ use crate::local::LocalTable;
 use crate::memory::{self, SinkProvider, TableProvider};
 use crate::monitor::{Outcome, RunMonitor};
 use crate::planned::PreparedRun;
-use crate::recovery::{self, JobState, StateDirectory};
+use crate::recovery::{JobState, StateDirectory};
 use crate::relation::Relation;
 use crate::restart::RestartStrategy;
 use crate::results::{Collected, ResultTarget};
+use crate::resumption::would_resume;
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
@@ -306,7 +307,7 @@ impl Session {
     /// Those that they would fail with.
     pub fn would_resume(&self, inserts: Vec<(PreparedRun, Vec<String>)>) -> Result<(), Diagnostic> {
         let Some(address) = &self.environment.settings.values.state else { return Ok(()) };
-        recovery::would_resume(StatePlace::parse(address)?, inserts)
+        would_resume(StatePlace::parse(address)?, inserts)
     }
 
     /// The settings of the runs to come.

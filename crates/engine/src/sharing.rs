@@ -53,22 +53,20 @@ impl JobShare {
     }
 }
 
-impl PreparedRun {
-    /// Has runs take place concurrently: they share the workers and the memory of one, or of the job of a service whose runs they are; and no
-    /// two may write the same file.
-    pub fn share(runs: &mut [PreparedRun], of: Option<&JobShare>) {
-        let (files, parts) = (Arc::<WrittenFiles>::default(), runs.len().max(1) as u64);
-        let workers = match of {
-            Some(share) => Some(Arc::clone(&share.workers)),
-            None if parts > 1 => Some(WorkerSet::new(runs.iter().map(|run| run.config.workers).max().unwrap_or(1))),
-            None => None,
-        };
-        for run in runs {
-            run.config.worker_set = workers.clone();
-            let bytes = of.map_or_else(|| run.config.memory_bytes(), JobShare::memory_bytes);
-            run.config.memory = MemorySize::Bytes((bytes / parts).max(1));
-            run.config.memory_share = of.map(|share| Arc::clone(&share.memory));
-            run.files = Arc::clone(&files);
-        }
+/// Has runs take place concurrently: they share the workers and the memory of one, or of the job of a service whose runs they are; and no
+/// two may write the same file.
+pub fn share(runs: &mut [PreparedRun], of: Option<&JobShare>) {
+    let (files, parts) = (Arc::<WrittenFiles>::default(), runs.len().max(1) as u64);
+    let workers = match of {
+        Some(share) => Some(Arc::clone(&share.workers)),
+        None if parts > 1 => Some(WorkerSet::new(runs.iter().map(|run| run.config.workers).max().unwrap_or(1))),
+        None => None,
+    };
+    for run in runs {
+        run.config.worker_set = workers.clone();
+        let bytes = of.map_or_else(|| run.config.memory_bytes(), JobShare::memory_bytes);
+        run.config.memory = MemorySize::Bytes((bytes / parts).max(1));
+        run.config.memory_share = of.map(|share| Arc::clone(&share.memory));
+        run.files = Arc::clone(&files);
     }
 }

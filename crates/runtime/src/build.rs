@@ -79,10 +79,8 @@ pub(crate) fn build(
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
     pipelines.iter_mut().for_each(|pipeline| pipeline.leave_out(&config));
     let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
-    let budget = match &config.memory_share {
-        Some(share) => share.budget(),
-        None => MemoryBudget::new(config.memory.of(available_memory())),
-    };
+    let own = || MemoryBudget::new(config.memory.of(available_memory()));
+    let budget = config.memory_share.as_ref().map_or_else(own, |share| share.budget());
     stats.watch_memory(&budget);
     let checkpointing = checkpoints.map(|config| Arc::new(Checkpointing::new(config)));
     let restored = checkpointing.as_ref().map(|it| Restored::new(it, &plan)).transpose()?.flatten();

@@ -4,7 +4,7 @@
 //! too. A file that has been written within the last moments may be half of what it is going to be, so it is left alone until it stays as it
 //! is; one that is missing may be on its way back under its name, so it has to be missing twice.
 
-use super::script::{Script, Stamp};
+use super::script::{JobScript, Stamp};
 use millstream::{Diagnostic, Place, code};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,7 +22,7 @@ pub(super) struct Found {
     pub(super) path: PathBuf,
     pub(super) stamp: Stamp,
     /// Or why it cannot be read.
-    pub(super) script: Result<Script, Diagnostic>,
+    pub(super) script: Result<JobScript, Diagnostic>,
 }
 
 /// See the module.
@@ -99,7 +99,7 @@ fn found(path: PathBuf, own: Contents, common: Option<&Contents>) -> Found {
     };
     let stamp = Stamp { own: stamp_of(&own), common: common.map(stamp_of) };
     let common = common.map(|common| common.text.clone()).transpose();
-    let script = common.and_then(|common| Ok(Script { common, own: own.text? }));
+    let script = common.and_then(|common| Ok(JobScript { common, own: own.text? }));
     Found { path, stamp, script }
 }
 

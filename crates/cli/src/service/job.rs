@@ -1,11 +1,11 @@
 //! The life of a job: what it is wanted to run, what it runs, and what comes of that.
 //!
-//! It has a thread that plans texts and waits ([`Job::live`]), and one that runs the text that holds ([`Running`]). A text that is new is planned
+//! It has a thread that plans texts and waits ([`ServedJob::live`]), and one that runs the text that holds ([`RunningScript`]). A text that is new is planned
 //! while the one before it runs; if it is all right, the job stops with a checkpoint, and the new one resumes from there. If it cannot be begun, the one
 //! before goes on.
 
-use super::running::{Running, Start, panicked};
-use super::script::{Kept, Script, Setting, Stamp};
+use super::running::{RunningScript, Start, panicked};
+use super::script::{JobFiles, JobScript, Setting, Stamp};
 use super::shown::{Phase, Status};
 use crate::failure::Failure;
 use crate::inserts::ServedFile;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub(super) enum Want {
     /// To run what the file has.
-    Run(Stamp, Result<Script, Diagnostic>),
+    Run(Stamp, Result<JobScript, Diagnostic>),
     /// To stop with a checkpoint, and to be forgotten: its file has gone, or the service ends.
     End,
 }
@@ -94,11 +94,11 @@ enum Event {
     Want(Want),
     Stop,
     /// What ran has ended.
-    Ended(Running),
+    Ended(RunningScript),
     /// All inserts of what runs have begun.
     Begun,
     /// It is time for another look at the text of the file.
-    Consider(Script),
+    Consider(JobScript),
     /// It is time to begin.
     Start(Start),
 }
@@ -107,48 +107,48 @@ enum Event {
 enum Hope {
     None,
     /// It is looked at again.
-    Consider(Script),
+    Consider(JobScript),
     /// It is begun again.
     Start(Start),
 }
 
 /// See the module.
-pub(super) struct Job {
+pub(super) struct ServedJob {
     name: Arc<str>,
     setting: Setting,
     resources: Arc<SharedResources>,
     is_shown: bool,
     desk: Arc<Desk>,
-    kept: Kept,
+    kept: JobFiles,
     /// The text that the job goes on with.
-    accepted: Option<Script>,
+    accepted: Option<JobScript>,
     stamp: Option<Stamp>,
-    running: Option<Running>,
+    running: Option<RunningScript>,
     /// What the next text has without waiting for it: that of the one before.
     share: Option<JobShare>,
     /// What is looked at again, and when.
-    considers: Option<(Instant, Script)>,
+    considers: Option<(Instant, JobScript)>,
     /// What is begun, and when.
     starts: Option<(Instant, Start)>,
     pause: Option<Duration>,
     restarts: u64,
 }
 
-impl Job {
+impl ServedJob {
     pub(super) fn new(
         name: &Arc<str>,
         setting: &Setting,
         resources: &Arc<SharedResources>,
         is_shown: bool,
         desk: &Arc<Desk>,
-    ) -> Result<Job, Failure> {
+    ) -> Result<ServedJob, Failure> {
         let unusable = |e: std::io::Error| {
             let message = format!("the state directory {} cannot be used: {e}", setting.address);
             Failure::failed(Diagnostic::new(code::CHECKPOINT_FAILED, message))
         };
-        let kept = Kept::open(&StatePlace::parse(&setting.address).map_err(Failure::usage)?).map_err(unusable)?;
+        let kept = JobFiles::open(&StatePlace::parse(&setting.address).map_err(Failure::usage)?).map_err(unusable)?;
         let accepted = kept.accepted().map_err(unusable)?;
-        Ok(Job {
+        Ok(ServedJob {
             name: Arc::clone(name),
             setting: setting.clone(),
             resources: Arc::clone(resources),
@@ -225,7 +225,7 @@ impl Job {
     }
 
     /// The file is another one, or it was touched.
-    fn changed(&mut self, stamp: Stamp, script: Result<Script, Diagnostic>) {
+    fn changed(&mut self, stamp: Stamp, script: Result<JobScript, Diagnostic>) {
         self.stamp = Some(stamp);
         if matches!(self.kept.stopped(), Ok(Some(stopped)) if stopped == stamp.own) {
             self.desk.status.set(Phase::Stopped);
@@ -245,7 +245,7 @@ impl Job {
     }
 
     /// Looks at a text that is to be run.
-    fn consider(&mut self, script: Script) {
+    fn consider(&mut self, script: JobScript) {
         match &self.running {
             Some(running) if running.script == script => return,
             None if self.accepted.as_ref() == Some(&script) => {
@@ -313,7 +313,7 @@ impl Job {
         let desk = Arc::clone(&self.desk);
         let ended = move || desk.wake();
         self.desk.status.set(Phase::Running);
-        match Running::start(start, &self.setting, file, (Arc::clone(&self.desk.watched), self.is_shown), ended) {
+        match RunningScript::start(start, &self.setting, file, (Arc::clone(&self.desk.watched), self.is_shown), ended) {
             Ok(running) => self.running = Some(running),
             Err(failure) => self.fail(&failure, Hope::None),
         }
@@ -328,7 +328,7 @@ impl Job {
         }
     }
 
-    fn accept(&mut self, script: Script) {
+    fn accept(&mut self, script: JobScript) {
         if self.accepted.as_ref() == Some(&script) {
             return;
         }
@@ -369,7 +369,7 @@ impl Job {
     }
 
     /// What ran has ended by itself, or somebody has stopped it who does not ask the service (`millstream stop`).
-    fn ended(&mut self, running: Running) {
+    fn ended(&mut self, running: RunningScript) {
         let (has_begun, ran) = (running.has_begun() || running.is_accepted, running.since.elapsed());
         let (script, instead, share) = (running.script.clone(), running.instead.clone(), running.share.clone());
         if has_begun {

@@ -21,7 +21,7 @@ use crate::interrupt::at_signal;
 use crate::log;
 use crate::watch::{Serving, send, serve as serve_http};
 use folder::{Folder, Found};
-use job::{Desk, Job, Want};
+use job::{Desk, ServedJob, Want};
 use millstream::storage::{DirectoryLock, StatePlace, make_private};
 use millstream::{Diagnostic, Place, SharedResources, code, counted};
 use script::Setting;
@@ -203,7 +203,7 @@ impl Service {
         let body = move || {
             log::of_job(&job);
             loop {
-                match Job::new(&job, &setting, &resources, is_shown, &own) {
+                match ServedJob::new(&job, &setting, &resources, is_shown, &own) {
                     Ok(job) => return job.live(),
                     Err(failure) if own.status.fail(failure.to_string()) => failure.report(),
                     Err(_) => {}

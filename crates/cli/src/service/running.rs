@@ -1,6 +1,6 @@
 //! A script that runs in a thread of its own.
 
-use super::script::{Script, Setting};
+use super::script::{JobScript, Setting};
 use crate::failure::Failure;
 use crate::inserts::{Inserts, Overseer, ServedFile};
 use crate::watch::Watched;
@@ -14,10 +14,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// A script that runs.
-pub(super) struct Running {
-    pub(super) script: Script,
+pub(super) struct RunningScript {
+    pub(super) script: JobScript,
     /// What is run instead, if it cannot be begun.
-    pub(super) instead: Option<Script>,
+    pub(super) instead: Option<JobScript>,
     pub(super) since: Instant,
     pub(super) share: JobShare,
     /// Whether it is the text that the job goes on with.
@@ -29,8 +29,8 @@ pub(super) struct Running {
 
 /// What a script is run with.
 pub(super) struct Start {
-    pub(super) script: Script,
-    pub(super) instead: Option<Script>,
+    pub(super) script: JobScript,
+    pub(super) instead: Option<JobScript>,
 }
 
 /// Ends what a job runs, and knows whether it has begun.
@@ -69,7 +69,7 @@ impl Overseer for Ends {
     }
 }
 
-impl Running {
+impl RunningScript {
     /// Runs a script; `ended` is called behind its end.
     pub(super) fn start(
         Start { script, instead }: Start,
@@ -77,7 +77,7 @@ impl Running {
         file: ServedFile,
         (watched, is_shown): (Arc<Watched>, bool),
         ended: impl FnOnce() + Send + 'static,
-    ) -> Result<Running, Failure> {
+    ) -> Result<RunningScript, Failure> {
         let (ends, share, job) = (Arc::<Ends>::default(), file.share.clone(), Arc::<str>::from(file.job.as_str()));
         let (own, text, setting) = (Arc::clone(&ends), script.clone(), setting.clone());
         let has_ended = Arc::<AtomicBool>::default();
@@ -93,7 +93,7 @@ impl Running {
         };
         let thread = thread::Builder::new().name("serve-run".into()).spawn(body).map_err(no_thread)?;
         let since = Instant::now();
-        Ok(Running { script, instead, since, share, is_accepted: false, ends, has_ended, thread })
+        Ok(RunningScript { script, instead, since, share, is_accepted: false, ends, has_ended, thread })
     }
 
     /// Asks it to end with a checkpoint.
@@ -122,7 +122,7 @@ impl Running {
 }
 
 /// Executes a script to the end of all its inserts.
-fn run(setting: &Setting, script: &Script, mut inserts: Inserts) -> Result<(), Failure> {
+fn run(setting: &Setting, script: &JobScript, mut inserts: Inserts) -> Result<(), Failure> {
     let mut session = setting.session()?;
     for text in setting.texts(script)? {
         inserts.execute(&mut session, &text, &mut |_, session, statement| {

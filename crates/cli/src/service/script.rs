@@ -26,7 +26,7 @@ const STOPPED: &str = "stopped.json";
 
 /// The statements of a job, before variables are substituted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Script {
+pub(super) struct JobScript {
     /// Those in front of the scripts of all jobs.
     pub(super) common: Option<String>,
     pub(super) own: String,
@@ -57,14 +57,14 @@ impl Setting {
     }
 
     /// The texts in the order in which they are executed.
-    pub(super) fn texts(&self, script: &Script) -> Result<Vec<Text>, Failure> {
+    pub(super) fn texts(&self, script: &JobScript) -> Result<Vec<Text>, Failure> {
         let common = self.path.with_file_name(COMMON);
         let parts = script.common.iter().map(|sql| (sql, common.as_path())).chain([(&script.own, self.path.as_path())]);
         parts.map(|(sql, path)| self.config.substituted(sql.clone(), path.display().to_string())).collect()
     }
 
     /// What a script consists of.
-    pub(super) fn statements(&self, script: &Script) -> Result<Vec<Statement>, Failure> {
+    pub(super) fn statements(&self, script: &JobScript) -> Result<Vec<Statement>, Failure> {
         let parsed = |text: Text| sql::parse_script(&text.sql).map_err(|error| Failure::statement(error, &text));
         let parsed = self.texts(script)?.into_iter().map(parsed).collect::<Result<Vec<_>, Failure>>()?;
         Ok(parsed.into_iter().flatten().map(|statement| statement.statement).collect())
@@ -72,7 +72,7 @@ impl Setting {
 
     /// Plans a script, and looks whether it could resume from the state that there is. Nothing is opened but what tells the columns of tables.
     /// What it consists of.
-    pub(super) fn check(&self, script: &Script) -> Result<Vec<Statement>, Failure> {
+    pub(super) fn check(&self, script: &JobScript) -> Result<Vec<Statement>, Failure> {
         let mut session = self.session()?;
         let texts = self.texts(script)?;
         let (mut all, mut inserts) = (Vec::new(), Vec::new());
@@ -130,24 +130,24 @@ impl Setting {
 
 /// The files beside the checkpoints of a job.
 #[derive(Clone)]
-pub(super) struct Kept(PathBuf);
+pub(super) struct JobFiles(PathBuf);
 
-impl Kept {
+impl JobFiles {
     /// Makes the state directory, if it is not there.
-    pub(super) fn open(place: &StatePlace) -> io::Result<Kept> {
+    pub(super) fn open(place: &StatePlace) -> io::Result<JobFiles> {
         match place.is_remote() {
             true => make_private(place.local())?,
             false => fs::create_dir_all(place.local())?,
         }
-        Ok(Kept(place.local().to_path_buf()))
+        Ok(JobFiles(place.local().to_path_buf()))
     }
 
     /// The text that was run by last.
-    pub(super) fn accepted(&self) -> io::Result<Option<Script>> {
+    pub(super) fn accepted(&self) -> io::Result<Option<JobScript>> {
         self.read(ACCEPTED)
     }
 
-    pub(super) fn accept(&self, script: &Script) -> io::Result<()> {
+    pub(super) fn accept(&self, script: &JobScript) -> io::Result<()> {
         self.write(ACCEPTED, script)
     }
 
