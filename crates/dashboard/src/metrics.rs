@@ -36,22 +36,25 @@ pub(crate) struct Metric {
     /// Besides `job`.
     labels: &'static str,
     pub(crate) help: &'static str,
-    samples: fn(&JobSnapshot, &mut Samples<'_>),
+    samples: fn(&JobSnapshot, &mut Samples<'_, '_>),
 }
 
 impl Metric {
-    /// Gives the samples of a job: of a summary which part (`_sum`, `_count`, or its quantiles), labels besides `job`, value.
-    pub(crate) fn samples(&self, job: &JobSnapshot, put: &mut dyn FnMut(&str, &[(&str, &str)], f64)) {
+    /// Gives the samples of a job.
+    pub(crate) fn samples(&self, job: &JobSnapshot, put: &mut PutSample<'_>) {
         (self.samples)(job, &mut Samples { put });
     }
 }
 
+/// Takes a sample: which part of a summary (`_sum`, `_count`, or its quantiles), labels besides `job`, value.
+pub(crate) type PutSample<'a> = dyn FnMut(&str, &[(&str, &str)], f64) + 'a;
+
 /// Where the samples of a metric go.
-struct Samples<'a> {
-    put: &'a mut dyn FnMut(&str, &[(&str, &str)], f64),
+struct Samples<'a, 'b> {
+    put: &'a mut PutSample<'b>,
 }
 
-impl Samples<'_> {
+impl Samples<'_, '_> {
     fn put(&mut self, value: f64) {
         self.with(&[], value);
     }
@@ -370,7 +373,7 @@ pub(crate) const METRICS: &[Metric] = &[
 ];
 
 /// A sample for each split that has one. Splits of several nodes may have the same names.
-fn each_split(stats: &StatsSnapshot, out: &mut Samples<'_>, value: impl Fn(&SplitSnapshot) -> Option<f64>) {
+fn each_split(stats: &StatsSnapshot, out: &mut Samples<'_, '_>, value: impl Fn(&SplitSnapshot) -> Option<f64>) {
     for source in stats.sources.iter().filter(|source| source.split_count <= MOST_SPLITS) {
         for split in &source.splits {
             let node = split.node.to_string();
@@ -386,7 +389,7 @@ fn each_operator(stats: &StatsSnapshot, sample: impl FnMut(&TriggerSnapshot)) {
 }
 
 /// A sample for each node that has told something.
-fn each_node(stats: &StatsSnapshot, out: &mut Samples<'_>, value: impl Fn(&NodeSnapshot) -> Option<f64>) {
+fn each_node(stats: &StatsSnapshot, out: &mut Samples<'_, '_>, value: impl Fn(&NodeSnapshot) -> Option<f64>) {
     for node in stats.nodes.iter().filter(|node| node.age.is_some()) {
         value(node).into_iter().for_each(|value| out.with(&[("node", &node.node.to_string())], value));
     }

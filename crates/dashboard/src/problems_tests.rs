@@ -166,7 +166,7 @@ fn state_that_grows_is_told_of() {
 fn code_that_changes_too_often_is_told_of() {
     let event = |at: u64| Event {
         at: Duration::from_secs(at),
-        kind: if at % 2 == 0 { EventKind::Adopted } else { EventKind::Deoptimised },
+        kind: if at.is_multiple_of(2) { EventKind::Adopted } else { EventKind::Deoptimised },
         subject: "pipeline 0".into(),
         observed: String::new(),
         decided: String::new(),

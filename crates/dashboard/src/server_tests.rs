@@ -248,8 +248,8 @@ fn others_need_the_token_under_tls() {
     let acting = format!("{authorised}X-Millstream-Action: 1\r\n");
     assert_eq!(ask("post", &path("/api/v1/jobs/{job}/checkpoint"), &acting).0, 202);
     // Without TLS there is no answer.
-    let plain = format!("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_ne!(exchange(TcpStream::connect(("127.0.0.1", server.address.port())).unwrap(), &plain).0, 200);
+    let plain = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_ne!(exchange(TcpStream::connect(("127.0.0.1", server.address.port())).unwrap(), plain).0, 200);
 }
 
 #[test]
