@@ -81,6 +81,10 @@ class Client:
         """All counters of a job (docs/statistics.md)."""
         return self._object(_path(name, "stats"))
 
+    def checkpoints(self, name: str) -> dict[str, Any]:
+        """How many checkpoints a job has taken, how long they took, and the last fifty with their phases."""
+        return self._object(_path(name, "checkpoints"))
+
     def history(self, name: str) -> dict[str, list[Any]]:
         """Columns with a value for each second of the last quarter of an hour, which a frame can be made of."""
         return {column: values for column, values in self._object(_path(name, "history")).items() if isinstance(values, list)}

@@ -224,6 +224,13 @@ pub(crate) async fn stats(State(served): Asked, Path(name): Name) -> Result<Resp
     Ok(answer(&stats))
 }
 
+/// `GET /api/v1/jobs/{job}/checkpoints`
+pub(crate) async fn checkpoints(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
+    let stats = found(&served, &name)?.monitor.and_then(|monitor| monitor.stats());
+    let stats = stats.ok_or_else(|| unbegun(&name))?;
+    Ok(answer(&stats.counters().checkpoints))
+}
+
 /// `GET /api/v1/jobs/{job}/history`
 pub(crate) async fn history(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
     found(&served, &name)?;

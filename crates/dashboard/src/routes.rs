@@ -42,6 +42,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route!(get, "/api/v1/jobs/{job}", Read, api::job),
     route!(get, "/api/v1/jobs/{job}/plan", Read, api::plan),
     route!(get, "/api/v1/jobs/{job}/stats", Read, api::stats),
+    route!(get, "/api/v1/jobs/{job}/checkpoints", Read, api::checkpoints),
     route!(get, "/api/v1/jobs/{job}/history", Read, api::history),
     route!(get, "/api/v1/jobs/{job}/code", Read, api::code),
     route!(get, "/api/v1/jobs/{job}/rows", Read, api::rows),

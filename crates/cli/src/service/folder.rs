@@ -50,7 +50,11 @@ impl Folder {
 
     /// The files as they hold now. Fails when the directory cannot be read, which says nothing of its files.
     pub(super) fn look(&mut self) -> io::Result<&BTreeMap<String, Found>> {
-        let now = SystemTime::now();
+        self.look_at(SystemTime::now())
+    }
+
+    /// The same as of a moment.
+    fn look_at(&mut self, now: SystemTime) -> io::Result<&BTreeMap<String, Found>> {
         let is_settled = |modified: SystemTime| now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
         let common = match read(&self.path.join(COMMON)) {
             Ok(contents) => Some(contents),
@@ -138,16 +142,18 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         let mut folder = Folder::new(path);
+        // As if no time passed: what is written from here on is new.
+        let now = SystemTime::now();
         write(path, "a.sql", "one", 100);
         write(path, ".b.sql", "hidden", 100);
         write(path, "_c.sql", "left out", 100);
         write(path, "d.txt", "no script", 100);
-        let names = |folder: &mut Folder| folder.look().unwrap().keys().cloned().collect::<Vec<_>>();
+        let names = |folder: &mut Folder| folder.look_at(now).unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&mut folder), ["a"]);
         fs::write(path.join("e.sql"), "half").unwrap();
         assert_eq!(names(&mut folder), ["a"], "somebody may be writing it");
         assert_eq!(names(&mut folder), ["a", "e"]);
-        let text = |folder: &mut Folder, job: &str| folder.look().unwrap()[job].script.clone().unwrap().own;
+        let text = |folder: &mut Folder, job: &str| folder.look_at(now).unwrap()[job].script.clone().unwrap().own;
         fs::write(path.join("a.sql"), "two").unwrap();
         assert_eq!(text(&mut folder, "a"), "one");
         assert_eq!(text(&mut folder, "a"), "two");
@@ -160,10 +166,11 @@ mod tests {
         assert_eq!(names(&mut folder), ["a", "e"]);
         assert_eq!(names(&mut folder), ["e"]);
         write(path, COMMON, "common", 100);
-        let found = folder.look().unwrap()["e"].clone();
+        write(path, "e.sql", "whole", 100);
+        let found = folder.look_at(now).unwrap()["e"].clone();
         assert_eq!(found.script.unwrap().common.as_deref(), Some("common"));
         fs::write(path.join("f.sql"), [0xff, 0xfe]).unwrap();
-        folder.look().unwrap();
-        assert_eq!(folder.look().unwrap()["f"].script.clone().unwrap_err().code, code::SYNTAX);
+        folder.look_at(now).unwrap();
+        assert_eq!(folder.look_at(now).unwrap()["f"].script.clone().unwrap_err().code, code::SYNTAX);
     }
 }

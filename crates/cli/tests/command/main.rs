@@ -276,7 +276,7 @@ fn statistics_add_up_and_keep_their_names() {
     let (source, splits) = (&s["sources"][0], s["sources"][0]["splits"].as_array().unwrap());
     assert_eq!(
         names(source),
-        "bytes chunks decode_time empty_columns idle_splits lag_records name queued rows split_count splits watermark_ms"
+        "bytes chunks decode_time empty_columns idle_splits lag_records name queued rows split_count splits waits watermark_ms"
     );
     assert_eq!((&source["name"], &source["split_count"]), (&"source 0: table t".into(), &2.into()));
     assert_eq!(s["nodes"], Value::Array(vec![]), "it runs on one process");
@@ -284,7 +284,7 @@ fn statistics_add_up_and_keep_their_names() {
         splits
             .iter()
             .all(|x| names(x)
-                == "bytes chunks ended idle lag_records name node queued rows silent_s trouble watermark_ms"),
+                == "bytes chunks ended idle lag_records name node queued rows silent_s trouble waits watermark_ms"),
         "{s}"
     );
     let of_split =
@@ -313,7 +313,7 @@ fn statistics_add_up_and_keep_their_names() {
         assert!(pipeline["queued_max"].as_u64() >= Some(1), "{s}");
     }
     let aggregation = &s["aggregations"][0];
-    assert_eq!(names(aggregation), "busy_s in_flight name rows_out sent_bytes sent_frames trigger_delay windows");
+    assert_eq!(names(aggregation), "busy_s in_flight name rows_out sent_bytes sent_frames state_bytes trigger_delay windows");
     assert_eq!(aggregation["rows_out"], pipelines[1]["rows_in"], "{s}");
     let sink = &s["sinks"][0];
     assert_eq!(names(sink), "busy_s committing_s name rows sent_bytes sent_frames writing_s");
