@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: web test-web test-monitoring test-cluster simulation demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak soak-serve deny clean test-postgres test-s3
+.PHONY: web test-web test-monitoring bench-dashboard test-cluster simulation demo beats keep-checkpoints test test-prepared test-services test-stores site wheel test-wheel dist test-dist bench-python test-kafka test-ray setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka bench-nodes flink-diff flink-topics memory fuzz soak soak-serve deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events. What it builds reads and writes text; `make release` builds everything.
 demo: setup
@@ -70,6 +70,10 @@ setup:
 # The pages of the dashboard, in target/web, from where the program embeds them: three seconds with Node.js.
 web:
 	@scripts/web.sh
+
+# What the dashboard costs a job, with nobody who looks and with a viewer; four minutes once built.
+bench-dashboard: release
+	scripts/bench_dashboard.py
 
 # packaging/monitoring with a real Prometheus (Debian's); ten seconds once built.
 test-monitoring: build
