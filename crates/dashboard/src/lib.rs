@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Nothing of it is on the way of a row. Answers are made of [`StatsSnapshot`](millstream::StatsSnapshot)s when somebody asks; one thread keeps a few
-//! numbers of every second for the charts ([`history`]). The server has a thread of its own, and a bound on connections, on the size of
+//! numbers of every second for the charts (`history`). The server has a thread of its own, and a bound on connections, on the size of
 //! requests and on how long their heads may take, so a client that is slow or hostile costs a job nothing.
 //!
-//! Who may ask for what is in one place: [`routes`] is the list of all routes with their access, [`guard`] decides, and a test asks each
+//! Who may ask for what is in one place: `routes` is the list of all routes with their access, `guard` decides, and a test asks each
 //! route as everybody who must be refused. Invariants: no SQL and no code comes in; nothing that changes a job is reachable
 //! beyond this machine without token and TLS; secrets are masked before they come here.
 #![forbid(unsafe_code)]

@@ -97,6 +97,11 @@ fn of_state(job: &JobSnapshot) -> Vec<Problem> {
                     .advise("see whether that server can be reached from this machine"),
             ]
         }
+        // What the file of a job says now is not what runs.
+        JobState::Running if view.file.is_some() && view.error.is_some() => {
+            let problem = problem("edit-refused", Severity::Warning, error.to_string());
+            vec![problem.advise("correct the file: until then the job runs the text from before")]
+        }
         JobState::Running if view.restarts > 0 => {
             let text = format!("it was started again {} times", view.restarts);
             vec![problem("restarts", Severity::Info, text)]

@@ -216,6 +216,10 @@ fn the_life_of_a_job_is_looked_at() {
     assert_eq!(in_state(JobState::Restarting)[0].kind, "restarts");
     assert_eq!(in_state(JobState::Starting), [], "it has just begun");
     assert_eq!(in_state(JobState::Running)[0].severity, Severity::Info);
+    let of_file =
+        JobView { file: Some("jobs/a.sql".into()), error: Some("no such column".into()), ..view(JobState::Running) };
+    let refused = of(&JobSnapshot { view: of_file, stats: None }, &Recent::default());
+    assert_eq!((refused[0].kind, refused[0].text.as_str()), ("edit-refused", "no such column"));
     let since = SystemTime::now() - Duration::from_secs(20);
     let job = JobSnapshot { view: JobView { since, ..view(JobState::Starting) }, stats: None };
     assert!(

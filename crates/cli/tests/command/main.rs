@@ -281,10 +281,8 @@ fn statistics_add_up_and_keep_their_names() {
     assert_eq!((&source["name"], &source["split_count"]), (&"source 0: table t".into(), &2.into()));
     assert_eq!(s["nodes"], Value::Array(vec![]), "it runs on one process");
     assert!(
-        splits
-            .iter()
-            .all(|x| names(x)
-                == "bytes chunks ended idle lag_records name node queued rows silent_s trouble waits watermark_ms"),
+        splits.iter().all(|x| names(x)
+            == "bytes chunks ended idle lag_records name node queued rows silent_s trouble waits watermark_ms"),
         "{s}"
     );
     let of_split =
@@ -313,7 +311,10 @@ fn statistics_add_up_and_keep_their_names() {
         assert!(pipeline["queued_max"].as_u64() >= Some(1), "{s}");
     }
     let aggregation = &s["aggregations"][0];
-    assert_eq!(names(aggregation), "busy_s in_flight name rows_out sent_bytes sent_frames state_bytes trigger_delay windows");
+    assert_eq!(
+        names(aggregation),
+        "busy_s in_flight name rows_out sent_bytes sent_frames state_bytes trigger_delay windows"
+    );
     assert_eq!(aggregation["rows_out"], pipelines[1]["rows_in"], "{s}");
     let sink = &s["sinks"][0];
     assert_eq!(names(sink), "busy_s committing_s name rows sent_bytes sent_frames writing_s");
