@@ -230,8 +230,7 @@ impl Watched {
 impl ShownJob {
     /// Whether sources and sinks have answered.
     fn has_begun(&self) -> bool {
-        let stats = self.job.monitor.stats().map(|stats| stats.counters());
-        stats.is_some_and(|stats| stats.sources.iter().all(|source| source.split_count > 0))
+        self.job.monitor.stats().is_some_and(|stats| stats.has_begun())
     }
 
     fn is_stopping(&self) -> bool {
@@ -261,21 +260,19 @@ mod served {
         }
 
         fn act(&self, job: &str, action: Action) -> Result<String, Refused> {
-            let refused =
-                |message: &str, advice: &str| Refused { message: message.into(), advice: Some(advice.into()) };
             let (shown, running, control) = {
                 let all = self.all();
                 let shown = all.jobs.iter().find(|shown| shown.job.name == job).cloned();
                 (shown, all.running.clone(), all.control.clone())
             };
-            let shown = shown.ok_or_else(|| refused("there is no such job", "GET /api/v1/jobs lists them"))?;
+            let shown = shown.ok_or_else(|| Refused::new("there is no such job", "GET /api/v1/jobs lists them"))?;
             if matches!(shown.end, Some(End::Finished | End::Stopped | End::Failed)) {
-                return Err(refused("the job has ended", "run it again"));
+                return Err(Refused::new("the job has ended", "run it again"));
             }
-            let needs_state = || refused("the job has no state directory", "run it with --state-dir DIR");
+            let needs_state = || Refused::new("the job has no state directory", "run it with --state-dir DIR");
             match action {
                 Action::Checkpoint if shown.end.is_some() => {
-                    Err(refused("the job does not run now", "ask again when it does"))
+                    Err(Refused::new("the job does not run now", "ask again when it does"))
                 }
                 Action::Checkpoint => {
                     control.filter(|_| shown.job.state_dir.is_some()).ok_or_else(needs_state)?;

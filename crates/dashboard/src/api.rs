@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use millstream::secret;
+use millstream::{StatsSnapshot, secret};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -98,7 +98,8 @@ fn summary(served: &Served, snapshot: &JobSnapshot) -> Value {
     let JobSnapshot { view, stats } = snapshot;
     let (rates, problems) =
         served.histories.of(&view.name, |history| (history.rates(), problems::of(snapshot, history.recent())));
-    let stats = stats.clone().unwrap_or_default();
+    let unbegun = StatsSnapshot::default();
+    let stats = stats.as_ref().unwrap_or(&unbegun);
     let summary = Summary {
         id: &view.name,
         name: &view.name,
@@ -174,9 +175,10 @@ pub(crate) async fn job(State(served): Asked, Path(name): Name) -> Result<Respon
     let mut summary = summary(&served, &snapshot);
     let JobSnapshot { view, stats } = snapshot;
     let nodes = stats.map_or(1, |stats| stats.nodes.len().max(1));
-    if let Value::Object(fields) = &mut summary {
-        let more = json!({"sql": view.statement, "state_dir": view.state_dir, "nodes": nodes, "can_rescale": view.can_rescale});
-        fields.extend(more.as_object().cloned().unwrap_or_default());
+    let more =
+        json!({"sql": view.statement, "state_dir": view.state_dir, "nodes": nodes, "can_rescale": view.can_rescale});
+    if let (Value::Object(fields), Value::Object(more)) = (&mut summary, more) {
+        fields.extend(more);
     }
     Ok(answer(&summary))
 }
@@ -263,7 +265,7 @@ pub(crate) async fn rows(State(served): Asked, Path(name): Name) -> Result<Respo
     Ok(plain_answer(&json!({"sinks": sinks})))
 }
 
-/// `GET /api/v1/jobs/{job}/events`: each second the statistics and the summary, until the job is gone or has ended.
+/// `GET /api/v1/jobs/{job}/events`: each second the statistics and the summary, until the job is gone.
 pub(crate) async fn events(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
     found(&served, &name)?;
     let next = move |step: u64| {

@@ -66,6 +66,13 @@ pub struct Refused {
     pub advice: Option<String>,
 }
 
+impl Refused {
+    /// For a reason, with advice.
+    pub fn new(message: &str, advice: &str) -> Refused {
+        Refused { message: message.into(), advice: Some(advice.into()) }
+    }
+}
+
 /// Where a job is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -114,6 +121,24 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// One that runs, and of which nothing is known.
+    #[cfg(test)]
+    pub(crate) fn running(name: &str) -> JobView {
+        JobView {
+            name: name.into(),
+            file: None,
+            state: JobState::Running,
+            since: SystemTime::now(),
+            restarts: 0,
+            error: None,
+            monitor: None,
+            description: None,
+            statement: String::new(),
+            state_dir: None,
+            can_rescale: false,
+        }
+    }
+
     /// The statistics of now; `None` before the run has begun.
     pub(crate) fn stats(&self) -> Option<StatsSnapshot> {
         self.monitor.as_ref()?.stats().map(|stats| stats.snapshot())
@@ -129,6 +154,11 @@ pub(crate) struct JobSnapshot {
 }
 
 impl JobSnapshot {
+    /// All jobs.
+    pub(crate) fn all(jobs: &dyn Jobs) -> Vec<JobSnapshot> {
+        jobs.views().into_iter().map(JobSnapshot::of).collect()
+    }
+
     pub(crate) fn of(view: JobView) -> JobSnapshot {
         JobSnapshot { stats: view.stats(), view }
     }

@@ -4,7 +4,7 @@
 //! million files makes no million series.
 
 use crate::jobs::JobSnapshot;
-use millstream::{NodeSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot};
+use millstream::{NodeSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -197,13 +197,13 @@ pub(crate) const METRICS: &[Metric] = &[
     of_stats!("spill_read_bytes_total", Counter, "Bytes of spilled state that were read back", |s| s.spill.bytes_read),
     of_stats!("spill_held_bytes", Gauge, "Bytes of the spilled files that are there", |s| s.spill.bytes_held),
     metric!("source_rows_total", Counter, "source", "Rows decoded", |s, out| {
-        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.rows as f64));
+        each_source(s, out, |source| Some(source.rows as f64));
     }),
     metric!("source_bytes_total", Counter, "source", "Bytes read", |s, out| {
-        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.bytes as f64));
+        each_source(s, out, |source| Some(source.bytes as f64));
     }),
     metric!("source_splits", Gauge, "source", "Splits: files, partitions, connections", |s, out| {
-        s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.split_count as f64));
+        each_source(s, out, |source| Some(source.split_count as f64));
     }),
     metric!(
         "source_splits_idle",
@@ -211,7 +211,7 @@ pub(crate) const METRICS: &[Metric] = &[
         "source",
         "Splits that were silent for so long that they do not hold the watermark back",
         |s, out| {
-            s.sources.iter().for_each(|source| out.with(&[("source", &source.name)], source.idle_splits as f64));
+            each_source(s, out, |source| Some(source.idle_splits as f64));
         }
     ),
     metric!(
@@ -220,11 +220,7 @@ pub(crate) const METRICS: &[Metric] = &[
         "source",
         "How far the source's watermark is behind the clock",
         |s, out| {
-            for source in &s.sources {
-                if let Some(ms) = source.watermark_ms {
-                    out.with(&[("source", &source.name)], behind(ms));
-                }
-            }
+            each_source(s, out, |source| source.watermark_ms.map(behind));
         }
     ),
     metric!(
@@ -250,11 +246,7 @@ pub(crate) const METRICS: &[Metric] = &[
         "source",
         "Records that are there and have not been read, of sources that know it (Kafka)",
         |s, out| {
-            for source in &s.sources {
-                if let Some(lag) = source.lag {
-                    out.with(&[("source", &source.name)], lag as f64);
-                }
-            }
+            each_source(s, out, |source| source.lag.map(|lag| lag as f64));
         }
     ),
     metric!(
@@ -329,7 +321,7 @@ pub(crate) const METRICS: &[Metric] = &[
         |s, out| each_node(s, out, |node| node.age.map(|age| age.as_secs_f64()))
     ),
     metric!("operator_state_bytes", Gauge, "operator", "State of an aggregation or operator in memory", |s, out| {
-        each_operator(s, |part| out.with(&[("operator", &part.name)], part.state_bytes as f64));
+        each_operator(s, out, |part| part.state_bytes as f64);
     }),
     metric!(
         "operator_busy_seconds_total",
@@ -337,20 +329,20 @@ pub(crate) const METRICS: &[Metric] = &[
         "operator",
         "Time that workers have spent on it beside pipelines",
         |s, out| {
-            each_operator(s, |part| out.with(&[("operator", &part.name)], part.busy.as_secs_f64()));
+            each_operator(s, out, |part| part.busy.as_secs_f64());
         }
     ),
     metric!("operator_rows_out_total", Counter, "operator", "Rows that it has put out", |s, out| {
-        each_operator(s, |part| out.with(&[("operator", &part.name)], part.rows_out as f64));
+        each_operator(s, out, |part| part.rows_out as f64);
     }),
     metric!("pipeline_rows_in_total", Counter, "pipeline", "Rows that came into a pipeline", |s, out| {
         s.pipelines.iter().for_each(|pipeline| out.with(&[("pipeline", &pipeline.name)], pipeline.rows_in as f64));
     }),
     metric!("sink_rows_total", Counter, "sink", "Rows written", |s, out| {
-        s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.rows as f64));
+        each_sink(s, out, |sink| sink.rows as f64);
     }),
     metric!("sink_busy_seconds_total", Counter, "sink", "Time spent on writing", |s, out| {
-        s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.busy.as_secs_f64()));
+        each_sink(s, out, |sink| sink.busy.as_secs_f64());
     }),
     metric!(
         "sink_writing_seconds",
@@ -358,7 +350,7 @@ pub(crate) const METRICS: &[Metric] = &[
         "sink",
         "How long the write that is under way has taken; 0 between writes",
         |s, out| {
-            s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.writing.as_secs_f64()));
+            each_sink(s, out, |sink| sink.writing.as_secs_f64());
         }
     ),
     metric!(
@@ -367,7 +359,7 @@ pub(crate) const METRICS: &[Metric] = &[
         "sink",
         "How long the commit of a checkpoint's rows that is under way has taken; 0 between commits",
         |s, out| {
-            s.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], sink.committing.as_secs_f64()));
+            each_sink(s, out, |sink| sink.committing.as_secs_f64());
         }
     ),
 ];
@@ -384,8 +376,22 @@ fn each_split(stats: &StatsSnapshot, out: &mut Samples<'_, '_>, value: impl Fn(&
     }
 }
 
-fn each_operator(stats: &StatsSnapshot, sample: impl FnMut(&TriggerSnapshot)) {
-    stats.aggregations.iter().chain(&stats.operators).for_each(sample);
+/// A sample for each aggregation and operator.
+fn each_operator(stats: &StatsSnapshot, out: &mut Samples<'_, '_>, value: impl Fn(&TriggerSnapshot) -> f64) {
+    let parts = stats.aggregations.iter().chain(&stats.operators);
+    parts.for_each(|part| out.with(&[("operator", &part.name)], value(part)));
+}
+
+/// A sample for each source that has one.
+fn each_source(stats: &StatsSnapshot, out: &mut Samples<'_, '_>, value: impl Fn(&SourceSnapshot) -> Option<f64>) {
+    for source in &stats.sources {
+        value(source).into_iter().for_each(|value| out.with(&[("source", &source.name)], value));
+    }
+}
+
+/// A sample for each sink.
+fn each_sink(stats: &StatsSnapshot, out: &mut Samples<'_, '_>, value: impl Fn(&SinkSnapshot) -> f64) {
+    stats.sinks.iter().for_each(|sink| out.with(&[("sink", &sink.name)], value(sink)));
 }
 
 /// A sample for each node that has told something.
@@ -459,8 +465,8 @@ pub fn reference_markdown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jobs::{JobState, JobView};
-    use millstream::{SentSnapshot, SinkSnapshot, SourceSnapshot};
+    use crate::jobs::JobView;
+    use millstream::SentSnapshot;
     use std::collections::HashSet;
     use std::time::Duration;
 
@@ -493,19 +499,7 @@ mod tests {
     }
 
     fn view(name: &str, restarts: u64) -> JobView {
-        JobView {
-            name: name.into(),
-            file: None,
-            state: JobState::Running,
-            since: SystemTime::now(),
-            restarts,
-            error: None,
-            monitor: None,
-            description: None,
-            statement: String::new(),
-            state_dir: None,
-            can_rescale: false,
-        }
+        JobView { restarts, ..JobView::running(name) }
     }
 
     /// What a reader of the text format demands: each sample behind the TYPE of its metric, no metric and no series twice.

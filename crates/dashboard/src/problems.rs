@@ -5,6 +5,7 @@
 
 use crate::history::Recent;
 use crate::jobs::{JobSnapshot, JobState};
+use millstream::memory_text;
 use millstream::{Event, EventKind, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
@@ -244,8 +245,8 @@ fn of_state_size(stats: &StatsSnapshot, recent: &Recent) -> Vec<Problem> {
         let text = format!(
             "the state of {} grows: {}, {} more than {} ago; at this pace memory is full in {}",
             part.name,
-            bytes(part.state_bytes as f64),
-            bytes(growth.bytes),
+            memory_text(part.state_bytes),
+            memory_text(growth.bytes as u64),
             shown(growth.over),
             shown(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX))
         );
@@ -353,13 +354,6 @@ fn of_rows(stats: &StatsSnapshot, recent: &Recent) -> Vec<Problem> {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share.min(1.0))
-}
-
-fn bytes(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let step = units.iter().enumerate().take_while(|(i, _)| bytes >= 1024f64.powi(*i as i32)).last();
-    let (i, unit) = step.unwrap_or((0, &"B"));
-    format!("{:.1} {unit}", bytes / 1024f64.powi(i as i32))
 }
 
 fn shown(time: Duration) -> String {

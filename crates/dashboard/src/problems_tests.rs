@@ -5,19 +5,7 @@ use millstream::{Begun, NodeSnapshot, SentSnapshot, Times, WaitCause, WaitSnapsh
 use std::time::Instant;
 
 fn view(state: JobState) -> JobView {
-    JobView {
-        name: "bids".into(),
-        file: None,
-        state,
-        since: SystemTime::now(),
-        restarts: 0,
-        error: None,
-        monitor: None,
-        description: None,
-        statement: String::new(),
-        state_dir: None,
-        can_rescale: false,
-    }
+    JobView { state, ..JobView::running("bids") }
 }
 
 fn split(name: &str, silent: u64) -> SplitSnapshot {

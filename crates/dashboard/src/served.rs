@@ -41,7 +41,7 @@ pub(crate) struct Served {
 impl Served {
     /// All jobs with their statistics.
     pub(crate) fn snapshots(&self) -> Vec<JobSnapshot> {
-        self.jobs.views().into_iter().map(JobSnapshot::of).collect()
+        JobSnapshot::all(&*self.jobs)
     }
 
     /// The job of a name.

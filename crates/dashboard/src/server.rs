@@ -6,8 +6,11 @@ use crate::routes;
 use crate::served::{Exposure, Peer, Served, Token};
 use crate::stalled::Noting;
 use crate::tls::{self, Certificate};
-use axum::{Extension, Router};
+use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use millstream::{Diagnostic, code};
@@ -151,14 +154,14 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>
         };
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
         let Some(place) = places.take(peer.ip()) else { continue };
-        let (acceptor, router) = (acceptor.clone(), router.clone().layer(Extension(Peer(peer))));
+        let (acceptor, router) = (acceptor.clone(), router.clone());
         tokio::spawn(async move {
             let _places = (permit, place);
             match acceptor {
-                None => serve(socket, router).await,
+                None => serve(socket, router, Peer(peer)).await,
                 Some(acceptor) => {
                     if let Ok(Ok(socket)) = tokio::time::timeout(PATIENCE, acceptor.accept(socket)).await {
-                        serve(socket, router).await;
+                        serve(socket, router, Peer(peer)).await;
                     }
                 }
             }
@@ -167,11 +170,16 @@ async fn accept(listener: tokio::net::TcpListener, acceptor: Option<TlsAcceptor>
 }
 
 /// Answers the requests of a connection; its errors are that client's.
-async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+async fn serve(socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router, peer: Peer) {
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES);
     let (socket, stalled) = Noting::new(socket);
-    let connection = protocol.serve_connection(TokioIo::new(socket), TowerToHyperService::new(router));
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        routes.call(request)
+    });
+    let connection = protocol.serve_connection(TokioIo::new(socket), service);
     tokio::select! {
         _ = connection => {}
         () = stalled.wait(PATIENCE) => {}

@@ -1,11 +1,10 @@
 use super::*;
 use crate::guard::Access;
-use crate::jobs::{Action, JobState, JobView, Mode, Refused};
+use crate::jobs::{Action, JobView, Mode, Refused};
 use crate::routes::ROUTES;
 use millstream::RunMonitor;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::SystemTime;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
@@ -21,17 +20,9 @@ impl Jobs for Asked {
 
     fn views(&self) -> Vec<JobView> {
         vec![JobView {
-            name: "a <b>".into(),
-            file: None,
-            state: JobState::Running,
-            since: SystemTime::now(),
-            restarts: 0,
-            error: None,
             monitor: Some(Arc::new(RunMonitor::new())),
-            description: None,
             statement: "INSERT INTO b SELECT 1".into(),
-            state_dir: None,
-            can_rescale: false,
+            ..JobView::running("a <b>")
         }]
     }
 

@@ -129,7 +129,7 @@ impl Snapshots {
         if let Some((_, known)) = last.as_ref().filter(|(at, _)| at.elapsed() < SAME) {
             return Arc::clone(known);
         }
-        let taken: Arc<Vec<JobSnapshot>> = Arc::new(self.jobs.views().into_iter().map(JobSnapshot::of).collect());
+        let taken = Arc::new(JobSnapshot::all(&*self.jobs));
         *last = Some((Instant::now(), Arc::clone(&taken)));
         taken
     }

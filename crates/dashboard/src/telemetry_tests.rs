@@ -1,5 +1,5 @@
 use super::*;
-use crate::jobs::{Action, JobState, JobView, Mode, Refused};
+use crate::jobs::{Action, JobView, Mode, Refused};
 use millstream::{RunMonitor, Session, SessionConfig};
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
     MetricsService, MetricsServiceServer,
@@ -10,7 +10,6 @@ use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest
 use opentelemetry_proto::tonic::metrics::v1::{Metric as SentMetric, metric::Data, number_data_point::Value};
 use opentelemetry_proto::tonic::trace::v1::Span as SentSpan;
 use std::net::SocketAddr;
-use std::time::SystemTime;
 use tonic::{Request, Response, Status};
 
 /// A collector that keeps what it gets.
@@ -53,19 +52,7 @@ impl Jobs for One {
     }
 
     fn views(&self) -> Vec<JobView> {
-        vec![JobView {
-            name: "counts".into(),
-            file: None,
-            state: JobState::Running,
-            since: SystemTime::now(),
-            restarts: 0,
-            error: None,
-            monitor: Some(Arc::clone(&self.0)),
-            description: None,
-            statement: String::new(),
-            state_dir: None,
-            can_rescale: false,
-        }]
+        vec![JobView { monitor: Some(Arc::clone(&self.0)), ..JobView::running("counts") }]
     }
 
     fn act(&self, _: &str, _: Action) -> Result<String, Refused> {

@@ -75,13 +75,13 @@ pub use millstream_sql as sql;
 pub use millstream_storage as storage;
 pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, RowKind, Schema, TimeUnit,
-    code, counted, secret, text,
+    code, counted, memory_text, secret, text,
 };
 pub use monitor::{Notices, Outcome, RunMonitor};
 pub use planned::PreparedRun;
 pub use portable::OtherNodes;
 pub use relation::Relation;
-pub use restart::{RestartKind, RestartStrategy, Restarts};
+pub use restart::{RestartKind, RestartStrategy, Restarts, is_outage};
 pub use results::{Collected, Discarded, ResultTarget, changelog};
 pub use session::{Session, SessionConfig};
 pub use settings::settings_markdown;

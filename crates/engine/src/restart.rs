@@ -79,7 +79,7 @@ impl Restarts {
 
     /// After a failure: how long to wait before the next start; `None` if the job is to end. `ran` is how long it had run.
     pub fn after(&mut self, failure: Code, ran: Duration, now: Instant) -> Option<Duration> {
-        if !may_pass(failure) {
+        if !is_outage(failure) {
             return None;
         }
         let strategy = self.strategy;
@@ -118,7 +118,7 @@ impl Restarts {
 
 /// Whether a failure is that of a server, a node or a network, which may be back in a while. Whatever is wrong with data or a query is there again
 /// after a restart.
-fn may_pass(failure: Code) -> bool {
+pub fn is_outage(failure: Code) -> bool {
     let nodes = [code::NODE_UNREACHABLE, code::NODE_LOST];
     [code::CONNECTION_FAILED, code::CONNECTION_LOST].contains(&failure) || nodes.contains(&failure)
 }

@@ -13,7 +13,7 @@ use crate::log;
 use crate::units::duration;
 use crate::watch::Watched;
 use millstream::storage::StatePlace;
-use millstream::{Code, Diagnostic, JobShare, SharedResources, code};
+use millstream::{Code, Diagnostic, JobShare, SharedResources, code, is_outage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -389,6 +389,7 @@ impl ServedJob {
                 self.stay_stopped();
             }
             (Err(failure), _) => match instead {
+                // A text that meets a server that does not answer is not to blame.
                 Some(_) if !has_begun && !is_outage(failure.code()) => {
                     self.share = Some(share);
                     self.refuse(&failure, Hope::None);
@@ -431,11 +432,6 @@ impl ServedJob {
 
 fn is_stopped(failure: &Failure) -> bool {
     [code::SUSPENDED, code::CANCELLED].contains(&failure.code())
-}
-
-/// A text that meets a server that does not answer is not to blame.
-fn is_outage(code: Code) -> bool {
-    [code::CONNECTION_FAILED, code::CONNECTION_LOST].contains(&code)
 }
 
 /// Whether there is hope without another text: not where the text itself is wrong, or does not fit what is kept.

@@ -108,14 +108,12 @@ mod served {
         }
 
         fn act(&self, job: &str, action: Action) -> Result<String, Refused> {
-            let refused =
-                |message: &str, advice: &str| Refused { message: message.into(), advice: Some(advice.into()) };
             let found = self.shown().into_iter().find(|shown| shown.view.name == job);
             let ShownEntry { own, desk, .. } =
-                found.ok_or_else(|| refused("there is no such job", "GET /api/v1/jobs lists them"))?;
+                found.ok_or_else(|| Refused::new("there is no such job", "GET /api/v1/jobs lists them"))?;
             match (action, desk.status.now().phase) {
                 (_, Phase::Stopped | Phase::Finished) => {
-                    Err(refused("the job has ended", "change or touch its file: then it is run again"))
+                    Err(Refused::new("the job has ended", "change or touch its file: then it is run again"))
                 }
                 (Action::Stop, _) => {
                     desk.stop();
@@ -123,7 +121,7 @@ mod served {
                         .into())
                 }
                 (_, Phase::Running) => desk.watched.act(&own, action),
-                _ => Err(refused("the job does not run now", "ask again when it does")),
+                _ => Err(Refused::new("the job does not run now", "ask again when it does")),
             }
         }
 

@@ -217,13 +217,13 @@ impl KafkaDecoder {
             if std::mem::replace(&mut bad.messages[message], true) {
                 continue;
             }
-            let place = format!("{}@{}", chunk.partition, chunk.envelopes.offsets[message]);
+            let place = || format!("{}@{}", chunk.partition, chunk.envelopes.offsets[message]);
             if !matches!(self.policy, Policy::Fail) {
-                bad.skipped_for.get_or_insert_with(|| located(failure.clone(), place.clone()));
+                bad.skipped_for.get_or_insert_with(|| located(failure.clone(), place()));
             }
             match &self.policy {
                 Policy::Fail => {
-                    bad.error = Some(located(failure, place));
+                    bad.error = Some(located(failure, place()));
                     bad.messages[message..].fill(true);
                     break;
                 }

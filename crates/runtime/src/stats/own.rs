@@ -15,6 +15,12 @@ impl QueryStats {
         StatsSnapshot { workers, ..self.reports.sum(own, self.ended.get().is_some()) }
     }
 
+    /// Whether all sources have been opened, on this node or, as far as it has been told, on others.
+    pub fn has_begun(&self) -> bool {
+        let is_open = |source: &SourceStats| source.splits.get().is_some_and(|splits| !splits.is_empty());
+        self.sources.iter().all(is_open) || self.counters().sources.iter().all(|source| source.split_count > 0)
+    }
+
     fn workers(&self, elapsed: Duration) -> Vec<WorkerSnapshot> {
         self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect()
     }
@@ -138,7 +144,9 @@ impl SourceStats {
         let sum = |of: fn(&SplitStats) -> &AtomicU64| all().map(|split| of(split).load(Relaxed)).sum::<u64>();
         let mut shown: Vec<&SplitStats> = all().collect();
         let split_count = shown.len() as u64;
-        if shown.len() > listed {
+        if listed == 0 {
+            shown.clear();
+        } else if shown.len() > listed {
             // Those that may be waited for: open ones, the lowest watermarks first.
             shown.sort_by_cached_key(|s| (s.has_ended.load(Relaxed), s.watermark.0.load(Relaxed)));
             shown.truncate(listed);
