@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tries packaging/monitoring with a real Prometheus, against jobs that run: the configuration, the rules and the metrics pass promtool, a
-# process that is not there and a sink that is stuck bring about their alerts, and what the Grafana dashboard asks for has an answer.
+# process that is not there and a sink that is stuck bring about their alerts, what the Grafana dashboard asks for has an answer, and Grafana's
+# own types (from PyPI: Debian has no Grafana) read the dashboard without loss.
 # MILLSTREAM_BINARY names the program (target/release/millstream, or target/debug/millstream). Prometheus comes through apt-get on Debian
 # and Ubuntu. Ten seconds.
 set -euo pipefail
@@ -37,4 +38,14 @@ fi
 
 promtool check rules packaging/monitoring/alerts.yml
 promtool test rules packaging/monitoring/alerts_test.yml
+scripts/setup.sh --python
+venv=target/grafana-venv
+types='grafana-foundation-sdk==1769699379!11.6.0'
+if [ "$(cat "$venv/installed.txt" 2>/dev/null)" != "$types" ]; then
+    mkdir -p target
+    python3 -m venv --clear "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check "$types"
+    echo "$types" >"$venv/installed.txt"
+fi
+"$venv/bin/python" scripts/grafana.py
 exec python3 scripts/monitoring.py "$(realpath -e "$binary")"

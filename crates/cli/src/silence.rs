@@ -1,7 +1,7 @@
 //! Why nothing comes out of a query: what is told when no row has come out for ten seconds.
 
 use crate::units::timestamp;
-use millstream::{SourceSnapshot, SplitSnapshot, StatsSnapshot};
+use millstream::{Awaited, SourceSnapshot, SplitSnapshot, StatsSnapshot};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -25,23 +25,22 @@ impl Silence {
     }
 
     /// The reason for a silence, when it is time to tell it and it is another than the last one. `stats` is `None` as long as sources
-    /// and sinks are being opened, now that of the table `opening`.
+    /// and sinks are being opened, or nodes waited for: `awaited` says for which.
     pub(crate) fn look(
         &mut self,
         stats: Option<&StatsSnapshot>,
-        opening: Option<&str>,
+        awaited: Option<&Awaited>,
         now: Instant,
     ) -> Option<String> {
-        let reason = self.observe(stats, opening, now);
+        let reason = self.observe(stats, awaited, now);
         reason.filter(|reason| self.told.replace(reason.clone()).as_ref() != Some(reason))
     }
 
-    fn observe(&mut self, stats: Option<&StatsSnapshot>, opening: Option<&str>, now: Instant) -> Option<String> {
+    fn observe(&mut self, stats: Option<&StatsSnapshot>, awaited: Option<&Awaited>, now: Instant) -> Option<String> {
         let is_silent = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
         let Some(stats) = stats else {
-            let table = opening.unwrap_or("a source or a sink");
-            let waits = || format!("the query has not begun after 10 s: {table} does not answer yet");
-            return is_silent(self.out.0).then(waits);
+            let waits = awaited.map_or_else(|| "a source or a sink does not answer yet".into(), ToString::to_string);
+            return is_silent(self.out.0).then(|| format!("the query has not begun after 10 s: {waits}"));
         };
         let comes_out = stats.rows_out != self.out.1;
         if comes_out {
@@ -137,7 +136,7 @@ impl Silence {
             let (source, why, on_node) = (&source.name, split.trouble.as_deref()?, on_node(stats, split));
             let split = &split.name;
             Some(format!(
-                "'{split}'{on_node} of {source} has sent no rows for 10 s: {why}; reading goes on when that is over"
+                "'{split}'{on_node} of {source} has sent no rows for 10 s: {why}; reading resumes when that is over"
             ))
         })
     }
@@ -194,7 +193,12 @@ mod tests {
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let mut silence = Silence::new(start);
         assert_eq!(silence.observe(None, None, at(9)), None);
-        assert!(silence.observe(None, Some("out"), at(10)).unwrap().contains("has not begun after 10 s: out does not"));
+        assert!(
+            silence
+                .observe(None, Some(&Awaited::Table("out".into())), at(10))
+                .unwrap()
+                .contains("has not begun after 10 s: out does not")
+        );
         assert!(silence.observe(Some(&stats(0, &[])), None, at(11)).unwrap().contains("table t does not answer"));
         // One of two splits is silent: windows wait for it.
         for second in 12..22 {

@@ -49,7 +49,7 @@ pub(crate) fn telling<T>(painted: Painted<'_>, config: &Config, monitor: &RunMon
                 monitor.take_notices().into_iter().for_each(note);
                 if !config.quiet {
                     let stats = monitor.stats().map(|stats| stats.snapshot());
-                    if let Some(reason) = silence.look(stats.as_ref(), monitor.opening().as_deref(), Instant::now()) {
+                    if let Some(reason) = silence.look(stats.as_ref(), monitor.awaited().as_ref(), Instant::now()) {
                         note(reason);
                     }
                 }

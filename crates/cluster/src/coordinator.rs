@@ -9,7 +9,7 @@ use crate::orders::{Begin, Leave, Status, call};
 use crate::peers::Membership;
 use crate::replacement::Substitutes;
 use millstream::cluster::{Cluster, FirstNode, RunPart};
-use millstream::{CancelState, Diagnostic, RunMonitor, code};
+use millstream::{Awaited, CancelState, Diagnostic, RunMonitor, code};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::ToSocketAddrs;
@@ -256,6 +256,7 @@ impl Coordinator {
                         there.len() + 1
                     ));
                 }
+                monitor.awaits(None);
                 self.state.lock().given_up.clear();
                 return Ok(there.into_iter().map(|(node, _)| node).take(most).collect());
             }
@@ -275,9 +276,9 @@ impl Coordinator {
             if monitor.cancel().state() != CancelState::Running {
                 return Err(Diagnostic::new(code::CANCELLED, "the query was stopped while its nodes were waited for"));
             }
+            let names: Vec<String> = gone.into_iter().map(|(node, _)| node).chain(busy).collect();
+            monitor.awaits(Some(Awaited::Nodes(names.clone())));
             if !std::mem::replace(&mut has_said, true) {
-                let names: Vec<&str> =
-                    gone.iter().map(|(node, _)| node.as_str()).chain(busy.iter().map(String::as_str)).collect();
                 let what = if names.is_empty() { "nodes".into() } else { names.join(", ") };
                 let why = unread.map(|why| format!(": {}", why.message)).unwrap_or_default();
                 monitor.notice(format!("waiting for {what}{why}"));

@@ -4,7 +4,7 @@ use crate::flight::{Listener, Mesh, MeshConfig};
 use crate::frame::MARK_LIMIT;
 use crate::transport::{self, Inbound, Sent, Transport};
 use bytes::Bytes;
-use millstream_runtime::{Credit, NodeInbox, Nodes, Peers};
+use millstream_runtime::{Credit, LaneSnapshot, NodeInbox, Nodes, Peers};
 use millstream_types::Diagnostic;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -27,6 +27,17 @@ impl Peers for Outbound {
         // A message that is too large is found by whoever makes it: frames are cut.
         let sent = mesh.send(to, Bytes::from(message), sent, credit);
         debug_assert!(sent.is_ok(), "{sent:?}");
+    }
+
+    fn lane(&self, to: usize) -> LaneSnapshot {
+        let mesh = self.0.read().get(to).cloned().flatten();
+        // There is none to a node that is gone.
+        mesh.map_or(LaneSnapshot { to, ..LaneSnapshot::default() }, |mesh| LaneSnapshot {
+            to,
+            credit_bytes: mesh.window(),
+            unfinished_bytes: mesh.unfinished_at(to),
+            unsent_bytes: mesh.unsent_to(to),
+        })
     }
 }
 

@@ -67,6 +67,11 @@ impl Queue {
         self.outgoing.unsent()
     }
 
+    /// What has been sent and is not finished by its receiver, in bytes.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.outgoing.outstanding()
+    }
+
     /// Whether nothing can be brought any more.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over

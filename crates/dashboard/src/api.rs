@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use millstream::{StatsSnapshot, secret};
+use millstream::{ProgramText, StatsSnapshot, VariantText, secret};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -243,13 +243,19 @@ pub(crate) async fn history(State(served): Asked, Path(name): Name) -> Result<Re
 pub(crate) async fn code(State(served): Asked, Path(name): Name) -> Result<Response, Rejection> {
     let view = found(&served, &name)?;
     let description = view.description.ok_or_else(|| unplanned(&name))?;
-    let made = tokio::task::spawn_blocking(move || description.code(|_| true)).await;
+    let used = view.monitor.and_then(|monitor| monitor.stats()).map(|stats| stats.used_variants()).unwrap_or_default();
+    let made = tokio::task::spawn_blocking(move || description.code(&used)).await;
     let texts = made.map_err(|error| Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
-    let pipeline = |text: &millstream::ProgramText| {
-        let millstream::ProgramText { part, program, ir, assembly } = text;
-        json!({"name": part, "sql": view.statement, "program": program, "ir": ir, "assembly": assembly})
+    let variant = |text: &VariantText| {
+        let VariantText { number, tier, choices, program, ir, assembly } = text;
+        let tier = tier.map(|tier| tier.to_string());
+        json!({"number": number, "tier": tier, "choices": choices, "program": program, "ir": ir, "assembly": assembly})
     };
-    Ok(answer(&json!({"pipelines": texts.iter().map(pipeline).collect::<Vec<_>>()})))
+    let program = |text: &ProgramText| {
+        let variants: Vec<Value> = text.variants.iter().map(variant).collect();
+        json!({"name": text.name, "sql": view.statement, "variants": variants})
+    };
+    Ok(answer(&json!({"programs": texts.iter().map(program).collect::<Vec<_>>()})))
 }
 
 /// `GET /api/v1/jobs/{job}/rows`

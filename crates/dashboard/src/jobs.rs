@@ -1,6 +1,6 @@
 //! What is shown, and whom actions are asked of: the command implements it.
 
-use millstream::{RunDescription, RunMonitor, StatsSnapshot};
+use millstream::{Awaited, RunDescription, RunMonitor, StatsSnapshot};
 use serde::Serialize;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -163,6 +163,11 @@ impl JobSnapshot {
         JobSnapshot { stats: view.stats(), view }
     }
 
+    /// What the run waits for before it starts.
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        self.view.monitor.as_ref()?.awaited()
+    }
+
     /// What the job still waits for, if it has not begun, or that it has failed.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let name = &self.view.name;
@@ -172,9 +177,9 @@ impl JobSnapshot {
             _ => {}
         }
         let Some(stats) = &self.stats else {
-            let opening = self.view.monitor.as_ref().and_then(|monitor| monitor.opening());
-            let table = opening.as_deref().unwrap_or("a source or a sink");
-            return Some(format!("{name}: {table} does not answer yet"));
+            let waits =
+                self.awaited().map_or_else(|| "a source or a sink does not answer yet".into(), |what| what.to_string());
+            return Some(format!("{name}: {waits}"));
         };
         let source = stats.sources.iter().find(|source| source.split_count == 0)?;
         Some(format!("{name}: {} does not answer yet", source.name))

@@ -6,7 +6,9 @@
 use crate::history::Recent;
 use crate::jobs::{JobSnapshot, JobState};
 use millstream::memory_text;
-use millstream::{Event, EventKind, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot};
+use millstream::{
+    Awaited, Event, EventKind, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot,
+};
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 
@@ -89,6 +91,13 @@ fn of_state(job: &JobSnapshot) -> Vec<Problem> {
         }
         JobState::Restarting => {
             vec![problem("restarts", Severity::Error, format!("it is started again after {error}"))]
+        }
+        JobState::Starting if let Some(nodes @ Awaited::Nodes(_)) = job.awaited() => {
+            let before = view.error.as_deref().map_or(String::new(), |_| format!(", after {error}"));
+            vec![
+                problem("nodes-awaited", Severity::Error, format!("the job has not begun{before}: {nodes}"))
+                    .advise("start them again; the job begins without them after --cluster-replacement-timeout"),
+            ]
         }
         JobState::Starting if for_long >= PATIENCE => {
             let waits = job.waits_for().unwrap_or_default();
@@ -297,7 +306,13 @@ fn of_nodes(stats: &StatsSnapshot, _: &Recent) -> Vec<Problem> {
     let mut found = Vec::new();
     for node in &stats.nodes {
         let subject = format!("node {}", node.node);
-        if node.age.is_none_or(|age| age >= PATIENCE) {
+        if let Some(why) = &node.lost {
+            let text = format!("{subject} is lost ({why}): the job waits for it, or for another process in its place");
+            found.push(
+                Problem::new("node-lost", Severity::Error, &subject, text)
+                    .advise("start it again; the others continue without it after --cluster-replacement-timeout"),
+            );
+        } else if node.age.is_none_or(|age| age >= PATIENCE) {
             let since = node.age.map_or_else(|| "so far".into(), |age| format!("for {}", shown(age)));
             let text = format!("{subject} has told nothing {since}");
             found.push(
@@ -307,7 +322,7 @@ fn of_nodes(stats: &StatsSnapshot, _: &Recent) -> Vec<Problem> {
         }
         if node.replaced > 0 {
             let text = format!("{subject} was lost, and another process has taken its place ({} times)", node.replaced);
-            found.push(Problem::new("node-lost", Severity::Info, &subject, text));
+            found.push(Problem::new("node-replaced", Severity::Info, &subject, text));
         }
     }
     let rates = || stats.nodes.iter().map(|node| node.rows_per_second);

@@ -1,7 +1,8 @@
 use super::*;
 use crate::history::History;
 use crate::jobs::JobView;
-use millstream::{Begun, NodeSnapshot, SentSnapshot, Times, WaitCause, WaitSnapshot, WorkerSnapshot};
+use millstream::{Begun, NodeSnapshot, RunMonitor, SentSnapshot, Times, WaitCause, WaitSnapshot, WorkerSnapshot};
+use std::sync::Arc;
 use std::time::Instant;
 
 fn view(state: JobState) -> JobView {
@@ -180,8 +181,12 @@ fn nodes_checkpoints_and_rows_are_looked_at() {
         replaced,
         ..NodeSnapshot::default()
     };
-    let nodes = vec![told(0, 0, 0), told(1, 30, 0), told(2, 0, 1)];
-    assert_eq!(kinds(&calm, StatsSnapshot { nodes, ..calm.clone() }), ["node-silent", "node-lost"]);
+    let gone = NodeSnapshot { lost: Some("the connection broke".into()), ..told(3, 1, 0) };
+    let nodes = vec![told(0, 0, 0), told(1, 30, 0), told(2, 0, 1), gone];
+    let of_nodes = found(&calm, StatsSnapshot { nodes, ..calm.clone() });
+    let kinds_of = |all: &[(&'static str, Severity, String)]| all.iter().map(|problem| problem.0).collect::<Vec<_>>();
+    assert_eq!(kinds_of(&of_nodes), ["node-silent", "node-lost", "node-replaced"]);
+    assert!(of_nodes[1].2.starts_with("node 3 is lost (the connection broke): the job waits"), "{of_nodes:?}");
     let mut late = calm.clone();
     (late.rows_in, late.late_rows, late.skipped_rows) = (100, 50, 1);
     let all = found(&calm, late);
@@ -215,4 +220,12 @@ fn the_life_of_a_job_is_looked_at() {
             .text
             .contains("it has not begun for 20 s: bids: a source or a sink does not answer")
     );
+    // Nodes that are gone are told of at once, with the failure that the job is started again after.
+    let monitor = Arc::new(RunMonitor::new());
+    monitor.awaits(Some(Awaited::Nodes(vec!["127.0.0.1:7421".into()])));
+    let error = Some("error[MS5014]: node 1 is gone\nmore".into());
+    let view = JobView { monitor: Some(monitor), error, ..view(JobState::Starting) };
+    let problems = of(&JobSnapshot { view, stats: None }, &Recent::default());
+    let text = "the job has not begun, after error[MS5014]: node 1 is gone: the run waits for 127.0.0.1:7421";
+    assert_eq!((problems[0].kind, problems[0].text.as_str()), ("nodes-awaited", text));
 }

@@ -2,9 +2,13 @@
 
 use crate::explain;
 use crate::planned::PreparedRun;
+use millstream_codegen::kernel::Tier;
 use millstream_codegen::lower::Lowered;
+use millstream_codegen::program::Program;
 use millstream_codegen::programs::Programs;
+use millstream_codegen::specialise::specialise;
 use millstream_plan::graph::PlanGraph;
+use millstream_runtime::UsedVariant;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -18,11 +22,24 @@ pub struct RunDescription {
     programs: Programs<Arc<Lowered>>,
 }
 
-/// The code of a program as it is without regard to data: what is in use may be a variant of it.
+/// The code of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramText {
-    /// The part of the plan that it belongs to: `pipeline 0`.
-    pub part: String,
+    /// Its name, as in the statistics: `pipeline 0 stage 1`.
+    pub name: String,
+    /// As it is without regard to data, and the variant that is in use if that is another one.
+    pub variants: Vec<VariantText>,
+}
+
+/// The code of a variant of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariantText {
+    /// As the statistics count them; `None` of one that is not in use.
+    pub number: Option<u32>,
+    /// How rows go through it; `None` if none do.
+    pub tier: Option<Tier>,
+    /// What it is specialised for; empty: nothing.
+    pub choices: String,
     /// The row program.
     pub program: String,
     /// What LLVM makes of it.
@@ -40,33 +57,43 @@ impl RunDescription {
         })
     }
 
-    /// The programs of the parts whose name `is_asked` for, compiled for this: some milliseconds each.
+    /// The programs, with the variants that the statistics say are in use, compiled for this: some milliseconds each.
     ///
     /// # Errors
     /// When LLVM refuses one, which is a bug.
-    pub fn code(&self, is_asked: impl Fn(&str) -> bool) -> Result<Vec<ProgramText>, Diagnostic> {
-        let numbered = |what: &'static str| move |number: usize| format!("{what} {number}");
-        let (source, lookup, pipeline, operator) =
-            (numbered("source"), numbered("lookup"), numbered("pipeline"), numbered("operator"));
-        let Programs { event_times, lookups, pipelines, keyed } = &self.programs;
-        let mut parts: Vec<(String, &Arc<Lowered>)> = Vec::new();
-        for (i, program) in event_times.iter().enumerate() {
-            parts.extend(program.iter().map(|program| (source(i), program)));
-        }
-        parts.extend(lookups.iter().enumerate().map(|(i, program)| (lookup(i), program)));
-        for (i, staged) in pipelines.iter().enumerate() {
-            parts.extend(staged.all().map(|program| (pipeline(i), program)));
-        }
-        for (i, keyed) in keyed.iter().enumerate() {
-            parts.extend(keyed.all().map(|program| (operator(i), program)));
-        }
-        let options = millstream_jit::CompileOptions::default();
-        let text = |(part, lowered): (String, &Arc<Lowered>)| {
+    pub fn code(&self, used: &[UsedVariant]) -> Result<Vec<ProgramText>, Diagnostic> {
+        let text = |lowered: &Arc<Lowered>| {
             let program = &lowered.program;
-            let ir = millstream_jit::llvm_ir(program, &options)?;
-            let assembly = millstream_jit::assembly(program, &options)?;
-            Ok(ProgramText { part, program: program.to_string(), ir, assembly })
+            let mut used: Vec<&UsedVariant> = used.iter().filter(|used| used.program == program.name).collect();
+            // Generic code first.
+            used.sort_by_key(|used| (!used.choices.is_generic(), used.number));
+            used.dedup_by(|one, other| one.choices == other.choices);
+            let mut variants = Vec::new();
+            if used.first().is_none_or(|used| !used.choices.is_generic()) {
+                variants.push(VariantText::of(program, None)?);
+            }
+            for used in used {
+                variants.push(VariantText::of(program, Some(used))?);
+            }
+            Ok(ProgramText { name: program.name.clone(), variants })
         };
-        parts.into_iter().filter(|(part, _)| is_asked(part)).map(text).collect()
+        self.programs.all().map(text).collect()
+    }
+}
+
+impl VariantText {
+    /// Of the variant that is in use; `None`: of the program itself.
+    fn of(program: &Program, used: Option<&UsedVariant>) -> Result<VariantText, Diagnostic> {
+        let special = used.filter(|used| !used.choices.is_generic()).map(|used| specialise(program, &used.choices));
+        let shown = special.as_ref().unwrap_or(program);
+        let options = millstream_jit::CompileOptions::default();
+        Ok(VariantText {
+            number: used.map(|used| used.number),
+            tier: used.map(|used| used.tier),
+            choices: used.map(|used| used.purpose(program)).unwrap_or_default(),
+            program: shown.to_string(),
+            ir: millstream_jit::llvm_ir(shown, &options)?,
+            assembly: millstream_jit::assembly(shown, &options)?,
+        })
     }
 }

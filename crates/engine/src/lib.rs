@@ -53,7 +53,7 @@ mod stored_files;
 
 pub use aggregate::{AggregateFunction, AggregateState, Group};
 pub use compiler::{end_compiling, user_code_directory};
-pub use description::{ProgramText, RunDescription};
+pub use description::{ProgramText, RunDescription, VariantText};
 pub use function::{Evaluate, ScalarFunction};
 pub use job::{Job, JobHandle, Next};
 pub use local::{EventTime, LocalTable, columns_text};
@@ -65,11 +65,11 @@ pub use millstream_plan::graph::{GraphNode, PlanGraph};
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
     Allocator, BadRow, BeatSnapshot, Begun, CancelState, CancelToken, CheckpointRecord, CheckpointSnapshot, CodeOrigin,
-    ColumnSnapshot, Compilation, Event, EventKind, HardwareSnapshot, KeysSnapshot, LEAST_SHARE, MemoryClass,
-    MemorySnapshot, NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, RowSample,
-    STATS_VERSION, SeenRows, SentSnapshot, SinkSnapshot, SourceSnapshot, SpanKind, SpanRecord, SpillSnapshot,
-    SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WaitCause, WaitSnapshot, WorkerSnapshot,
-    set_allocator,
+    ColumnSnapshot, Compilation, Event, EventKind, HardwareSnapshot, KeysSnapshot, LEAST_SHARE, LaneSnapshot,
+    MemoryClass, MemorySnapshot, NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats,
+    RowSample, STATS_VERSION, SeenRows, SentSnapshot, SinkSnapshot, SourceSnapshot, SpanKind, SpanRecord,
+    SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, UsedVariant, VariantSnapshot, WaitCause,
+    WaitSnapshot, WorkerSnapshot, set_allocator,
 };
 pub use millstream_sql as sql;
 pub use millstream_storage as storage;
@@ -77,7 +77,7 @@ pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, RowKind, Schema, TimeUnit,
     code, counted, memory_text, secret, text,
 };
-pub use monitor::{Notices, Outcome, RunMonitor};
+pub use monitor::{Awaited, Notices, Outcome, RunMonitor};
 pub use planned::PreparedRun;
 pub use portable::OtherNodes;
 pub use relation::Relation;

@@ -1,6 +1,7 @@
 //! What a run gives, and how it is followed from another thread.
 
 use millstream_runtime::{CancelToken, QueryStats, StatsSnapshot};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a statement gave.
@@ -27,6 +28,26 @@ impl Notices {
     }
 }
 
+/// What a run waits for before it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Awaited {
+    /// The source or sink of a table, which is being opened or made to resume.
+    Table(String),
+    /// Nodes of the cluster, by their addresses, that are not there or busy.
+    Nodes(Vec<String>),
+}
+
+impl fmt::Display for Awaited {
+    /// In a sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Awaited::Table(table) => write!(f, "{table} does not answer yet"),
+            Awaited::Nodes(nodes) if nodes.is_empty() => f.write_str("the cluster has no nodes yet"),
+            Awaited::Nodes(nodes) => write!(f, "the run waits for {}", nodes.join(", ")),
+        }
+    }
+}
+
 /// Follows a run from another thread: its statistics, and a way to end it.
 #[derive(Debug, Default)]
 pub struct RunMonitor {
@@ -35,8 +56,7 @@ pub struct RunMonitor {
     cancel: CancelToken,
     stats: Mutex<Option<Arc<QueryStats>>>,
     notices: Notices,
-    /// The table that is being opened.
-    opening: Mutex<Option<String>>,
+    awaited: Mutex<Option<Awaited>>,
 }
 
 impl RunMonitor {
@@ -80,13 +100,18 @@ impl RunMonitor {
         self.notices.clone()
     }
 
-    /// The table whose source or sink is being opened or made to resume, before the run has started: its server may not answer.
-    pub fn opening(&self) -> Option<String> {
-        self.opening.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the run waits for now, before it has started: a server or a node may not answer.
+    pub fn awaited(&self) -> Option<Awaited> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes what the run waits for from now on.
+    pub fn awaits(&self, what: Option<Awaited>) {
+        *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
     pub(crate) fn opens(&self, table: &str) {
-        *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(table.to_string());
+        self.awaits(Some(Awaited::Table(table.to_string())));
     }
 
     pub(crate) fn started(&self, stats: &Arc<QueryStats>) {

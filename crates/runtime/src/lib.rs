@@ -79,10 +79,10 @@ pub use run::run;
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{
     BadRow, BeatSnapshot, Begun, CheckpointRecord, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation,
-    HardwareSnapshot, KeysSnapshot, NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats,
-    RowSample, STATS_VERSION, SeenRows, SentSnapshot, SinkSnapshot, SourceSnapshot, SpanKind, SpanRecord,
-    SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WaitCause, WaitSnapshot,
-    WorkerSnapshot,
+    HardwareSnapshot, KeysSnapshot, LaneSnapshot, NodeSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
+    QueryStats, RowSample, STATS_VERSION, SeenRows, SentSnapshot, SinkSnapshot, SourceSnapshot, SpanKind, SpanRecord,
+    SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, UsedVariant, VariantSnapshot, WaitCause,
+    WaitSnapshot, WorkerSnapshot,
 };
 pub use window::combining::combination;
 pub use window::strategy::merge_strategy;

@@ -5,8 +5,10 @@ use crate::support::millstream;
 use crate::watching::Watching;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 const SOURCE: &str = "CREATE TABLE numbers (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', \
@@ -21,6 +23,12 @@ fn names(of: &Value, key: &str) -> BTreeSet<String> {
         .iter()
         .map(|part| part[key].as_str().unwrap().split(':').next().unwrap().to_string())
         .collect()
+}
+
+/// The variants of a program.
+fn variants<'a>(code: &'a Value, program: &str) -> &'a [Value] {
+    let programs = code["programs"].as_array().unwrap();
+    programs.iter().find(|one| one["name"] == program).unwrap()["variants"].as_array().unwrap()
 }
 
 #[test]
@@ -53,12 +61,9 @@ fn a_job_is_shown_checkpointed_and_stopped() {
     }
     assert!(at == "sink 0" && plan["explain"].as_str().unwrap().contains("TUMBLE"), "{plan}");
     let code = answers(&job, "/api/v1/jobs/counts/code", |_| true);
-    let program = code["pipelines"].as_array().unwrap().iter().find(|part| part["name"] == "pipeline 0").unwrap();
-    assert!(
-        program["program"].as_str().unwrap().contains("load 1") && program["ir"].as_str().unwrap().contains("define"),
-        "{program}"
-    );
-    assert!(program["assembly"].as_str().unwrap().contains("ret"), "it is of no program");
+    let generic = &variants(&code, "pipeline 0")[0];
+    let [program, ir, assembly] = ["program", "ir", "assembly"].map(|form| generic[form].as_str().unwrap());
+    assert!(program.contains("load 1") && ir.contains("define") && assembly.contains("ret"), "it is of no program");
     // Rows are shown once somebody has looked.
     let rows = answers(&job, "/api/v1/jobs/counts/rows", |rows| {
         rows["sinks"][0]["rows"].as_array().is_some_and(|rows| !rows.is_empty())
@@ -115,6 +120,70 @@ fn secrets_are_not_shown() {
         let body = job.get(path).1;
         assert!(!body.contains("hunter2"), "{path}: {body}");
     }
+}
+
+/// One column after the other ceases to be constant, each as soon as code assumes that the rest of them are.
+#[test]
+fn the_code_in_use_is_shown_and_a_job_that_recompiles_too_often_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let columns = ["a", "b", "c", "d", "e", "f", "g"];
+    let sum: Vec<String> = columns.iter().map(|column| format!("SUM({column} * 3 + n)")).collect();
+    let sql = format!(
+        "SET 'pipeline.assume-constant' = 'always'; \
+         CREATE TABLE s (n BIGINT, {} BIGINT, at AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR at AS at) \
+         WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{}', 'format' = 'csv'); \
+         CREATE TABLE t (w TIMESTAMP(3), {} BIGINT) WITH ('connector' = 'blackhole'); \
+         INSERT INTO t SELECT window_start, {} FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '1' SECOND)) \
+         GROUP BY window_start, window_end",
+        columns.join(" BIGINT, "),
+        listener.local_addr().unwrap().port(),
+        columns.join(" BIGINT, "),
+        sum.join(", "),
+    );
+    let job = Watching::start(millstream(folder.path()).args(["run", "--workers", "1", "-e", &sql]));
+    let (mut server, _) = listener.accept().unwrap();
+    let changing = Arc::new(AtomicUsize::new(0));
+    let varies = Arc::clone(&changing);
+    std::thread::spawn(move || {
+        let (mut n, mut rows) = (0u64, String::new());
+        loop {
+            rows.clear();
+            let varies = varies.load(Relaxed);
+            for _ in 0..1000 {
+                rows += &n.to_string();
+                (0..7).for_each(|column| rows += if column < varies && n % 2 == 0 { ",8" } else { ",7" });
+                rows += "\n";
+                n += 1;
+            }
+            if server.write_all(rows.as_bytes()).is_err() {
+                break;
+            }
+        }
+    });
+    for still in (1..=7).rev() {
+        let in_use = |code: &Value| {
+            let last = variants(code, "pipeline 0").last().unwrap();
+            let mut choices = last["choices"].as_str().unwrap().split("; ");
+            let constant = choices.find_map(|choice| choice.strip_suffix(" constant"));
+            constant.is_some_and(|names| names.split(", ").count() == still) && last["tier"] == "compiled"
+        };
+        let code = answers(&job, "/api/v1/jobs/t/code", in_use);
+        let [generic, special] = variants(&code, "pipeline 0") else { panic!("two variants are shown") };
+        assert!(special["number"].is_u64() && generic["number"].is_null() && generic["tier"].is_null());
+        assert!(["program", "ir", "assembly"].iter().all(|form| special[form] != generic[form]));
+        changing.fetch_add(1, Relaxed);
+    }
+    let problem =
+        |job: &Value| job["problems"].as_array().unwrap().iter().find(|one| one["kind"] == "recompiles").cloned();
+    let shown = answers(&job, "/api/v1/jobs/t", |job| problem(job).is_some());
+    let problem = problem(&shown).unwrap();
+    let text = problem["text"].as_str().unwrap();
+    assert!(problem["subject"] == "pipeline 0" && text.contains("has been given other code 1"), "{problem}");
+    let stats = answers(&job, "/api/v1/jobs/t/stats", |_| true);
+    let broken = stats["events"].as_array().unwrap().iter().filter(|event| event["kind"] == "deoptimised").count();
+    assert!(broken >= 6, "{broken}");
+    job.stopped();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::draws::Draws;
 use crate::how_often::how_often;
+use crate::manifests::manifests;
 use crate::nodes::{nodes, on};
 use crate::server::Database;
 use crate::support::millstream;
@@ -196,6 +197,10 @@ fn killed_nodes_of_several_processes_are_replaced() {
         let state = format!("state-{kills}");
         let command = on(command.args(["--state-dir", &state]), &nodes, "20");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // Nobody is replaced before the first checkpoint: the job would begin once more.
+        while manifests(&folder.join(&state).join("job-1")).is_empty() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         while kills < most && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(100 + draws.below(700)));
             nodes[draws.below(2) as usize].replace(folder);

@@ -25,6 +25,8 @@ mod from_kafka;
 #[path = "../support/how_often.rs"]
 mod how_often;
 mod kills;
+#[path = "../support/manifests.rs"]
+mod manifests;
 #[path = "../support/nodes.rs"]
 mod nodes;
 mod outages;

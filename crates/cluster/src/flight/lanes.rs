@@ -98,6 +98,11 @@ impl Lane {
         self.state.lock().queue.unsent()
     }
 
+    /// What the other node has not finished, in bytes.
+    pub(super) fn unfinished(&self) -> u64 {
+        self.state.lock().queue.outstanding()
+    }
+
     /// Nothing more goes through it.
     fn end(&self, is_finished: bool) {
         let mut state = self.state.lock();

@@ -34,6 +34,16 @@ impl Mesh {
     pub fn unsent_to(&self, to: usize) -> u64 {
         self.shared.lane(to).unsent()
     }
+
+    /// What one node has not finished of what was sent to it, in bytes: at most [`MeshConfig::window`](super::MeshConfig::window), or one message.
+    pub fn unfinished_at(&self, to: usize) -> u64 {
+        self.shared.lane(to).unfinished()
+    }
+
+    /// The credit that each lane begins with, in bytes.
+    pub fn window(&self) -> u64 {
+        self.shared.config().window
+    }
 }
 
 impl Transport for Mesh {

@@ -18,6 +18,8 @@ const TABS = {
   'checkpoint-fails': 'checkpoints',
   'node-silent': 'nodes',
   'node-lost': 'nodes',
+  'node-replaced': 'nodes',
+  'nodes-awaited': 'nodes',
   skew: 'nodes',
   'late-rows': 'errors',
   'bad-rows': 'errors',

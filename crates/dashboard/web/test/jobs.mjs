@@ -118,7 +118,7 @@ function planOf(plan, table, sink) {
   return own;
 }
 
-const sqlOf = (sink) => hotCode.pipelines[0].sql.replace('hot_items', sink);
+const sqlOf = (sink) => hotCode.programs[0].sql.replace('hot_items', sink);
 
 const hotItems = {
   id: 'hot_items',
@@ -326,6 +326,13 @@ const cluster = {
   ],
   stats: (at) => {
     const stats = renamed(advanced(hotStats, at), hotPlan, 'visits', 'sessions');
+    // Node 2 takes nothing.
+    const lane = (to, used) => ({
+      to,
+      credit_bytes: 16 << 20,
+      unfinished_bytes: used,
+      unsent_bytes: used === 16 << 20 ? 3_400_000 : 0,
+    });
     const node = (number, rate, more) => ({
       node: number,
       age_s: 0.4,
@@ -337,6 +344,8 @@ const cluster = {
       watermark_ms: watermark(),
       state_bytes: 8e6 + number,
       sent_bytes: Math.round(rate * at * 20),
+      lanes: [0, 1, 2].filter((to) => to !== number).map((to) => lane(to, to === 2 ? 16 << 20 : 1 << 20)),
+      lost: null,
       ...more,
     });
     stats.nodes = [
@@ -421,7 +430,16 @@ const restless = {
   },
   plan: () => planOf(hotPlan, 'rating', 'ratings'),
   history: (at) => history(at),
-  code: () => hotCode,
+  code: () => {
+    const code = copy(hotCode);
+    const [generic] = code.programs[0].variants;
+    generic.number = null;
+    generic.tier = null;
+    const special = { number: 7, tier: 'compiled', choices: 'country constant' };
+    const program = generic.program.replace('program "pipeline 0"', 'program "pipeline 0, country constant"');
+    code.programs[0].variants.push({ ...generic, ...special, program });
+    return code;
+  },
   rows: noRows,
 };
 

@@ -209,6 +209,9 @@ describe('pages', { concurrency: 3 }, () => {
       await textOf(row(page, 'Events of nodes, newest first', 'node 1')),
       /takes its place from checkpoint 41/,
     );
+    const lanes = (name) => textOf(row(page, 'Lanes between nodes', name));
+    assert.match(await lanes('node 0 → node 2'), /100 %\s+16\.0 MiB\s+16\.0 MiB\s+3\.2\d? MiB/);
+    assert.match(await lanes('node 1 → node 0'), /6 %\s+1\.00 MiB\s+16\.0 MiB\s+0 B/);
     await close(page);
   });
 
@@ -231,6 +234,15 @@ describe('pages', { concurrency: 3 }, () => {
     );
     assert.match(await page.getByRole('group', { name: 'LLVM IR' }).innerText(), /define .*@run/);
     assert.match(await page.getByRole('group', { name: 'Row program' }).innerText(), /slice_start v5 size 2000/);
+    // The variant in use, then generic code.
+    const program = () => page.getByRole('group', { name: 'Row program' }).innerText();
+    await see(page, 'in use now, as machine code');
+    assert.match(await program(), /country constant/);
+    const variant = page.getByRole('combobox', { name: 'Variant', exact: true });
+    assert.equal((await variant.innerText()).trim(), 'generic code\nvariant 7: country constant');
+    await variant.selectOption('generic code');
+    await see(page, 'not in use now');
+    assert.match(await program(), /program "pipeline 0" /);
     await page.getByRole('combobox', { name: 'Program', exact: true }).selectOption('pipeline 1');
     await until(
       async () => /program "pipeline 1"/.test(await page.getByRole('group', { name: 'Row program' }).innerText()),

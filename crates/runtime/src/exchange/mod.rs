@@ -37,7 +37,7 @@ mod wire;
 use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
-use crate::stats::NodeReport;
+use crate::stats::{LaneSnapshot, Lanes, NodeReport};
 pub use credit::Credit;
 use ending::Ending;
 pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
@@ -144,6 +144,11 @@ pub trait Peers: Send + Sync {
     /// they were sent, or not at all. With a `credit`, which is dropped when the message has left this node or has been consumed, it may
     /// wait until the other node has room for it, and those behind it with it.
     fn send(&self, to: usize, message: Vec<u8>, credit: Option<Credit>);
+
+    /// What is under way to a node, for who looks at the run. Without it, messages are handed over at once.
+    fn lane(&self, to: usize) -> LaneSnapshot {
+        LaneSnapshot { to, ..LaneSnapshot::default() }
+    }
 }
 
 /// What comes to a node.
@@ -288,6 +293,12 @@ impl Nodes {
     /// Those that this node owns.
     pub(crate) fn owned_here(&self, partitions: usize) -> Range<usize> {
         self.owned(self.me, partitions)
+    }
+}
+
+impl Lanes for Nodes {
+    fn now(&self) -> Vec<LaneSnapshot> {
+        (0..self.count).filter(|&node| node != self.me).map(|node| self.peers.lane(node)).collect()
     }
 }
 

@@ -55,6 +55,7 @@ fn replace(
     node: usize,
     why: Diagnostic,
 ) -> Result<(), Diagnostic> {
+    query.host().stats.reports.lost(node, &why.message);
     let Some(checkpointing) = &query.host().checkpointing else { return Err(why) };
     // No cut is made while the node is absent, so this stays as it is.
     let (checkpoint, under_way) = (checkpointing.last_complete(), checkpointing.under_way());

@@ -30,17 +30,19 @@ pub use compilation::{CodeOrigin, Compilation};
 use cycles::CycleClock;
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
-pub(crate) use nodes::NodeReport;
 use nodes::NodeReports;
+pub(crate) use nodes::{Lanes, NodeReport};
 pub use program_snapshot::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub(crate) use programs::ProgramStats;
+pub use programs::UsedVariant;
 pub(crate) use samples::Samples;
 pub use samples::{BadRow, RowSample};
 pub use sent::SentSnapshot;
 pub(crate) use sent::SentStats;
+
 pub use snapshot::{
-    Begun, NodeSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
-    TriggerSnapshot, WorkerSnapshot,
+    Begun, LaneSnapshot, NodeSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot,
+    StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
 };
 use spans::SpanLog;
 pub use spans::{SpanKind, SpanRecord};
@@ -110,6 +112,7 @@ pub struct QueryStats {
 struct Asked {
     scheduler: Arc<Scheduler>,
     streams: Vec<Arc<Stream>>,
+    lanes: Option<Arc<dyn Lanes>>,
 }
 
 impl fmt::Debug for Asked {
@@ -400,7 +403,13 @@ impl QueryStats {
     }
 
     /// Notes how a run looks: what streams each pipeline reads, and how many workers there are.
-    pub(crate) fn open(&self, streams: &[Arc<Stream>], scheduler: &Arc<Scheduler>, workers: usize) {
+    pub(crate) fn open(
+        &self,
+        streams: &[Arc<Stream>],
+        scheduler: &Arc<Scheduler>,
+        workers: usize,
+        lanes: Option<Arc<dyn Lanes>>,
+    ) {
         for (pipeline, stats) in self.pipelines.iter().enumerate() {
             let reads = |s: &&Arc<Stream>| s.channels.iter().any(|c| c.pipeline == pipeline);
             let watermarks = streams.iter().filter(reads).map(|_| Watermark::default()).collect();
@@ -408,7 +417,7 @@ impl QueryStats {
             let _ = stats.watermarks.set(watermarks);
         }
         let _ = self.workers.set((0..workers).map(|_| WorkerStats::default()).collect());
-        *self.asked.lock() = Some(Asked { scheduler: Arc::clone(scheduler), streams: streams.to_vec() });
+        *self.asked.lock() = Some(Asked { scheduler: Arc::clone(scheduler), streams: streams.to_vec(), lanes });
     }
 
     /// The run has ended.
@@ -460,6 +469,12 @@ impl QueryStats {
     /// The rows that sinks of this node have got last. Who asks has them looked at for some seconds; the first answer may have none.
     pub fn look_at_rows(&self) -> Vec<SeenRows> {
         self.sinks.iter().map(|sink| sink.look()).collect()
+    }
+
+    /// The variants that rows of this node go through now, or went through at the end of the run: of all programs, also those that have
+    /// processed none.
+    pub fn used_variants(&self) -> Vec<UsedVariant> {
+        self.programs.used()
     }
 
     /// Counts malformed records that were left out.

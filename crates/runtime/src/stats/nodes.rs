@@ -3,7 +3,7 @@
 //! Every other node sends a report about once a second, and one when the first node is about to end. Reports hold sums, so a
 //! newer one takes the place of the one before, and nothing is lost with one that is not sent.
 
-use super::snapshot::{NodeSnapshot, StatsSnapshot};
+use super::snapshot::{LaneSnapshot, NodeSnapshot, StatsSnapshot};
 use millstream_storage::Damaged;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,14 @@ pub(crate) struct NodeReport {
     pub(super) sources: Vec<i64>,
     /// The same by pipeline.
     pub(super) pipelines: Vec<i64>,
+    /// Its lanes to the other nodes.
+    lanes: Vec<LaneSnapshot>,
+}
+
+/// The lanes of a node to the others.
+pub(crate) trait Lanes: Send + Sync {
+    /// What is under way in each.
+    fn now(&self) -> Vec<LaneSnapshot>;
 }
 
 /// What the first of several nodes knows of all; empty on others, and where there is one.
@@ -41,12 +49,19 @@ struct HeardReport {
     before: Option<StatsSnapshot>,
     /// How many there were.
     replaced: u64,
+    /// Why it is gone, as long as no other process is in its place.
+    lost: Option<String>,
 }
 
 impl NodeReport {
-    /// Of what a node has counted, and the watermarks of its sources and pipelines.
-    pub(super) fn new(stats: StatsSnapshot, sources: Vec<i64>, pipelines: Vec<i64>) -> NodeReport {
-        let mut report = NodeReport { is_last: false, stats, sources, pipelines };
+    /// Of what a node has counted, the watermarks of its sources and pipelines, and its lanes.
+    pub(super) fn new(
+        stats: StatsSnapshot,
+        sources: Vec<i64>,
+        pipelines: Vec<i64>,
+        lanes: Vec<LaneSnapshot>,
+    ) -> NodeReport {
+        let mut report = NodeReport { is_last: false, stats, sources, pipelines, lanes };
         report.show_watermarks();
         report
     }
@@ -98,6 +113,8 @@ impl NodeReport {
             watermark_ms: stats.watermark_ms,
             state_bytes: stats.memory.state().saturating_add(stats.spill.bytes_held),
             sent_bytes: sent.fold(0, u64::saturating_add),
+            lanes: self.lanes.clone(),
+            lost: None,
         }
     }
 }
@@ -105,7 +122,7 @@ impl NodeReport {
 impl HeardReport {
     /// With what processes have done that were this node before.
     fn with_past(&self, now: NodeSnapshot) -> NodeSnapshot {
-        let mut all = NodeSnapshot { replaced: self.replaced, ..now };
+        let mut all = NodeSnapshot { replaced: self.replaced, lost: self.lost.clone(), ..now };
         if let Some(before) = &self.before {
             all.rows_in = all.rows_in.saturating_add(before.rows_in);
             all.rows_out = all.rows_out.saturating_add(before.rows_out);
@@ -147,6 +164,13 @@ impl NodeReports {
         heard.has_told_last |= report.is_last;
         heard.report = Some((report, Instant::now()));
         Ok(())
+    }
+
+    /// Nothing more comes from a node, for that reason.
+    pub(crate) fn lost(&self, node: usize, why: &str) {
+        if let Some(heard) = self.0.lock().get_mut(node) {
+            heard.lost = Some(why.into());
+        }
     }
 
     /// Another process takes the place of a node. Rows that it reads once more count again.

@@ -129,7 +129,8 @@ impl QueryStats {
         };
         let sources = self.sources.iter().map(SourceStats::watermark).collect();
         let pipelines = self.pipelines.iter().map(PipelineStats::watermark).collect();
-        NodeReport::new(stats, sources, pipelines)
+        let lanes = asked.as_ref().and_then(|asked| asked.lanes.as_ref());
+        NodeReport::new(stats, sources, pipelines, lanes.map(|lanes| lanes.now()).unwrap_or_default())
     }
 }
 

@@ -6,6 +6,7 @@ use super::program_snapshot::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, Pro
 use crate::adaptive::Variant;
 use crate::adaptive::signals::Profile;
 use crate::executable_plan::PipelineCode;
+use millstream_codegen::kernel::Tier;
 use millstream_codegen::program::Program;
 use millstream_codegen::specialise::Choices;
 use parking_lot::Mutex;
@@ -73,6 +74,21 @@ struct LearnedPrograms {
     learned: BTreeMap<String, Learned>,
     /// After the run.
     last: Vec<ProgramSnapshot>,
+    /// After the run.
+    last_used: Vec<UsedVariant>,
+}
+
+/// The variant that a program's rows go through.
+#[derive(Debug, Clone)]
+pub struct UsedVariant {
+    /// The program.
+    pub program: String,
+    /// In the order in which the program's variants came up.
+    pub number: u32,
+    /// How it executes.
+    pub tier: Tier,
+    /// What it is specialised for.
+    pub choices: Choices,
 }
 
 /// What the adviser tells of a program.
@@ -123,7 +139,14 @@ impl ProgramStats {
     pub(crate) fn end(&self) {
         let mut state = self.0.lock();
         state.last = state.snapshot();
+        state.last_used = state.used();
         state.codes.clear();
+    }
+
+    /// The variants that are in use now, or were at the end of the run, of all programs.
+    pub(crate) fn used(&self) -> Vec<UsedVariant> {
+        let state = self.0.lock();
+        if state.codes.is_empty() { state.last_used.clone() } else { state.used() }
     }
 
     /// The programs of now that have processed rows, or of the end of the run, with a clock of `cycles_per_nano`.
@@ -138,6 +161,15 @@ impl ProgramStats {
 }
 
 impl LearnedPrograms {
+    fn used(&self) -> Vec<UsedVariant> {
+        let used = |(code, _): &(PipelineCode, Arc<Variant>)| {
+            let current = code.slot.current();
+            let program = code.lowered.program.name.clone();
+            UsedVariant { program, number: current.number, tier: current.tier(), choices: current.choices() }
+        };
+        self.codes.iter().map(used).collect()
+    }
+
     fn snapshot(&self) -> Vec<ProgramSnapshot> {
         let programs = self.codes.iter().map(|(code, first)| {
             let program = &code.lowered.program;
@@ -154,6 +186,13 @@ impl LearnedPrograms {
             }
         });
         programs.filter(|program| program.variants.iter().any(|variant| variant.rows > 0)).collect()
+    }
+}
+
+impl UsedVariant {
+    /// What it is specialised for, in words, when it is a variant of this program.
+    pub fn purpose(&self, program: &Program) -> String {
+        choices_text(program, &self.choices)
     }
 }
 

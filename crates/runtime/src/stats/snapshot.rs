@@ -284,6 +284,23 @@ pub struct NodeSnapshot {
     pub state_bytes: u64,
     /// Bytes of rows and partials that it has sent to other nodes.
     pub sent_bytes: u64,
+    /// Its lanes to the other nodes: what each still has of the credit of that node.
+    pub lanes: Vec<LaneSnapshot>,
+    /// Why it is gone, as long as no other process is in its place.
+    pub lost: Option<String>,
+}
+
+/// What is under way from a node to another one at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneSnapshot {
+    /// The other node.
+    pub to: usize,
+    /// The credit: so many bytes may be unfinished there, so that no node is sent more than it can hold.
+    pub credit_bytes: u64,
+    /// Bytes that are on their way, or that the other node has not finished.
+    pub unfinished_bytes: u64,
+    /// Bytes that wait at this node, for credit or for the network.
+    pub unsent_bytes: u64,
 }
 
 /// Counters of a worker at one moment.

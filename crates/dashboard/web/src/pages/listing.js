@@ -1,4 +1,5 @@
 // SQL, row program, LLVM IR and assembly side by side; asked for only when somebody wants to see them.
+import { useState } from 'preact/hooks';
 import { html } from '../html.js';
 import { setParams } from '../route.js';
 import { usePoll } from '../api.js';
@@ -31,28 +32,53 @@ export function Listing({ path, sql, chosen, isShown }) {
 }
 
 function Panes({ path, sql, chosen }) {
+  const [variant, setVariant] = useState(null);
   const { data, error } = usePoll(`${path}/code`, { once: true });
   if (!data)
     return html`<${Notice} kind=${error ? 'error' : 'info'}>${error ? error.message : 'Asking for the code…'}<//>`;
-  if (data.pipelines.length === 0) return html`<${Notice}>There is no code.<//>`;
-  const candidates = data.pipelines;
-  const shown =
+  const candidates = data.programs;
+  if (candidates.length === 0) return html`<${Notice}>There is no code.<//>`;
+  const program =
     candidates.find(({ name }) => name === chosen) ??
     candidates.find(({ name }) => chosen && isOf(name, chosen)) ??
     candidates[0];
+  // What is in use comes last.
+  const last = program.variants.length - 1;
+  const at = Math.min(variant ?? last, last);
+  const shown = program.variants[at];
   return html`
-    <label
-      class="inline">Program <select
-        value=${shown.name}
-        onChange=${(event) => setParams({ pipeline: event.currentTarget.value })}>
-      ${candidates.map(({ name }) =>
-        html`<option key=${name} value=${name} selected=${name === shown.name}>${name}</option>`)}
-    </select></label>
+    <div class="choices">
+      <label
+        class="inline">Program <select
+          value=${program.name}
+          onChange=${(event) => {
+            setVariant(null);
+            setParams({ pipeline: event.currentTarget.value });
+          }}>
+        ${candidates.map(({ name }) =>
+          html`<option key=${name} value=${name} selected=${name === program.name}>${name}</option>`)}
+      </select></label>
+      <label
+        class="inline">Variant <select value=${at} onChange=${(event) => setVariant(Number(event.currentTarget.value))}>
+        ${program.variants.map((one, number) =>
+          html`<option key=${number} value=${number} selected=${number === at}>${nameOf(one)}</option>`)}
+      </select></label>
+      <span class="soft">${USE[shown.tier] ?? 'not in use now'}</span>
+    </div>
     <div class="panes">
       ${PANES.map(([key, title]) =>
-        html`<${Pane} key=${key} title=${title} text=${key === 'sql' ? shown.sql || sql : shown[key]} />`)}
+        html`<${Pane} key=${key} title=${title} text=${key === 'sql' ? program.sql || sql : shown[key]} />`)}
     </div>`;
 }
+
+/** How rows go through a variant. */
+const USE = {
+  compiled: 'in use now, as machine code',
+  interpreted: 'in use now: the row program is interpreted, and the code on the right is what it would be compiled to',
+};
+
+const nameOf = ({ number, choices }) =>
+  `${number == null ? '' : `variant ${number}: `}${choices || 'generic code'}`;
 
 function Pane({ title, text }) {
   const lines = text ? text.trimEnd().split('\n').length : 0;

@@ -1,7 +1,7 @@
 // The nodes of a cluster, and how evenly the work is spread.
 import { html } from '../html.js';
 import { perSecond } from '../differences.js';
-import { age, bytes, byteRate, delay, duration, percent, rate, timestamp, whole, count } from '../format.js';
+import { age, bytes, byteRate, delay, duration, percent, rate, timestamp, whole, count, NONE } from '../format.js';
 import { Bar, Figure, Figures, Icon, Notice, Panel, Table } from '../ui.js';
 import { Problems, problemsOf } from '../problems.js';
 
@@ -81,6 +81,13 @@ export function Nodes({ id, summary, between }) {
         { key: 'total', title: 'Sent so far', number: true, cell: (node) => bytes(node.sent_bytes) },
       ]} />
     <//>
+    <${Panel} title="Exchange" id="exchange">
+      <p class="soft">
+        A node is sent no more than its credit allows: what waits for credit is kept by the sender, whose sources wait when that is
+        too much. Lanes that are full lead to the node that is too slow.
+      </p>
+      <${Lanes} nodes=${nodes} />
+    <//>
     ${events.length > 0 &&
       html`<${Panel} title="Events" id="events">
         <${Table} caption="Events of nodes, newest first" isShort=${true} rows=${events} columns=${[
@@ -92,12 +99,48 @@ export function Nodes({ id, summary, between }) {
       <//>`}`;
 }
 
-const isSilent = (node) => node.age_s == null || node.age_s >= PATIENCE_S;
+/** What is under way from each node to each other one. */
+function Lanes({ nodes }) {
+  const rows = nodes.flatMap(({ node, lanes }) => lanes.map((lane) => ({ from: node, ...lane })));
+  const full = ({ unsent_bytes: unsent }) => unsent > 0;
+  return html`<${Table}
+    caption="Lanes between nodes"
+    isShort=${rows.length > 20}
+    rows=${rows}
+    rowKey=${({ from, to }) => `${from} ${to}`}
+    tone=${(lane) => (full(lane) ? 'marked' : '')}
+    empty="Nodes have told of no lanes so far."
+    columns=${[
+    { key: 'lane', title: 'From, to', heads: true, class: 'nowrap', cell: ({ from, to }) => `node ${from} → node ${to}` },
+    {
+      key: 'used',
+      title: 'Credit in use',
+      number: true,
+      hint: 'Of the bytes that may be unfinished at the receiver',
+      cell: ({ unfinished_bytes: used, credit_bytes: credit }) =>
+        credit === 0
+          ? NONE
+          : html`<span class="nowrap"><${Bar} share=${used / credit} /> ${percent(used / credit)}</span>`,
+    },
+    { key: 'unfinished', title: 'Unfinished there', number: true, cell: (lane) => bytes(lane.unfinished_bytes) },
+    { key: 'credit', title: 'Credit', number: true, cell: (lane) => bytes(lane.credit_bytes) },
+    {
+      key: 'unsent',
+      title: 'Waits here',
+      number: true,
+      hint: 'For credit, or for the network',
+      cell: (lane) => bytes(lane.unsent_bytes),
+    },
+  ]} />`;
+}
+
+const isSilent = (node) => node.lost != null || node.age_s == null || node.age_s >= PATIENCE_S;
 
 function Status({ node }) {
   const silent = isSilent(node);
+  const why = node.lost != null ? 'lost' : node.age_s == null ? 'has told nothing' : 'does not answer';
   return html`<span class=${`state ${silent ? 'failed' : 'running'}`}>
     <${Icon}
-      kind=${silent ? 'error' : 'ok'} /> ${silent ? (node.age_s == null ? 'has told nothing' : 'does not answer') : 'answers'}
+      kind=${silent ? 'error' : 'ok'} /> ${silent ? why : 'answers'}
   </span>`;
 }
