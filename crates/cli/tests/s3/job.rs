@@ -144,12 +144,19 @@ impl Job {
 }
 
 /// The command with access to a store.
+/// What finds the store at a port.
+pub fn of_store(port: u16) -> Vec<(&'static str, String)> {
+    let named = |(name, value): (&'static str, &str)| (name, value.to_string());
+    let fixed = [("AWS_REGION", "us-east-1"), ("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
+    let endpoint = ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"));
+    fixed.map(named).into_iter().chain([endpoint]).collect()
+}
+
 pub fn with_store(mut command: Command, port: u16) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
         command.env_remove(name);
     }
-    command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}")).env("AWS_REGION", "us-east-1");
-    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
+    command.envs(of_store(port));
     command
 }
 

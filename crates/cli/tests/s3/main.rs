@@ -3,6 +3,7 @@
 //! - `kills`: jobs that are disturbed by signals and full disks and resume, here and on another machine;
 //! - `owners`: several processes with one state directory;
 //! - `looking`: the commands that look at checkpoints and after them, and damage;
+//! - `served`: jobs of `millstream serve` with their state there;
 //! - `outages`: a store that goes away, and one that cannot be used.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
@@ -21,6 +22,9 @@ mod looking;
 mod nodes;
 mod outages;
 mod owners;
+mod served;
 mod server;
+#[path = "../support/serving.rs"]
+mod serving;
 #[path = "../support/mod.rs"]
 mod support;

@@ -16,6 +16,8 @@ pub struct Served {
     pub folder: PathBuf,
     /// More options of the command.
     pub options: Vec<String>,
+    /// More of its environment.
+    pub variables: Vec<(&'static str, String)>,
     process: Option<Process>,
 }
 
@@ -31,7 +33,7 @@ const OPTIONS: [&str; 6] = ["--http", "0", "--log-format", "text", "--workers", 
 impl Served {
     pub fn new(folder: &Path) -> Served {
         ["jobs", "in", "out"].into_iter().for_each(|name| fs::create_dir_all(folder.join(name)).unwrap());
-        Served { folder: folder.to_path_buf(), options: Vec::new(), process: None }
+        Served { folder: folder.to_path_buf(), options: Vec::new(), variables: Vec::new(), process: None }
     }
 
     /// Writes a script as editors do that replace the file at once.
@@ -51,6 +53,7 @@ impl Served {
 
     pub fn start(&mut self) {
         let mut command = millstream(&self.folder);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut child = command.args(["serve", "jobs"]).args(OPTIONS).args(&self.options).spawn().unwrap();
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let log = Arc::new(Mutex::new(String::new()));

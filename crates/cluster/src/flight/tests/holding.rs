@@ -76,6 +76,7 @@ fn a_connection_that_stands_still_does_not_keep_what_is_held() {
         std::thread::yield_now();
     }
     assert_eq!(holds.count(), 1, "its last frame is still here");
+    assert!((32 << 20..=meshes[0].window()).contains(&meshes[0].unfinished_at(1)), "{}", meshes[0].unfinished_at(1));
     drop(meshes.remove(0));
     assert_eq!(holds.count(), 0);
 }
