@@ -2,7 +2,7 @@
 //!
 //! It has a thread that plans texts and waits ([`ServedJob::live`]), and one that runs the text that holds ([`RunningScript`]). A text that is new is planned
 //! while the one before it runs; if it is all right, the job stops with a checkpoint, and the new one resumes from there. If it cannot be begun, the one
-//! before goes on.
+//! before is run again.
 
 use super::running::{RunningScript, Start, panicked};
 use super::script::{JobFiles, JobScript, Setting, Stamp};
@@ -79,8 +79,8 @@ impl Desk {
 
     /// Waits until something is wanted of the job, for `patience` at most; whether it is to end.
     pub(super) fn is_to_end_within(&self, patience: Duration) -> bool {
-        let goes_on = |wants: &mut Wants| !matches!(wants.want, Want::End);
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, goes_on);
+        let stays = |wants: &mut Wants| !matches!(wants.want, Want::End);
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, stays);
         matches!(waited.unwrap_or_else(PoisonError::into_inner).0.want, Want::End)
     }
 
@@ -120,7 +120,7 @@ pub(super) struct ServedJob {
     is_shown: bool,
     desk: Arc<Desk>,
     kept: JobFiles,
-    /// The text that the job goes on with.
+    /// The text that the job keeps while it does not run what the file has.
     accepted: Option<JobScript>,
     stamp: Option<Stamp>,
     running: Option<RunningScript>,
@@ -263,7 +263,7 @@ impl ServedJob {
             && self.setting.statements(&running.script).is_ok_and(|present| present == statements)
         {
             running.script = script.clone();
-            self.tell("the file says the same in other words, so the job goes on");
+            self.tell("the file says the same in other words, so the job continues");
             return self.accept(script);
         }
         if self.running.is_some() {
@@ -275,7 +275,7 @@ impl ServedJob {
         self.start(Start { script, instead });
     }
 
-    /// A text is not run, and why; the one before goes on, if there is any.
+    /// A text is not run, and why; the one before runs instead, if there is any.
     fn refuse(&mut self, failure: &Failure, hope: Hope) {
         match (&self.running, &self.accepted) {
             (None, None) => return self.fail(failure, hope),
@@ -290,10 +290,8 @@ impl ServedJob {
             self.considers = Some((Instant::now() + self.next_pause(), script));
         }
         failure.report();
-        log::note("the file is not run: the job goes on with the text from before");
-        self.desk
-            .status
-            .refuse(format!("the file is not run, and the job goes on with the text from before: {failure}"));
+        log::note("the file is not run: the job keeps the text that it had");
+        self.desk.status.refuse(format!("the file is not run, and the job keeps the text that it had: {failure}"));
     }
 
     /// Runs a text, as soon as there is memory for it.
@@ -319,7 +317,7 @@ impl ServedJob {
         }
     }
 
-    /// What runs is the text that the job goes on with.
+    /// What runs is the text that the job keeps.
     fn begun(&mut self) {
         if let Some(running) = &mut self.running {
             running.is_accepted = true;

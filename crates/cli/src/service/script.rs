@@ -2,7 +2,7 @@
 //!
 //! Beside the checkpoints of a job are
 //!
-//! - `accepted.json`: the text that it runs by, which is not the file's when that is broken or does not fit. So the job goes on by it after
+//! - `accepted.json`: the text that it runs by, which is not the file's when that is broken or does not fit. So the job keeps it after
 //!   the process was killed, too.
 //! - `stopped.json`: when the file had been written whose job somebody has stopped: as long as that is the same it stays stopped.
 
