@@ -5,13 +5,18 @@
 //! - `script`: what a file may say, and what of it is kept with the state.
 //! - `job`: the life of a job; `running`: the text that it runs; `shown`: how it is shown.
 //!
-//! Nothing but the directory says what is run: over HTTP jobs can be looked at, stopped, and asked for checkpoints.
+//! - `submitted`: scripts that come in over HTTP.
+//!
+//! Nothing but the directory says what is run. Over HTTP jobs can be looked at, stopped, and asked for checkpoints. With `--allow-submit`, which
+//! wants a token, scripts can be written into the directory as well.
 
 mod folder;
 mod job;
 mod running;
 mod script;
 mod shown;
+#[cfg(feature = "http")]
+mod submitted;
 
 use crate::arguments::{Common, LogArgument};
 use crate::config::Config;
@@ -46,7 +51,12 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// The jobs that there are, by their names.
 #[derive(Default)]
-pub(crate) struct Entries(Mutex<BTreeMap<String, Entry>>);
+pub(crate) struct Entries {
+    all: Mutex<BTreeMap<String, Entry>>,
+    /// Takes scripts that come in over HTTP, if any may.
+    #[cfg(feature = "http")]
+    scripts: Option<submitted::Submissions>,
+}
 
 struct Entry {
     desk: Arc<Desk>,
@@ -61,7 +71,7 @@ struct Entry {
 
 impl Entries {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,7 +86,7 @@ struct Service {
 }
 
 /// `millstream serve`: until a signal ends it.
-pub(crate) fn serve(directory: &Path, common: &Common) -> Result<(), Failure> {
+pub(crate) fn serve(directory: &Path, takes_scripts: bool, common: &Common) -> Result<(), Failure> {
     let (ends, main) = (Arc::new(AtomicBool::new(false)), thread::current());
     let ended = Arc::clone(&ends);
     let at_first = move || {
@@ -99,7 +109,7 @@ pub(crate) fn serve(directory: &Path, common: &Common) -> Result<(), Failure> {
     let state = session.state_address().map_or_else(in_directory, |address| address.trim_end_matches('/').to_string());
     let place = StatePlace::parse(&state).map_err(Failure::usage)?;
     let _lock = lock(&place)?;
-    let entries = Arc::<Entries>::default();
+    let entries = Arc::new(entries(&config, takes_scripts.then_some(directory), &state)?);
     let server = serve_http(&config, Arc::clone(&entries))?;
     server.iter().filter(|_| !config.quiet).for_each(Serving::tell);
     let _telemetry = send(&config, Arc::clone(&entries))?;
@@ -107,6 +117,25 @@ pub(crate) fn serve(directory: &Path, common: &Common) -> Result<(), Failure> {
     let service = Service { config, state, resources, entries, is_shown: server.is_some() };
     service.run(directory, &ends);
     Ok(())
+}
+
+/// No jobs yet; with a directory for scripts those are taken that come in over HTTP.
+#[cfg_attr(not(feature = "http"), allow(unused_variables))]
+fn entries(config: &Arc<Config>, scripts: Option<&Path>, state: &str) -> Result<Entries, Failure> {
+    if scripts.is_some() && config.http.address.is_none() {
+        let error = Diagnostic::new(
+            code::USAGE,
+            "--allow-submit without --http: there is no address that scripts could come in by",
+        );
+        return Err(Failure::usage(
+            error.advise("give --http and --http-token-file as well, such as --http 9464 --http-token-file token"),
+        ));
+    }
+    Ok(Entries {
+        #[cfg(feature = "http")]
+        scripts: scripts.map(|directory| submitted::Submissions::new(config, directory, state)),
+        ..Entries::default()
+    })
 }
 
 /// Two services would run each job twice.
@@ -146,7 +175,7 @@ impl Service {
                     }
                     Err(e) => {
                         if std::mem::replace(&mut is_readable, false) {
-                            log::note(&format!("{} cannot be read: {e}; jobs go on as they are", directory.display()));
+                            log::note(&format!("{} cannot be read: {e}; jobs stay as they are", directory.display()));
                         }
                     }
                 }

@@ -24,6 +24,7 @@ mod secrets;
 mod served;
 #[path = "../support/serving.rs"]
 mod serving;
+mod submitted;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
