@@ -139,7 +139,8 @@ def test_scripts_are_submitted_and_removed(service: Client, tmp_path: Path) -> N
         service.remove("a b")
     assert gone.value.status == 404 and not script.exists()
     stranger = Client(repr(service).split("'")[1])
-    for ask in (lambda: stranger.submit("a", SQL), lambda: stranger.remove("a")):
+    asks: list[Callable[[], str]] = [lambda: stranger.submit("a", SQL), lambda: stranger.remove("a")]
+    for ask in asks:
         with pytest.raises(ClientError) as unknown:
             ask()
         assert unknown.value.status == 401

@@ -13,7 +13,7 @@ use crate::log;
 use crate::units::duration;
 use crate::watch::Watched;
 use millstream::storage::StatePlace;
-use millstream::{Code, Diagnostic, JobShare, SharedResources, code, is_outage};
+use millstream::{Code, Diagnostic, JobShare, PreparedRun, SharedResources, code, is_outage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -114,7 +114,6 @@ enum Hope {
 
 /// See the module.
 pub(super) struct ServedJob {
-    name: Arc<str>,
     setting: Setting,
     resources: Arc<SharedResources>,
     is_shown: bool,
@@ -132,11 +131,14 @@ pub(super) struct ServedJob {
     starts: Option<(Instant, Start)>,
     pause: Option<Duration>,
     restarts: u64,
+    /// [`Outputs::freed`](super::outputs::Outputs::freed) when it was asked last what others write.
+    freed: u64,
+    /// Whether another job writes what the text writes that is to be run.
+    is_kept_out: bool,
 }
 
 impl ServedJob {
     pub(super) fn new(
-        name: &Arc<str>,
         setting: &Setting,
         resources: &Arc<SharedResources>,
         is_shown: bool,
@@ -149,7 +151,6 @@ impl ServedJob {
         let kept = JobFiles::open(&StatePlace::parse(&setting.address).map_err(Failure::usage)?).map_err(unusable)?;
         let accepted = kept.accepted().map_err(unusable)?;
         Ok(ServedJob {
-            name: Arc::clone(name),
             setting: setting.clone(),
             resources: Arc::clone(resources),
             is_shown,
@@ -163,6 +164,8 @@ impl ServedJob {
             starts: None,
             pause: None,
             restarts: 0,
+            freed: 0,
+            is_kept_out: false,
         })
     }
 
@@ -209,16 +212,24 @@ impl ServedJob {
                 return Event::Begun;
             }
             let now = Instant::now();
+            let is_kept_out = self.is_kept_out && (self.starts.is_some() || self.considers.is_some());
+            let freed = self.setting.outputs.freed();
+            if is_kept_out && freed != self.freed {
+                self.freed = freed;
+                self.starts.iter_mut().for_each(|(at, _)| *at = now);
+                self.considers.iter_mut().for_each(|(at, _)| *at = now);
+            }
             if let Some((_, start)) = self.starts.take_if(|(at, _)| now >= *at) {
                 return Event::Start(start);
             }
             if let Some((_, script)) = self.considers.take_if(|(at, _)| now >= *at) {
                 return Event::Consider(script);
             }
-            let begins = self.running.as_ref().filter(|running| !running.is_accepted).map(|_| now + LOOK);
+            let begins = self.running.as_ref().is_some_and(|running| !running.is_accepted);
+            let looks = (begins || is_kept_out).then(|| now + LOOK);
             let (starts, considers) =
                 (self.starts.as_ref().map(|(at, _)| *at), self.considers.as_ref().map(|(at, _)| *at));
-            let next = [begins, starts, considers].into_iter().flatten().min();
+            let next = [looks, starts, considers].into_iter().flatten().min();
             let patience = next.map_or(LONGEST_PAUSE, |at| at.saturating_duration_since(now));
             wants = desk.changed.wait_timeout(wants, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -235,7 +246,7 @@ impl ServedJob {
         if let Err(e) = self.kept.set_stopped(None) {
             log::note(&format!("the state directory cannot be written: {e}"));
         }
-        (self.considers, self.starts, self.pause) = (None, None, None);
+        (self.considers, self.starts, self.pause, self.is_kept_out) = (None, None, None, false);
         self.desk.status.renew();
         self.desk.watched.forget_failures();
         match script {
@@ -254,10 +265,14 @@ impl ServedJob {
             }
             _ => {}
         }
+        self.freed = self.setting.outputs.freed();
         let statements = match self.setting.check(&script) {
             Ok(statements) => statements,
             Err(failure) => return self.refuse(&failure, Hope::Consider(script)),
         };
+        // What was wrong with it before is so no more.
+        self.is_kept_out = false;
+        self.desk.status.renew();
         if let Some(running) = self.running.as_mut()
             && running.is_accepted
             && self.setting.statements(&running.script).is_ok_and(|present| present == statements)
@@ -289,6 +304,7 @@ impl ServedJob {
         {
             self.considers = Some((Instant::now() + self.next_pause(), script));
         }
+        self.is_kept_out = failure.code() == code::OUTPUT_TAKEN;
         failure.report();
         log::note("the file is not run: the job keeps the text that it had");
         self.desk.status.refuse(format!("the file is not run, and the job keeps the text that it had: {failure}"));
@@ -305,9 +321,11 @@ impl ServedJob {
             self.starts = Some((Instant::now() + LOOK, start));
             return;
         };
-        let job = self.name.to_string();
+        let job = self.setting.job.to_string();
         let path = self.setting.path.display().to_string();
-        let file = ServedFile { job, path, restarts: self.restarts, share };
+        let (owner, outputs) = (Arc::clone(&self.setting.job), Arc::clone(&self.setting.outputs));
+        let admit = Box::new(move |run: &PreparedRun| outputs.take(&owner, run.written_paths()));
+        let file = ServedFile { job, path, restarts: self.restarts, share, admit };
         let desk = Arc::clone(&self.desk);
         let ended = move || desk.wake();
         self.desk.status.set(Phase::Running);
@@ -323,10 +341,18 @@ impl ServedJob {
             running.is_accepted = true;
             let script = running.script.clone();
             self.accept(script);
+            if self.considers.is_none() && std::mem::take(&mut self.is_kept_out) {
+                self.desk.status.renew();
+            }
         }
     }
 
     fn accept(&mut self, script: JobScript) {
+        if let Some(paths) = self.setting.outputs.settle(&self.setting.job)
+            && let Err(e) = self.kept.set_outputs(&paths)
+        {
+            log::note(&format!("the state directory cannot be written: {e}"));
+        }
         if self.accepted.as_ref() == Some(&script) {
             return;
         }
@@ -345,7 +371,9 @@ impl ServedJob {
         if running.has_begun() && !running.is_accepted {
             self.accept(running.script.clone());
         }
-        if let (Err(failure), _) = running.join()
+        let (outcome, _) = running.join();
+        self.setting.outputs.rest(&self.setting.job);
+        if let Err(failure) = outcome
             && failure.code() != code::CANCELLED
         {
             failure.report();
@@ -376,9 +404,15 @@ impl ServedJob {
         if ran >= LONGEST_PAUSE {
             self.pause = None;
         }
-        match running.join() {
+        let outcome = running.join();
+        if outcome.0.is_ok() {
+            self.accept(script.clone());
+        }
+        self.setting.outputs.rest(&self.setting.job);
+        // What it has given back itself is nothing to begin again for.
+        self.freed = self.setting.outputs.freed();
+        match outcome {
             (Ok(()), _) => {
-                self.accept(script);
                 self.desk.status.set(Phase::Finished);
                 self.tell("the job has come to the end of its input");
             }
@@ -390,7 +424,10 @@ impl ServedJob {
                 // A text that meets a server that does not answer is not to blame.
                 Some(_) if !has_begun && !is_outage(failure.code()) => {
                     self.share = Some(share);
-                    self.refuse(&failure, Hope::None);
+                    // The other job has begun between the look at this text and its beginning.
+                    let is_kept_out = failure.code() == code::OUTPUT_TAKEN;
+                    let hope = if is_kept_out { Hope::Consider(script) } else { Hope::None };
+                    self.refuse(&failure, hope);
                 }
                 instead => self.fail(&failure, Hope::Start(Start { script, instead })),
             },
@@ -399,6 +436,7 @@ impl ServedJob {
 
     /// The job does not run, and why; it is tried again if that may pass.
     fn fail(&mut self, failure: &Failure, hope: Hope) {
+        self.is_kept_out = failure.code() == code::OUTPUT_TAKEN;
         failure.report();
         self.desk.status.fail(failure.to_string());
         if matches!(hope, Hope::None) || !may_pass(failure.code()) {

@@ -4,7 +4,7 @@
 //! - `folder`: which files there are, and what has changed.
 //! - `script`: what a file may say, and what of it is kept with the state.
 //! - `job`: the life of a job; `running`: the text that it runs; `shown`: how it is shown.
-//!
+//! - `outputs`: which job writes which files.
 //! - `submitted`: scripts that come in over HTTP.
 //!
 //! Nothing but the directory says what is run. Over HTTP jobs can be looked at, stopped, and asked for checkpoints. With `--allow-submit`, which
@@ -12,6 +12,7 @@
 
 mod folder;
 mod job;
+mod outputs;
 mod running;
 mod script;
 mod shown;
@@ -29,7 +30,8 @@ use folder::{Folder, Found};
 use job::{Desk, ServedJob, Want};
 use millstream::storage::{DirectoryLock, StatePlace, make_private};
 use millstream::{Diagnostic, Place, SharedResources, code, counted};
-use script::Setting;
+use outputs::Outputs;
+use script::{JobFiles, Setting};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
@@ -81,6 +83,7 @@ struct Service {
     /// Where the state directories of jobs are.
     state: String,
     resources: Arc<SharedResources>,
+    outputs: Arc<Outputs>,
     entries: Arc<Entries>,
     is_shown: bool,
 }
@@ -109,19 +112,24 @@ pub(crate) fn serve(directory: &Path, takes_scripts: bool, common: &Common) -> R
     let state = session.state_address().map_or_else(in_directory, |address| address.trim_end_matches('/').to_string());
     let place = StatePlace::parse(&state).map_err(Failure::usage)?;
     let _lock = lock(&place)?;
-    let entries = Arc::new(entries(&config, takes_scripts.then_some(directory), &state)?);
+    let outputs = Arc::<Outputs>::default();
+    let entries = Arc::new(entries(&config, takes_scripts.then_some(directory), (&state, &outputs))?);
     let server = serve_http(&config, Arc::clone(&entries))?;
     server.iter().filter(|_| !config.quiet).for_each(Serving::tell);
     let _telemetry = send(&config, Arc::clone(&entries))?;
     let resources = Arc::new(SharedResources::of(&session));
-    let service = Service { config, state, resources, entries, is_shown: server.is_some() };
+    let service = Service { config, state, resources, outputs, entries, is_shown: server.is_some() };
     service.run(directory, &ends);
     Ok(())
 }
 
 /// No jobs yet; with a directory for scripts those are taken that come in over HTTP.
 #[cfg_attr(not(feature = "http"), allow(unused_variables))]
-fn entries(config: &Arc<Config>, scripts: Option<&Path>, state: &str) -> Result<Entries, Failure> {
+fn entries(
+    config: &Arc<Config>,
+    scripts: Option<&Path>,
+    (state, outputs): (&str, &Arc<Outputs>),
+) -> Result<Entries, Failure> {
     if scripts.is_some() && config.http.address.is_none() {
         let error = Diagnostic::new(
             code::USAGE,
@@ -133,7 +141,7 @@ fn entries(config: &Arc<Config>, scripts: Option<&Path>, state: &str) -> Result<
     }
     Ok(Entries {
         #[cfg(feature = "http")]
-        scripts: scripts.map(|directory| submitted::Submissions::new(config, directory, state)),
+        scripts: scripts.map(|directory| submitted::Submissions::new(config, directory, (state, outputs))),
         ..Entries::default()
     })
 }
@@ -199,12 +207,17 @@ impl Service {
             |(name, entry): (&String, &Entry)| (entry.is_leaving && entry.thread.is_finished()).then(|| name.clone());
         for name in entries.iter().filter_map(gone).collect::<Vec<_>>() {
             entries.remove(&name);
+            self.outputs.forget(&name);
         }
         for (name, entry) in entries.iter_mut().filter(|(name, _)| !files.contains_key(*name)) {
             if !std::mem::replace(&mut entry.is_leaving, true) {
                 self.tell(&format!("the file of {name} has gone: the job stops, and its state stays"));
                 entry.desk.want(Want::End);
             }
+        }
+        // Of all, before one begins: a job that is new takes nothing from one that has written there before.
+        for name in files.keys().filter(|name| !entries.contains_key(*name)) {
+            self.outputs.keep(name, JobFiles::outputs_at(&self.address(name)));
         }
         for (name, found) in files {
             match entries.get_mut(name) {
@@ -223,16 +236,27 @@ impl Service {
         }
     }
 
+    /// Of the state directory of a job.
+    fn address(&self, job: &str) -> String {
+        format!("{}/{job}", self.state)
+    }
+
     /// A job that is new.
     fn begin(&self, name: &str, found: &Found) -> Result<Entry, Failure> {
         let (job, desk) = (Arc::<str>::from(name), Desk::new(wanted(found)));
-        let address = format!("{}/{name}", self.state);
-        let setting = Setting { config: Arc::clone(&self.config), path: found.path.clone(), address: address.clone() };
+        let address = self.address(name);
+        let setting = Setting {
+            config: Arc::clone(&self.config),
+            job: Arc::clone(&job),
+            path: found.path.clone(),
+            address: address.clone(),
+            outputs: Arc::clone(&self.outputs),
+        };
         let (resources, is_shown, own) = (Arc::clone(&self.resources), self.is_shown, Arc::clone(&desk));
         let body = move || {
             log::of_job(&job);
             loop {
-                match ServedJob::new(&job, &setting, &resources, is_shown, &own) {
+                match ServedJob::new(&setting, &resources, is_shown, &own) {
                     Ok(job) => return job.live(),
                     Err(failure) if own.status.fail(failure.to_string()) => failure.report(),
                     Err(_) => {}

@@ -5,6 +5,7 @@
 //! A text that is refused leaves the file as it was, and so does a process that dies while it writes.
 
 use super::folder::{COMMON, common_of, is_job, without_mark};
+use super::outputs::Outputs;
 use super::script::{JobScript, Setting};
 use crate::config::Config;
 use millstream::{Diagnostic, code};
@@ -27,16 +28,18 @@ pub(super) struct Submissions {
     directory: PathBuf,
     /// Where the state directories of jobs are.
     state: String,
+    outputs: Arc<Outputs>,
     /// Of the next file that is written.
     next: AtomicU64,
 }
 
 impl Submissions {
-    pub(super) fn new(config: &Arc<Config>, directory: &Path, state: &str) -> Submissions {
+    pub(super) fn new(config: &Arc<Config>, directory: &Path, (state, outputs): (&str, &Arc<Outputs>)) -> Submissions {
         Submissions {
             config: Arc::clone(config),
             directory: directory.to_path_buf(),
             state: state.to_string(),
+            outputs: Arc::clone(outputs),
             next: AtomicU64::new(0),
         }
     }
@@ -65,7 +68,13 @@ impl Submissions {
         let common = common.transpose().map_err(ScriptRefused::Text)?;
         let script = JobScript { common, own: without_mark(sql).to_string() };
         let address = format!("{}/{name}", self.state);
-        let setting = Setting { config: Arc::clone(&self.config), path: path.to_path_buf(), address };
+        let setting = Setting {
+            config: Arc::clone(&self.config),
+            job: name.into(),
+            path: path.to_path_buf(),
+            address,
+            outputs: Arc::clone(&self.outputs),
+        };
         setting.check(&script).map(drop).map_err(|failure| ScriptRefused::Text(failure.into_diagnostic()))
     }
 

@@ -16,6 +16,7 @@ mod manifests;
 mod memory;
 mod messages;
 mod named;
+mod outputs;
 mod piped;
 #[path = "../support/nodes.rs"]
 mod processes;

@@ -77,6 +77,8 @@ fn a_script_comes_in_changes_and_goes() {
         assert!(words.iter().all(|word| code == *word || message.contains(word)), "{sql}: {code} {message}");
     }
     served.refuses("new", "INSERT INTO");
+    let (code, message) = served.refuses("second", &copying("x", "copy"));
+    assert!(code == "MS4015" && message.contains("the job copy writes"), "{code} {message}");
     assert_eq!(fs::read_to_string(served.script("copy")).unwrap(), before);
     assert_eq!(served.files(), [".state", "copy.sql"]);
     let job = served.job("copy").unwrap();
