@@ -36,10 +36,10 @@ class ClientError(Exception):
 
 
 class Client:
-    """Asks a process for its jobs, and asks them for checkpoints or to stop.
+    """Asks a process for its jobs, asks them for checkpoints or to stop, and gives a service scripts.
 
     :param url: Where it serves, such as ``http://127.0.0.1:9464``
-    :param token: What ``--http-token-file`` has, where the process is on another machine
+    :param token: What ``--http-token-file`` has, where the process is on another machine or takes scripts
     :param ca: A file in PEM with the certificate that the server's is signed with, if that is none of the system's
     :param timeout: How many seconds an answer is waited for
     """
@@ -101,7 +101,7 @@ class Client:
 
     def events(self, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """``("stats", …)`` and ``("summary", …)`` each second, until the job is gone."""
-        with self._open(_path(name, "events"), None) as answer:
+        with self._open(_path(name, "events")) as answer:
             kind = ""
             for line in answer:
                 field, _, value = line.decode().rstrip("\n").partition(": ")
@@ -122,23 +122,35 @@ class Client:
         """Have a job resume on another number of nodes, or on all that are there. What is said of it."""
         return self._act(name, "rescale", {"nodes": nodes})
 
+    def submit(self, name: str, sql: str) -> str:
+        """Write a script into the directory of a service (``millstream serve --allow-submit``), whose job has this name. What is said of it.
+
+        It is checked before, which takes as long as servers take to tell the columns of tables. One that cannot be run is refused, with the
+        error, and the script that is there stays as it is.
+        """
+        return self._said("PUT", _script(name), sql.encode(), "application/sql")
+
+    def remove(self, name: str) -> str:
+        """Remove a script from the directory of a service: its job stops with a checkpoint, and its state stays. What is said of it."""
+        return self._said("DELETE", _script(name), None)
+
     def _act(self, name: str, action: str, body: dict[str, Any] | None) -> str:
-        with self._open(_path(name, action), body or {}) as answer:
+        return self._said("POST", _path(name, action), json.dumps(body or {}).encode())
+
+    def _said(self, method: str, path: str, body: bytes | None, kind: str = "application/json") -> str:
+        headers = {"X-Millstream-Action": "1"} if body is None else {"X-Millstream-Action": "1", "Content-Type": kind}
+        with self._open(path, method, body, headers) as answer:
             said: str = json.load(answer)["message"]
         return said
 
     def _object(self, path: str) -> dict[str, Any]:
-        with self._open(path, None) as answer:
+        with self._open(path) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
-    def _open(self, path: str, body: dict[str, Any] | None) -> Any:
-        headers = dict(self._headers)
-        data = None
-        if body is not None:
-            data = json.dumps(body).encode()
-            headers |= {"X-Millstream-Action": "1", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self._url}/api/v1{path}", data=data, headers=headers)
+    def _open(self, path: str, method: str = "GET", body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
+        headers = self._headers | (headers or {})
+        request = urllib.request.Request(f"{self._url}/api/v1{path}", data=body, headers=headers, method=method)
         try:
             return self._opener.open(request, timeout=self._timeout)
         except urllib.error.HTTPError as answer:
@@ -151,6 +163,10 @@ class Client:
 def _path(name: str, what: str | None = None) -> str:
     path = f"/jobs/{urllib.parse.quote(name, safe='')}"
     return path if what is None else f"{path}/{what}"
+
+
+def _script(name: str) -> str:
+    return f"/scripts/{urllib.parse.quote(name, safe='')}"
 
 
 def _refused(answer: urllib.error.HTTPError) -> ClientError:

@@ -105,6 +105,54 @@ def test_answers_are_as_described(served: tuple[subprocess.Popen[str], Client]) 
     jsonschema.validate(json.load(refused.value), error, cls=jsonschema.Draft202012Validator)
 
 
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Client]:
+    """A service that takes scripts."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "token").write_text("0123456789abcdef")
+    words = ["serve", "jobs", "--http", "0", "--http-token-file", "token", "--allow-submit", "--log-format", "text"]
+    process = subprocess.Popen([sys.executable, "-m", "millstream", *words], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stderr is not None
+    address = process.stderr.readline().split("dashboard at ")[1].split(",")[0]
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    yield Client(address, token="0123456789abcdef")
+    process.kill()
+    process.wait()
+
+
+def test_scripts_are_submitted_and_removed(service: Client, tmp_path: Path) -> None:
+    assert service.about()["mode"] == "serve"
+    script = tmp_path / "jobs" / "a b.sql"
+    assert "is written" in service.submit("a b", SQL)
+    assert script.read_text() == SQL
+    until(lambda: True if service.jobs() and service.job("a b")["state"] == "running" else None)
+    with pytest.raises(ClientError, match="no INSERT") as refused:
+        service.submit("a b", "SET 'pipeline.name' = 'ü'")
+    assert refused.value.status == 422 and refused.value.advice is not None
+    with pytest.raises(ClientError) as refused:
+        service.submit("../up", SQL)
+    assert refused.value.status == 400
+    assert script.read_text() == SQL
+    assert "its state stays" in service.remove("a b")
+    until(lambda: True if not service.jobs() else None)
+    with pytest.raises(ClientError) as gone:
+        service.remove("a b")
+    assert gone.value.status == 404 and not script.exists()
+    stranger = Client(repr(service).split("'")[1])
+    asks: list[Callable[[], str]] = [lambda: stranger.submit("a", SQL), lambda: stranger.remove("a")]
+    for ask in asks:
+        with pytest.raises(ClientError) as unknown:
+            ask()
+        assert unknown.value.status == 401
+
+
+def test_a_run_takes_no_scripts(served: tuple[subprocess.Popen[str], Client]) -> None:
+    _, client = served
+    with pytest.raises(ClientError, match="--allow-submit") as refused:
+        client.submit("a", SQL)
+    assert refused.value.status == 403 and "its command line" in refused.value.message
+
+
 def test_what_is_no_server_is_told() -> None:
     with pytest.raises(ValueError, match="http://"):
         Client("localhost:9464")

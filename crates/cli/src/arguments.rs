@@ -38,7 +38,7 @@ fn version() -> String {
 pub(crate) enum Command {
     /// Run a SQL script: a file, `-` for standard input, or -e 'SQL'
     Run(Script),
-    /// Run the scripts of a directory as jobs that go on: DIR/*.sql, each with its state
+    /// Run the scripts of a directory as jobs of a service: DIR/*.sql, each with its state
     ///
     /// Each file is a job, called as the file is without `.sql`; its state is in DIR/.state, or in --state-dir. What is changed in the directory
     /// is applied within seconds. Files that begin with `.` or `_` are left out; the statements of `_common.sql` come before those of each job.
@@ -46,6 +46,10 @@ pub(crate) enum Command {
         /// The directory
         #[arg(value_name = "DIR")]
         directory: PathBuf,
+        /// Let those who have the token of --http-token-file write and remove scripts of DIR over --http; whoever has it can read and write all
+        /// that this process can
+        #[arg(long, env = "MILLSTREAM_ALLOW_SUBMIT", value_parser = BoolishValueParser::new())]
+        allow_submit: bool,
     },
     /// Take part in the runs of others (millstream run --cluster), until it is stopped
     Node {
@@ -57,7 +61,7 @@ pub(crate) enum Command {
     },
     /// Look at a job on several nodes, stop it with a checkpoint, or have it resume on another number of nodes
     ///
-    /// It is the one that this machine runs with this --state-dir, or the --job that goes on by itself on a Ray cluster (millstream run --detached).
+    /// It is the one that this machine runs with this --state-dir, or the --job that runs by itself on a Ray cluster (millstream run --detached).
     Cluster {
         /// What to do
         action: ClusterAction,
@@ -224,7 +228,7 @@ pub(crate) struct RayArguments {
     /// With --cluster ray: nodes on one machine [default: 1, or all where Ray is started for the run]
     #[arg(long, value_name = "N")]
     pub(crate) nodes_per_host: Option<usize>,
-    /// With --cluster ray: the job goes on by itself on the cluster, under the name of --job
+    /// With --cluster ray: the job runs by itself on the cluster, under the name of --job
     #[arg(long)]
     pub(crate) detached: bool,
     /// With --cluster ray: what the job is called there [default: the name of the script]

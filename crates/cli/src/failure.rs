@@ -43,6 +43,16 @@ impl Failure {
         self.diagnostic.code
     }
 
+    /// What is wrong, with the name of the text that it is about.
+    #[cfg(feature = "http")]
+    pub(crate) fn into_diagnostic(self) -> Diagnostic {
+        let Failure { mut diagnostic, source, .. } = self;
+        if let (Some((_, origin)), Some(Place::Sql { .. })) = (source, &diagnostic.place) {
+            diagnostic.message = format!("{origin}: {}", diagnostic.message);
+        }
+        diagnostic
+    }
+
     /// A statement of `text` has failed, or was ended.
     pub(crate) fn statement(diagnostic: Diagnostic, text: &Text) -> Failure {
         let exit_code = match diagnostic.code {

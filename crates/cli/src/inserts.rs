@@ -33,7 +33,12 @@ pub(crate) struct ServedFile {
     /// How often the job was started again before.
     pub(crate) restarts: u64,
     pub(crate) share: JobShare,
+    /// Asked before an insert begins: what it writes may be that of another job.
+    pub(crate) admit: Box<Admit>,
 }
+
+/// Lets an insert begin, or says why it must not.
+pub(crate) type Admit = dyn Fn(&PreparedRun) -> Result<(), Diagnostic> + Send + Sync;
 
 /// Runs the inserts of a session.
 pub(crate) struct Inserts {
@@ -143,7 +148,9 @@ impl Inserts {
                 self.control = Control::listen(place.clone(), session.cluster());
                 self.control.iter().for_each(|control| self.watched.control(control.subject()));
             }
-            session.with_job(source.session.plan_with(&source.statement, &mut |_| Ok(None))?)
+            let run = source.session.plan_with(&source.statement, &mut |_| Ok(None))?;
+            self.served.iter().try_for_each(|served| (served.admit)(&run))?;
+            session.with_job(run)
         };
         let run = plan().map_err(|d| Failure::statement(d, &source.text))?;
         Ok(Insert { run, source })

@@ -47,7 +47,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>, loader: Option<Arc<dyn Loa
     };
     let result = match &arguments.command {
         Command::Run(run) => commands::run(run, &arguments.common),
-        Command::Serve { directory } => service::serve(directory, &arguments.common),
+        Command::Serve { directory, allow_submit } => service::serve(directory, *allow_submit, &arguments.common),
         Command::Node { listen, security } => cluster::node(listen, security, &arguments.common, loader),
         Command::Cluster { job: Some(_), .. } => Err(cluster::needs_python("millstream cluster …")),
         Command::Cluster { action, nodes, .. } => cluster::of_job(*action, *nodes, &arguments.common),

@@ -6,6 +6,7 @@ use crate::format::Format;
 use crate::option_table::OptionInfo;
 use crate::{Chunk, Decoder, Sink, SinkRequest, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Inferred, Options, TakesChanges};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A connector.
@@ -24,6 +25,8 @@ pub(crate) struct Connector {
     pub source: Option<OpenSource>,
     /// Opens it for writing, if it can be written.
     pub sink: Option<OpenSink>,
+    /// The local file or directory that a sink of a table with these options writes, under the one name that it has.
+    pub written_path: fn(&Options) -> Option<PathBuf>,
     /// Whether each of several nodes may have a sink of the table, which writes the rows of that node.
     pub is_on_every_node: fn(&SinkRequest) -> bool,
     /// Which changes a table with these options can be given, if it can be written.
@@ -51,6 +54,7 @@ impl Connector {
         require: |_| Ok(()),
         source: None,
         sink: None,
+        written_path: |_| None,
         is_on_every_node: |_| false,
         changes: |_| TakesChanges::Nothing,
         gives_changes: |_| false,

@@ -67,7 +67,7 @@ pub use kept::InMemory;
 pub use python::python_module;
 pub use registry::{
     check_table_options, gives_changes, infer_columns, is_bounded, is_on_every_node, open_sink, open_source,
-    options_reference_markdown, takes_changes,
+    options_reference_markdown, takes_changes, written_path,
 };
 pub use request::{ChangedBy, ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
 pub use row::{RowDecoder, record_layout};

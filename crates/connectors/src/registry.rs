@@ -14,6 +14,7 @@ use crate::postgres;
 use crate::rate_limit::RateLimitedSource;
 use crate::{Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print, socket};
 use millstream_types::{Code, Diagnostic, Inferred, Options, TakesChanges, code};
+use std::path::PathBuf;
 
 /// Every connector, in the order of the documentation.
 pub(crate) const CONNECTORS: &[Connector] = &[
@@ -90,6 +91,12 @@ pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
 pub fn is_on_every_node(request: &SinkRequest) -> bool {
     let is_asked = PARALLELISM.text(&request.options).trim() != "1";
     is_asked && connector(&request.options, &request.table).is_ok_and(|connector| (connector.is_on_every_node)(request))
+}
+
+/// The local file or directory that a sink of a table with these options writes, under the one name that it has, whatever way leads to it;
+/// `None` of what is none, and of what takes the output of several, such as standard output and devices.
+pub fn written_path(options: &Options) -> Option<PathBuf> {
+    (connector(options, "").ok()?.written_path)(options)
 }
 
 /// Checks the options of a table as far as that is possible without opening it: the connector, the format and the names

@@ -1,12 +1,12 @@
 //! The routes that answer with JSON or text: metrics, probes, and the REST interface that `openapi.json` describes.
 
+use crate::body::body;
 use crate::jobs::{Action, JobSnapshot, JobView};
 use crate::problems::Problem;
 use crate::rejection::{JSON, Rejection};
 use crate::served::{Peer, Served};
 use crate::{metrics, problems};
 use axum::Extension;
-use axum::body::HttpBody;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -23,8 +23,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of the body of a request.
 const BODY_BYTES: usize = 4 << 10;
-/// How long the body of a request may take.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two events of statistics.
 const EVENT_EVERY: Duration = Duration::from_secs(1);
 
@@ -36,7 +34,7 @@ type AskedBy = Extension<Peer>;
 type Name = Path<String>;
 
 /// An answer in which no text has a secret, whatever part of a plan or a failure has brought it along.
-fn answer(value: &impl Serialize) -> Response {
+pub(crate) fn answer(value: &impl Serialize) -> Response {
     match serde_json::to_value(value) {
         Ok(mut value) => {
             conceal(&mut value);
@@ -343,14 +341,7 @@ pub(crate) async fn rescale(
     Path(name): Name,
     request: Request,
 ) -> Result<Response, Rejection> {
-    let too_large = || Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 KiB");
-    let body = request.into_body();
-    if body.size_hint().lower() > BODY_BYTES as u64 {
-        return Err(too_large());
-    }
-    let read = tokio::time::timeout(BODY_PATIENCE, axum::body::to_bytes(body, BODY_BYTES)).await;
-    let read = read.map_err(|_| Rejection::new(StatusCode::REQUEST_TIMEOUT, "the body has not come"))?;
-    let bytes = read.map_err(|_| too_large())?;
+    let bytes = body(request, BODY_BYTES).await?;
     let Rescale { nodes } = serde_json::from_slice(&bytes).map_err(|error| {
         Rejection::new(StatusCode::BAD_REQUEST, format!("the body is not what is asked for: {error}"))
             .advise("send {\"nodes\": 3}, or {\"nodes\": null} for all that are there")

@@ -5,7 +5,11 @@
 //! of this machine, and what changes a job wants a header that other origins cannot send, because nothing here allows them to
 //! ([CORS](https://fetch.spec.whatwg.org/#http-cors-protocol) is not answered). Beyond this machine a token is wanted as well, which travels
 //! under TLS alone.
+//!
+//! Scripts are more than actions: whoever sends one reads and writes what the process can. So they want the token on this machine, too, which
+//! other users of it and the pages that they look at do not have.
 
+use crate::jobs::Mode;
 use crate::rejection::Rejection;
 use crate::served::{Exposure, Served};
 use axum::extract::{Request, State};
@@ -30,6 +34,8 @@ pub(crate) enum Access {
     Read,
     /// Who may see jobs, and asks from the dashboard or a program, not from a page of another site.
     Act,
+    /// Who may do that and has the token, which is needed on this machine as well: where the command takes scripts.
+    Submit,
 }
 
 /// What every answer says to browsers: nothing but the files of this server is loaded, framed or guessed.
@@ -88,7 +94,10 @@ fn permit(served: &Served, access: Access, headers: &HeaderMap) -> Result<(), Re
         }
         Exposure::Token(_) => {}
     }
-    if access != Access::Act {
+    if access == Access::Submit {
+        takes_scripts(served)?;
+    }
+    if ![Access::Act, Access::Submit].contains(&access) {
         return Ok(());
     }
     let own = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -108,6 +117,23 @@ fn permit(served: &Served, access: Access, headers: &HeaderMap) -> Result<(), Re
         .advise(format!("send the header {ACTION_HEADER}: 1")));
     }
     Ok(())
+}
+
+/// Whether scripts are taken from those who have the token.
+fn takes_scripts(served: &Served) -> Result<(), Rejection> {
+    let has_token = matches!(served.exposure, Exposure::Token(_));
+    let (message, advice) = match served.jobs.mode() {
+        _ if has_token && served.jobs.scripts().is_some() => return Ok(()),
+        Mode::Run => (
+            "the jobs of this process are those of its command line, so it takes no scripts",
+            "millstream serve DIR --allow-submit --http-token-file FILE takes them",
+        ),
+        Mode::Serve => (
+            "scripts are taken over HTTP with --allow-submit only",
+            "start millstream serve with --allow-submit and --http-token-file FILE, or write the file into its directory",
+        ),
+    };
+    Err(Rejection::new(StatusCode::FORBIDDEN, message).advise(advice))
 }
 
 /// Whether the header `Host` names this machine, or is one of `names`.

@@ -1,5 +1,6 @@
 //! What is shown, and whom actions are asked of: the command implements it.
 
+use crate::scripts::Scripts;
 use millstream::{Awaited, RunDescription, RunMonitor, StatsSnapshot};
 use serde::Serialize;
 use std::fmt;
@@ -23,6 +24,11 @@ pub trait Jobs: Send + Sync {
 
     /// Writes down that somebody has asked for something that changes a job, and what came of it.
     fn audit(&self, line: &str);
+
+    /// Who takes scripts that are sent here; `None`: nobody does.
+    fn scripts(&self) -> Option<&dyn Scripts> {
+        None
+    }
 }
 
 /// How jobs come into the process.

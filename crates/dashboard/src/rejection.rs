@@ -3,6 +3,7 @@
 use crate::jobs::Refused;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use millstream::{Diagnostic, secret};
 use serde_json::json;
 
 /// The type of a body in JSON.
@@ -22,6 +23,20 @@ impl Rejection {
         Rejection { status, code: None, message: message.into(), advice: None }
     }
 
+    /// One that a diagnostic explains.
+    pub(crate) fn of(status: StatusCode, error: &Diagnostic) -> Rejection {
+        let (code, advice) = (Some(error.code.to_string()), error.help().map(str::to_owned));
+        let place = error.place.as_ref().map_or_else(String::new, |place| format!(" ({place})"));
+        // What it was told of its text may be known as a secret by now.
+        let message = secret::conceal(&format!("{}{place}", error.message)).into_owned();
+        Rejection { status, code, message, advice }
+    }
+
+    /// What it is, without its words.
+    pub(crate) fn reason(&self) -> String {
+        self.code.clone().unwrap_or_else(|| self.status.as_str().to_string())
+    }
+
     #[must_use]
     pub(crate) fn advise(self, advice: impl Into<String>) -> Rejection {
         Rejection { advice: Some(advice.into()), ..self }
@@ -34,10 +49,9 @@ impl From<Refused> for Rejection {
     }
 }
 
-impl From<millstream::Diagnostic> for Rejection {
-    fn from(error: millstream::Diagnostic) -> Rejection {
-        let (code, advice) = (Some(error.code.to_string()), error.help().map(str::to_owned));
-        Rejection { code, advice, ..Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.message) }
+impl From<Diagnostic> for Rejection {
+    fn from(error: Diagnostic) -> Rejection {
+        Rejection::of(StatusCode::INTERNAL_SERVER_ERROR, &error)
     }
 }
 

@@ -3,12 +3,12 @@
 use crate::guard::{Access, guard, protect};
 use crate::rejection::Rejection;
 use crate::served::Served;
-use crate::{api, pages};
+use crate::{api, pages, scripts};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use std::sync::Arc;
 
 /// A route.
@@ -50,6 +50,8 @@ pub(crate) const ROUTES: &[Route] = &[
     route!(post, "/api/v1/jobs/{job}/checkpoint", Act, api::checkpoint),
     route!(post, "/api/v1/jobs/{job}/stop", Act, api::stop),
     route!(post, "/api/v1/jobs/{job}/rescale", Act, api::rescale),
+    route!(put, "/api/v1/scripts/{name}", Submit, scripts::submit),
+    route!(delete, "/api/v1/scripts/{name}", Submit, scripts::remove),
 ];
 
 /// All of them, each behind its guard.

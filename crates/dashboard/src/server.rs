@@ -63,11 +63,15 @@ impl Server {
     /// Listens.
     ///
     /// # Errors
-    /// `USAGE` when the address cannot be listened at, and when what is needed to be reached from other machines is incomplete; `INVALID_CONFIG` when the
+    /// `USAGE` when the address cannot be listened at, when what is needed to be reached from other machines is incomplete, and when scripts are taken
+    /// without a token; `INVALID_CONFIG` when the
     /// certificate cannot be used.
     pub fn start(config: &ServerConfig, jobs: Arc<dyn Jobs>) -> Result<Server, Diagnostic> {
         let wrong = |why: String| wrong_address(&config.address, &why);
         let resolved = resolve(&config.address).map_err(wrong)?;
+        if jobs.scripts().is_some() && config.token.is_none() {
+            return Err(unguarded_scripts());
+        }
         let exposure = exposure(config, resolved.ip())?;
         let acceptor = config.certificate.as_ref().map(tls::acceptor).transpose()?;
         let listener = TcpListener::bind(resolved).map_err(|e| wrong(e.to_string()))?;
@@ -119,6 +123,13 @@ fn wrong_address(address: &str, why: &str) -> Diagnostic {
     error.advise(
         "give a port, such as 9464, for this machine alone, or host:port, such as 0.0.0.0:9464, for others as well",
     )
+}
+
+/// Everybody on this machine could run what they like, with the rights of the process.
+fn unguarded_scripts() -> Diagnostic {
+    let message = "--allow-submit without a token: everybody who reaches the address could run SQL";
+    Diagnostic::new(code::USAGE, message)
+        .advise("give --http-token-file as well, on this machine, too; openssl rand -hex 16 makes a token")
 }
 
 /// For whom a server at this address is.

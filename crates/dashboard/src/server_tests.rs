@@ -2,6 +2,7 @@ use super::*;
 use crate::guard::Access;
 use crate::jobs::{Action, JobView, Mode, Refused};
 use crate::routes::ROUTES;
+use crate::scripts::{ScriptRefused, Scripts};
 use millstream::RunMonitor;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,11 +12,46 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 
 /// One job, what was asked of it, and what was written down of that.
 #[derive(Default)]
-struct Asked(Mutex<Vec<Action>>, Mutex<Vec<String>>);
+struct Asked(Mutex<Vec<Action>>, Mutex<Vec<String>>, Option<Taken>);
+
+/// Scripts that have come, by name with their text; `None`: one was removed.
+#[derive(Default)]
+struct Taken(Mutex<Vec<(String, Option<String>)>>);
+
+impl Scripts for Taken {
+    fn submit(&self, name: &str, sql: &str) -> Result<String, ScriptRefused> {
+        let error = |code, message: &str| Diagnostic::new(code, message);
+        match name {
+            "broken" => {
+                let place = millstream::Place::Sql { line: 7, column: 22, length: 1 };
+                return Err(ScriptRefused::Text(error(code::SYNTAX, "what is it").at(place).advise("look")));
+            }
+            "full" => return Err(ScriptRefused::File(error(code::WRITE_FAILED, "no room"))),
+            _ => {}
+        }
+        self.0.lock().unwrap().push((name.into(), Some(sql.into())));
+        Ok("taken".into())
+    }
+
+    fn remove(&self, name: &str) -> Result<String, ScriptRefused> {
+        let error = |message: &str| Diagnostic::new(code::USAGE, message);
+        match name {
+            "nothing" => return Err(ScriptRefused::Missing(error("there is none"))),
+            "../up" => return Err(ScriptRefused::Name(error("no name"))),
+            _ => {}
+        }
+        self.0.lock().unwrap().push((name.into(), None));
+        Ok("removed".into())
+    }
+}
 
 impl Jobs for Asked {
     fn mode(&self) -> Mode {
-        Mode::Run
+        if self.2.is_some() { Mode::Serve } else { Mode::Run }
+    }
+
+    fn scripts(&self) -> Option<&dyn Scripts> {
+        self.2.as_ref().map(|taken| taken as &dyn Scripts)
     }
 
     fn views(&self) -> Vec<JobView> {
@@ -41,8 +77,8 @@ impl Jobs for Asked {
 }
 
 /// Sends a request as it is; status, and the rest of the answer.
-fn exchange(mut stream: impl Read + Write, request: &str) -> (u16, String) {
-    stream.write_all(request.as_bytes()).unwrap();
+fn exchange(mut stream: impl Read + Write, request: impl AsRef<[u8]>) -> (u16, String) {
+    stream.write_all(request.as_ref()).unwrap();
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
     // One that ends without a farewell, as TLS may, has said all the same what it has to.
@@ -71,7 +107,7 @@ fn at(address: &str) -> ServerConfig {
 
 /// The path of a route for the job that there is.
 fn path(route: &str) -> String {
-    route.replace("{job}", "a%20%3Cb%3E")
+    route.replace("{job}", "a%20%3Cb%3E").replace("{name}", "new")
 }
 
 #[test]
@@ -96,7 +132,7 @@ fn each_route_refuses_who_must_not_use_it() {
         let (status, _) = ask(everywhere.address, route.method, &path, "X-Millstream-Action: 1\r\n");
         assert_eq!(status == 403, route.access != Access::Open, "{names}: {status}");
         // What changes a job is not asked for by pages of others.
-        if route.access == Access::Act {
+        if [Access::Act, Access::Submit].contains(&route.access) {
             for headers in [
                 "",
                 "X-Millstream-Action: 1\r\nOrigin: http://evil.example\r\n",
@@ -108,7 +144,13 @@ fn each_route_refuses_who_must_not_use_it() {
                 assert_eq!(status, 403, "{names} with {headers}");
             }
             let (status, _) = ask(here.address, "get", &path, "X-Millstream-Action: 1\r\n");
-            assert_eq!(status, 405, "{names} by GET");
+            let refused = if route.access == Access::Act { 405 } else { 403 };
+            assert_eq!(status, refused, "{names} by GET");
+        }
+        // Scripts are for a service that takes them, whatever comes along.
+        if route.access == Access::Submit {
+            let (status, answer) = ask(here.address, route.method, &path, "X-Millstream-Action: 1\r\n");
+            assert!(status == 403 && answer.contains("--allow-submit"), "{names}: {answer}");
         }
     }
     assert!(asked.0.lock().unwrap().is_empty() && asked_everywhere.0.lock().unwrap().is_empty());
@@ -150,6 +192,99 @@ fn actions_are_asked_of_the_job() {
             && audited[0].ends_with("checkpoint of job \"a <b>\": done")
     );
     assert!(audited[1].ends_with("stop of job \"a <b>\": refused: not now"), "{audited:?}");
+}
+
+/// A server that takes scripts, and one that does not, both with a token.
+fn scripted() -> (Server, Server, Arc<Asked>) {
+    let config = ServerConfig { token: Some("0123456789abcdef".into()), ..at("0") };
+    let takes = Arc::new(Asked(Mutex::default(), Mutex::default(), Some(Taken::default())));
+    let server = Server::start(&config, Arc::clone(&takes) as Arc<dyn Jobs>).unwrap();
+    (server, start(&config).0, takes)
+}
+
+const TOKEN: &str = "Authorization: Bearer 0123456789abcdef\r\n";
+
+#[test]
+fn scripts_need_the_token_on_this_machine_too() {
+    let (server, without, asked) = scripted();
+    let routes = || ROUTES.iter().filter(|route| route.access == Access::Submit);
+    assert_eq!(routes().count(), 2);
+    for route in routes() {
+        let (path, names) = (path(route.path), format!("{} {}", route.method, route.path));
+        for (headers, status) in [
+            (String::new(), 401),
+            ("X-Millstream-Action: 1\r\n".into(), 401),
+            ("X-Millstream-Action: 1\r\nAuthorization: Bearer 0123456789abcdeF\r\n".into(), 401),
+            (TOKEN.into(), 403),
+            (format!("{TOKEN}X-Millstream-Action: 1\r\nOrigin: http://evil.example\r\n"), 403),
+            (format!("{TOKEN}X-Millstream-Action: 1\r\nSec-Fetch-Site: cross-site\r\n"), 403),
+        ] {
+            let (given, answer) = ask(server.address, route.method, &path, &headers);
+            assert_eq!(given, status, "{names} with {headers}: {answer}");
+        }
+        let allowed = format!("{TOKEN}X-Millstream-Action: 1\r\n");
+        let (status, answer) = ask(without.address, route.method, &path, &allowed);
+        assert!(status == 403 && answer.contains("takes no scripts"), "{names}: {answer}");
+    }
+    assert!(asked.1.lock().unwrap().is_empty() && asked.2.as_ref().unwrap().0.lock().unwrap().is_empty());
+    // Without a token there is no such server.
+    for address in ["0", "0.0.0.0:0"] {
+        let takes = Asked(Mutex::default(), Mutex::default(), Some(Taken::default()));
+        let error = Server::start(&at(address), Arc::new(takes) as Arc<dyn Jobs>).unwrap_err().to_string();
+        assert!(error.contains("MS1006") && error.contains("--allow-submit without a token"), "{error}");
+    }
+}
+
+#[test]
+fn scripts_are_texts_of_bounded_size_and_are_not_written_down() {
+    let (server, _without, asked) = scripted();
+    let send = |method: &str, name: &str, kind: &str, body: &[u8]| {
+        let head = format!(
+            "{method} /api/v1/scripts/{name} HTTP/1.1\r\nHost: x\r\n{TOKEN}X-Millstream-Action: 1\r\n{kind}Content-Length: {}\r\nConnection: \
+             close\r\n\r\n",
+            body.len()
+        );
+        exchange(TcpStream::connect(server.address).unwrap(), [head.as_bytes(), body].concat())
+    };
+    let kind = "Content-Type: application/sql\r\n";
+    let sql = "INSERT INTO b SELECT 'hunter2'";
+    let full = "-".repeat(1 << 20);
+    for (kind, sql) in [(kind, sql), ("Content-Type: text/plain; charset=utf-8\r\n", "ü"), (kind, &full)] {
+        let (status, answer) = send("PUT", "a%20%3Cb%3E", kind, sql.as_bytes());
+        assert!(status == 202 && answer.ends_with("{\"message\":\"taken\"}"), "{answer}");
+    }
+    for (kind, body, refused) in [
+        ("", sql.as_bytes(), 415),
+        ("Content-Type: application/json\r\n", sql.as_bytes(), 415),
+        ("Content-Type: application/x-www-form-urlencoded\r\n", sql.as_bytes(), 415),
+        (kind, &[0xff, 0xfe], 400),
+        (kind, &vec![b'-'; (1 << 20) + 1], 413),
+        (kind, &vec![b'-'; 2 << 20], 413),
+    ] {
+        let (status, answer) = send("PUT", "big", kind, body);
+        assert_eq!(status, refused, "{kind}: {answer}");
+    }
+    let (status, answer) = send("PUT", "broken", kind, sql.as_bytes());
+    let error = r#"{"error":{"code":"MS2001","message":"what is it (line 7, column 22)","advice":"look"}}"#;
+    assert!(status == 422 && answer.trim_end().ends_with(error), "{answer}");
+    assert_eq!(send("PUT", "full", kind, b"").0, 500);
+    assert_eq!(send("DELETE", "nothing", "", b"").0, 404);
+    assert_eq!(send("DELETE", "..%2Fup", "", b"").0, 400);
+    assert_eq!(send("DELETE", "old", "", b"").0, 202);
+    let names: Vec<(String, usize)> = {
+        let taken = asked.2.as_ref().unwrap().0.lock().unwrap();
+        taken.iter().map(|(name, sql)| (name.clone(), sql.as_ref().map_or(0, String::len))).collect()
+    };
+    let script = |bytes| ("a <b>".to_string(), bytes);
+    assert_eq!(names, [script(sql.len()), script(2), script(1 << 20), ("old".into(), 0)]);
+    let audited = asked.1.lock().unwrap();
+    assert_eq!(audited.len(), 14, "{audited:?}");
+    assert!(audited[0].starts_with("HTTP request of 127.0.0.1:"), "{audited:?}");
+    assert!(audited[0].ends_with("submit script \"a <b>\": taken"), "{audited:?}");
+    assert!(audited[3].ends_with("submit script \"big\": refused: 415"), "{audited:?}");
+    assert!(audited[9].ends_with("submit script \"broken\": refused: MS2001"), "{audited:?}");
+    assert!(audited[13].ends_with("remove script \"old\": removed"), "{audited:?}");
+    assert!(!audited.iter().any(|line| line.contains("hunter2") || line.contains("what is it")), "{audited:?}");
 }
 
 #[test]

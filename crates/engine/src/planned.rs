@@ -157,6 +157,12 @@ impl PreparedRun {
         })
     }
 
+    /// The local files and directories that its sinks write, each under the one name that it has.
+    pub fn written_paths(&self) -> Vec<PathBuf> {
+        let tables = self.plan.sinks.iter().filter_map(|sink| sink.table.as_ref());
+        tables.filter_map(|table| connectors::written_path(&table.options)).collect()
+    }
+
     /// The numbers of the program's own tables that it reads.
     pub(crate) fn reads_program(&self) -> Vec<u64> {
         let number = |source: &SourcePlan| match &source.scan {

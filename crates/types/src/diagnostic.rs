@@ -102,6 +102,7 @@ codes! {
     OUTPUT_CLOSED = 4012, "the reader of standard output has gone", "Nothing: it has read all that it wanted.";
     INPUT_CHANGED = 4013, "the input is not what it was when the checkpoint was taken", "Put the input back as it was, or start from the beginning with another state directory.";
     OUTPUT_EXISTS = 4014, "the output file exists", "Write INSERT OVERWRITE to replace it, give another 'path', or a directory: it gets more files.";
+    OUTPUT_TAKEN = 4015, "another job of the service writes the output", "Give another 'path', or remove the script of the other job: this one starts by itself then.";
     CONNECTION_FAILED = 5001, "no connection", "Check 'hostname' and 'port', and that the other side runs; 'connect.timeout' says how long is tried.";
     CONNECTION_LOST = 5002, "a connection broke", "See why the other side went away, and run the query again.";
     LISTEN_FAILED = 5003, "an address cannot be listened on", "Give an address of this machine and a port that no other program uses.";

@@ -56,11 +56,7 @@ impl Folder {
     /// The same as of a moment.
     fn look_at(&mut self, now: SystemTime) -> io::Result<&BTreeMap<String, Found>> {
         let is_settled = |modified: SystemTime| now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
-        let common = match read(&self.path.join(COMMON)) {
-            Ok(contents) => Some(contents),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(e),
-        };
+        let common = read_common(&self.path)?;
         let is_common_settled = common.as_ref().is_none_or(|common| is_settled(common.modified));
         let mut seen = BTreeMap::new();
         for entry in std::fs::read_dir(&self.path)? {
@@ -93,7 +89,31 @@ impl Folder {
 /// What the job of a file is called, if it is one.
 fn job_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
-    name.strip_suffix(".sql").filter(|job| !job.is_empty() && !job.starts_with(['.', '_'])).map(str::to_string)
+    name.strip_suffix(".sql").filter(|job| is_job(job)).map(str::to_string)
+}
+
+/// Whether a file of this name, with `.sql`, is a job.
+pub(super) fn is_job(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with(['.', '_'])
+}
+
+/// The statements in front of those of each script, if there are any; or why they cannot be read.
+#[cfg(feature = "http")]
+pub(super) fn common_of(directory: &Path) -> io::Result<Option<Result<String, Diagnostic>>> {
+    Ok(read_common(directory)?.map(|common| common.text))
+}
+
+fn read_common(directory: &Path) -> io::Result<Option<Contents>> {
+    match read(&directory.join(COMMON)) {
+        Ok(contents) => Ok(Some(contents)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Editors on Windows put a byte order mark before the text.
+pub(super) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 fn found(path: PathBuf, own: Contents, common: Option<&Contents>) -> Found {
@@ -120,8 +140,7 @@ fn read(path: &Path) -> io::Result<Contents> {
             let text = String::from_utf8(bytes);
             text.map_err(|_| Diagnostic::new(code::SYNTAX, "the script is not UTF-8 text").at(at()))
         });
-    // Editors on Windows put a byte order mark before the text.
-    let text = text.map(|text| text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_string));
+    let text = text.map(|text| without_mark(&text).to_string());
     Ok(Contents { modified: metadata.modified()?, text })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It has a thread that plans texts and waits ([`ServedJob::live`]), and one that runs the text that holds ([`RunningScript`]). A text that is new is planned
 //! while the one before it runs; if it is all right, the job stops with a checkpoint, and the new one resumes from there. If it cannot be begun, the one
-//! before goes on.
+//! before is run again.
 
 use super::running::{RunningScript, Start, panicked};
 use super::script::{JobFiles, JobScript, Setting, Stamp};
@@ -13,7 +13,7 @@ use crate::log;
 use crate::units::duration;
 use crate::watch::Watched;
 use millstream::storage::StatePlace;
-use millstream::{Code, Diagnostic, JobShare, SharedResources, code, is_outage};
+use millstream::{Code, Diagnostic, JobShare, PreparedRun, SharedResources, code, is_outage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,8 +79,8 @@ impl Desk {
 
     /// Waits until something is wanted of the job, for `patience` at most; whether it is to end.
     pub(super) fn is_to_end_within(&self, patience: Duration) -> bool {
-        let goes_on = |wants: &mut Wants| !matches!(wants.want, Want::End);
-        let waited = self.changed.wait_timeout_while(self.lock(), patience, goes_on);
+        let stays = |wants: &mut Wants| !matches!(wants.want, Want::End);
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, stays);
         matches!(waited.unwrap_or_else(PoisonError::into_inner).0.want, Want::End)
     }
 
@@ -114,13 +114,12 @@ enum Hope {
 
 /// See the module.
 pub(super) struct ServedJob {
-    name: Arc<str>,
     setting: Setting,
     resources: Arc<SharedResources>,
     is_shown: bool,
     desk: Arc<Desk>,
     kept: JobFiles,
-    /// The text that the job goes on with.
+    /// The text that the job keeps while it does not run what the file has.
     accepted: Option<JobScript>,
     stamp: Option<Stamp>,
     running: Option<RunningScript>,
@@ -132,11 +131,14 @@ pub(super) struct ServedJob {
     starts: Option<(Instant, Start)>,
     pause: Option<Duration>,
     restarts: u64,
+    /// [`Outputs::freed`](super::outputs::Outputs::freed) when it was asked last what others write.
+    freed: u64,
+    /// Whether another job writes what the text writes that is to be run.
+    is_kept_out: bool,
 }
 
 impl ServedJob {
     pub(super) fn new(
-        name: &Arc<str>,
         setting: &Setting,
         resources: &Arc<SharedResources>,
         is_shown: bool,
@@ -149,7 +151,6 @@ impl ServedJob {
         let kept = JobFiles::open(&StatePlace::parse(&setting.address).map_err(Failure::usage)?).map_err(unusable)?;
         let accepted = kept.accepted().map_err(unusable)?;
         Ok(ServedJob {
-            name: Arc::clone(name),
             setting: setting.clone(),
             resources: Arc::clone(resources),
             is_shown,
@@ -163,6 +164,8 @@ impl ServedJob {
             starts: None,
             pause: None,
             restarts: 0,
+            freed: 0,
+            is_kept_out: false,
         })
     }
 
@@ -209,16 +212,24 @@ impl ServedJob {
                 return Event::Begun;
             }
             let now = Instant::now();
+            let is_kept_out = self.is_kept_out && (self.starts.is_some() || self.considers.is_some());
+            let freed = self.setting.outputs.freed();
+            if is_kept_out && freed != self.freed {
+                self.freed = freed;
+                self.starts.iter_mut().for_each(|(at, _)| *at = now);
+                self.considers.iter_mut().for_each(|(at, _)| *at = now);
+            }
             if let Some((_, start)) = self.starts.take_if(|(at, _)| now >= *at) {
                 return Event::Start(start);
             }
             if let Some((_, script)) = self.considers.take_if(|(at, _)| now >= *at) {
                 return Event::Consider(script);
             }
-            let begins = self.running.as_ref().filter(|running| !running.is_accepted).map(|_| now + LOOK);
+            let begins = self.running.as_ref().is_some_and(|running| !running.is_accepted);
+            let looks = (begins || is_kept_out).then(|| now + LOOK);
             let (starts, considers) =
                 (self.starts.as_ref().map(|(at, _)| *at), self.considers.as_ref().map(|(at, _)| *at));
-            let next = [begins, starts, considers].into_iter().flatten().min();
+            let next = [looks, starts, considers].into_iter().flatten().min();
             let patience = next.map_or(LONGEST_PAUSE, |at| at.saturating_duration_since(now));
             wants = desk.changed.wait_timeout(wants, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -235,7 +246,7 @@ impl ServedJob {
         if let Err(e) = self.kept.set_stopped(None) {
             log::note(&format!("the state directory cannot be written: {e}"));
         }
-        (self.considers, self.starts, self.pause) = (None, None, None);
+        (self.considers, self.starts, self.pause, self.is_kept_out) = (None, None, None, false);
         self.desk.status.renew();
         self.desk.watched.forget_failures();
         match script {
@@ -254,16 +265,20 @@ impl ServedJob {
             }
             _ => {}
         }
+        self.freed = self.setting.outputs.freed();
         let statements = match self.setting.check(&script) {
             Ok(statements) => statements,
             Err(failure) => return self.refuse(&failure, Hope::Consider(script)),
         };
+        // What was wrong with it before is so no more.
+        self.is_kept_out = false;
+        self.desk.status.renew();
         if let Some(running) = self.running.as_mut()
             && running.is_accepted
             && self.setting.statements(&running.script).is_ok_and(|present| present == statements)
         {
             running.script = script.clone();
-            self.tell("the file says the same in other words, so the job goes on");
+            self.tell("the file says the same in other words, so the job continues");
             return self.accept(script);
         }
         if self.running.is_some() {
@@ -275,7 +290,7 @@ impl ServedJob {
         self.start(Start { script, instead });
     }
 
-    /// A text is not run, and why; the one before goes on, if there is any.
+    /// A text is not run, and why; the one before runs instead, if there is any.
     fn refuse(&mut self, failure: &Failure, hope: Hope) {
         match (&self.running, &self.accepted) {
             (None, None) => return self.fail(failure, hope),
@@ -289,11 +304,10 @@ impl ServedJob {
         {
             self.considers = Some((Instant::now() + self.next_pause(), script));
         }
+        self.is_kept_out = failure.code() == code::OUTPUT_TAKEN;
         failure.report();
-        log::note("the file is not run: the job goes on with the text from before");
-        self.desk
-            .status
-            .refuse(format!("the file is not run, and the job goes on with the text from before: {failure}"));
+        log::note("the file is not run: the job keeps the text that it had");
+        self.desk.status.refuse(format!("the file is not run, and the job keeps the text that it had: {failure}"));
     }
 
     /// Runs a text, as soon as there is memory for it.
@@ -307,9 +321,11 @@ impl ServedJob {
             self.starts = Some((Instant::now() + LOOK, start));
             return;
         };
-        let job = self.name.to_string();
+        let job = self.setting.job.to_string();
         let path = self.setting.path.display().to_string();
-        let file = ServedFile { job, path, restarts: self.restarts, share };
+        let (owner, outputs) = (Arc::clone(&self.setting.job), Arc::clone(&self.setting.outputs));
+        let admit = Box::new(move |run: &PreparedRun| outputs.take(&owner, run.written_paths()));
+        let file = ServedFile { job, path, restarts: self.restarts, share, admit };
         let desk = Arc::clone(&self.desk);
         let ended = move || desk.wake();
         self.desk.status.set(Phase::Running);
@@ -319,16 +335,24 @@ impl ServedJob {
         }
     }
 
-    /// What runs is the text that the job goes on with.
+    /// What runs is the text that the job keeps.
     fn begun(&mut self) {
         if let Some(running) = &mut self.running {
             running.is_accepted = true;
             let script = running.script.clone();
             self.accept(script);
+            if self.considers.is_none() && std::mem::take(&mut self.is_kept_out) {
+                self.desk.status.renew();
+            }
         }
     }
 
     fn accept(&mut self, script: JobScript) {
+        if let Some(paths) = self.setting.outputs.settle(&self.setting.job)
+            && let Err(e) = self.kept.set_outputs(&paths)
+        {
+            log::note(&format!("the state directory cannot be written: {e}"));
+        }
         if self.accepted.as_ref() == Some(&script) {
             return;
         }
@@ -347,7 +371,9 @@ impl ServedJob {
         if running.has_begun() && !running.is_accepted {
             self.accept(running.script.clone());
         }
-        if let (Err(failure), _) = running.join()
+        let (outcome, _) = running.join();
+        self.setting.outputs.rest(&self.setting.job);
+        if let Err(failure) = outcome
             && failure.code() != code::CANCELLED
         {
             failure.report();
@@ -378,9 +404,15 @@ impl ServedJob {
         if ran >= LONGEST_PAUSE {
             self.pause = None;
         }
-        match running.join() {
+        let outcome = running.join();
+        if outcome.0.is_ok() {
+            self.accept(script.clone());
+        }
+        self.setting.outputs.rest(&self.setting.job);
+        // What it has given back itself is nothing to begin again for.
+        self.freed = self.setting.outputs.freed();
+        match outcome {
             (Ok(()), _) => {
-                self.accept(script);
                 self.desk.status.set(Phase::Finished);
                 self.tell("the job has come to the end of its input");
             }
@@ -392,7 +424,10 @@ impl ServedJob {
                 // A text that meets a server that does not answer is not to blame.
                 Some(_) if !has_begun && !is_outage(failure.code()) => {
                     self.share = Some(share);
-                    self.refuse(&failure, Hope::None);
+                    // The other job has begun between the look at this text and its beginning.
+                    let is_kept_out = failure.code() == code::OUTPUT_TAKEN;
+                    let hope = if is_kept_out { Hope::Consider(script) } else { Hope::None };
+                    self.refuse(&failure, hope);
                 }
                 instead => self.fail(&failure, Hope::Start(Start { script, instead })),
             },
@@ -401,6 +436,7 @@ impl ServedJob {
 
     /// The job does not run, and why; it is tried again if that may pass.
     fn fail(&mut self, failure: &Failure, hope: Hope) {
+        self.is_kept_out = failure.code() == code::OUTPUT_TAKEN;
         failure.report();
         self.desk.status.fail(failure.to_string());
         if matches!(hope, Hope::None) || !may_pass(failure.code()) {

@@ -4,14 +4,20 @@
 //! - `folder`: which files there are, and what has changed.
 //! - `script`: what a file may say, and what of it is kept with the state.
 //! - `job`: the life of a job; `running`: the text that it runs; `shown`: how it is shown.
+//! - `outputs`: which job writes which files.
+//! - `submitted`: scripts that come in over HTTP.
 //!
-//! Nothing but the directory says what is run: over HTTP jobs can be looked at, stopped, and asked for checkpoints.
+//! Nothing but the directory says what is run. Over HTTP jobs can be looked at, stopped, and asked for checkpoints. With `--allow-submit`, which
+//! wants a token, scripts can be written into the directory as well.
 
 mod folder;
 mod job;
+mod outputs;
 mod running;
 mod script;
 mod shown;
+#[cfg(feature = "http")]
+mod submitted;
 
 use crate::arguments::{Common, LogArgument};
 use crate::config::Config;
@@ -24,7 +30,8 @@ use folder::{Folder, Found};
 use job::{Desk, ServedJob, Want};
 use millstream::storage::{DirectoryLock, StatePlace, make_private};
 use millstream::{Diagnostic, Place, SharedResources, code, counted};
-use script::Setting;
+use outputs::Outputs;
+use script::{JobFiles, Setting};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
@@ -46,7 +53,12 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// The jobs that there are, by their names.
 #[derive(Default)]
-pub(crate) struct Entries(Mutex<BTreeMap<String, Entry>>);
+pub(crate) struct Entries {
+    all: Mutex<BTreeMap<String, Entry>>,
+    /// Takes scripts that come in over HTTP, if any may.
+    #[cfg(feature = "http")]
+    scripts: Option<submitted::Submissions>,
+}
 
 struct Entry {
     desk: Arc<Desk>,
@@ -61,7 +73,7 @@ struct Entry {
 
 impl Entries {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,12 +83,13 @@ struct Service {
     /// Where the state directories of jobs are.
     state: String,
     resources: Arc<SharedResources>,
+    outputs: Arc<Outputs>,
     entries: Arc<Entries>,
     is_shown: bool,
 }
 
 /// `millstream serve`: until a signal ends it.
-pub(crate) fn serve(directory: &Path, common: &Common) -> Result<(), Failure> {
+pub(crate) fn serve(directory: &Path, takes_scripts: bool, common: &Common) -> Result<(), Failure> {
     let (ends, main) = (Arc::new(AtomicBool::new(false)), thread::current());
     let ended = Arc::clone(&ends);
     let at_first = move || {
@@ -99,14 +112,38 @@ pub(crate) fn serve(directory: &Path, common: &Common) -> Result<(), Failure> {
     let state = session.state_address().map_or_else(in_directory, |address| address.trim_end_matches('/').to_string());
     let place = StatePlace::parse(&state).map_err(Failure::usage)?;
     let _lock = lock(&place)?;
-    let entries = Arc::<Entries>::default();
+    let outputs = Arc::<Outputs>::default();
+    let entries = Arc::new(entries(&config, takes_scripts.then_some(directory), (&state, &outputs))?);
     let server = serve_http(&config, Arc::clone(&entries))?;
     server.iter().filter(|_| !config.quiet).for_each(Serving::tell);
     let _telemetry = send(&config, Arc::clone(&entries))?;
     let resources = Arc::new(SharedResources::of(&session));
-    let service = Service { config, state, resources, entries, is_shown: server.is_some() };
+    let service = Service { config, state, resources, outputs, entries, is_shown: server.is_some() };
     service.run(directory, &ends);
     Ok(())
+}
+
+/// No jobs yet; with a directory for scripts those are taken that come in over HTTP.
+#[cfg_attr(not(feature = "http"), allow(unused_variables))]
+fn entries(
+    config: &Arc<Config>,
+    scripts: Option<&Path>,
+    (state, outputs): (&str, &Arc<Outputs>),
+) -> Result<Entries, Failure> {
+    if scripts.is_some() && config.http.address.is_none() {
+        let error = Diagnostic::new(
+            code::USAGE,
+            "--allow-submit without --http: there is no address that scripts could come in by",
+        );
+        return Err(Failure::usage(
+            error.advise("give --http and --http-token-file as well, such as --http 9464 --http-token-file token"),
+        ));
+    }
+    Ok(Entries {
+        #[cfg(feature = "http")]
+        scripts: scripts.map(|directory| submitted::Submissions::new(config, directory, (state, outputs))),
+        ..Entries::default()
+    })
 }
 
 /// Two services would run each job twice.
@@ -146,7 +183,7 @@ impl Service {
                     }
                     Err(e) => {
                         if std::mem::replace(&mut is_readable, false) {
-                            log::note(&format!("{} cannot be read: {e}; jobs go on as they are", directory.display()));
+                            log::note(&format!("{} cannot be read: {e}; jobs stay as they are", directory.display()));
                         }
                     }
                 }
@@ -170,12 +207,17 @@ impl Service {
             |(name, entry): (&String, &Entry)| (entry.is_leaving && entry.thread.is_finished()).then(|| name.clone());
         for name in entries.iter().filter_map(gone).collect::<Vec<_>>() {
             entries.remove(&name);
+            self.outputs.forget(&name);
         }
         for (name, entry) in entries.iter_mut().filter(|(name, _)| !files.contains_key(*name)) {
             if !std::mem::replace(&mut entry.is_leaving, true) {
                 self.tell(&format!("the file of {name} has gone: the job stops, and its state stays"));
                 entry.desk.want(Want::End);
             }
+        }
+        // Of all, before one begins: a job that is new takes nothing from one that has written there before.
+        for name in files.keys().filter(|name| !entries.contains_key(*name)) {
+            self.outputs.keep(name, JobFiles::outputs_at(&self.address(name)));
         }
         for (name, found) in files {
             match entries.get_mut(name) {
@@ -194,16 +236,27 @@ impl Service {
         }
     }
 
+    /// Of the state directory of a job.
+    fn address(&self, job: &str) -> String {
+        format!("{}/{job}", self.state)
+    }
+
     /// A job that is new.
     fn begin(&self, name: &str, found: &Found) -> Result<Entry, Failure> {
         let (job, desk) = (Arc::<str>::from(name), Desk::new(wanted(found)));
-        let address = format!("{}/{name}", self.state);
-        let setting = Setting { config: Arc::clone(&self.config), path: found.path.clone(), address: address.clone() };
+        let address = self.address(name);
+        let setting = Setting {
+            config: Arc::clone(&self.config),
+            job: Arc::clone(&job),
+            path: found.path.clone(),
+            address: address.clone(),
+            outputs: Arc::clone(&self.outputs),
+        };
         let (resources, is_shown, own) = (Arc::clone(&self.resources), self.is_shown, Arc::clone(&desk));
         let body = move || {
             log::of_job(&job);
             loop {
-                match ServedJob::new(&job, &setting, &resources, is_shown, &own) {
+                match ServedJob::new(&setting, &resources, is_shown, &own) {
                     Ok(job) => return job.live(),
                     Err(failure) if own.status.fail(failure.to_string()) => failure.report(),
                     Err(_) => {}

@@ -20,7 +20,7 @@ pub(super) struct RunningScript {
     pub(super) instead: Option<JobScript>,
     pub(super) since: Instant,
     pub(super) share: JobShare,
-    /// Whether it is the text that the job goes on with.
+    /// Whether it is the text that the job keeps.
     pub(super) is_accepted: bool,
     ends: Arc<Ends>,
     has_ended: Arc<AtomicBool>,

@@ -2,11 +2,13 @@
 //!
 //! Beside the checkpoints of a job are
 //!
-//! - `accepted.json`: the text that it runs by, which is not the file's when that is broken or does not fit. So the job goes on by it after
+//! - `accepted.json`: the text that it runs by, which is not the file's when that is broken or does not fit. So the job keeps it after
 //!   the process was killed, too.
+//! - `outputs.json`: which files and directories that text writes ([`Outputs`]).
 //! - `stopped.json`: when the file had been written whose job somebody has stopped: as long as that is the same it stays stopped.
 
 use super::folder::COMMON;
+use super::outputs::Outputs;
 use crate::config::Config;
 use crate::context::session;
 use crate::failure::{Failure, Text};
@@ -23,6 +25,7 @@ use std::sync::Arc;
 
 const ACCEPTED: &str = "accepted.json";
 const STOPPED: &str = "stopped.json";
+const OUTPUTS: &str = "outputs.json";
 
 /// The statements of a job, before variables are substituted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,10 +46,14 @@ pub(super) struct Stamp {
 #[derive(Clone)]
 pub(super) struct Setting {
     pub(super) config: Arc<Config>,
+    /// What it is called.
+    pub(super) job: Arc<str>,
     /// Of its script.
     pub(super) path: PathBuf,
     /// Of its state directory.
     pub(super) address: String,
+    /// What the jobs of the service write.
+    pub(super) outputs: Arc<Outputs>,
 }
 
 impl Setting {
@@ -70,8 +77,8 @@ impl Setting {
         Ok(parsed.into_iter().flatten().map(|statement| statement.statement).collect())
     }
 
-    /// Plans a script, and looks whether it could resume from the state that there is. Nothing is opened but what tells the columns of tables.
-    /// What it consists of.
+    /// Plans a script, and looks whether it could resume from the state that there is, and whether another job writes what it writes. Nothing is opened
+    /// but what tells the columns of tables. What it consists of.
     pub(super) fn check(&self, script: &JobScript) -> Result<Vec<Statement>, Failure> {
         let mut session = self.session()?;
         let texts = self.texts(script)?;
@@ -92,6 +99,8 @@ impl Setting {
                 error.advise("write INSERT INTO … SELECT …; definitions for several jobs are for _common.sql"),
             ));
         }
+        let written: Vec<PathBuf> = inserts.iter().flat_map(|(run, _)| run.written_paths()).collect();
+        self.outputs.may_write(&self.job, &written).map_err(failed)?;
         session.would_resume(inserts).map_err(failed)?;
         Ok(all)
     }
@@ -149,6 +158,16 @@ impl JobFiles {
 
     pub(super) fn accept(&self, script: &JobScript) -> io::Result<()> {
         self.write(ACCEPTED, script)
+    }
+
+    pub(super) fn set_outputs(&self, paths: &[PathBuf]) -> io::Result<()> {
+        self.write(OUTPUTS, &paths)
+    }
+
+    /// What the text writes that a job with its state there was run by last; nothing where that is not known.
+    pub(super) fn outputs_at(address: &str) -> Vec<PathBuf> {
+        let kept = StatePlace::parse(address).ok().map(|place| JobFiles(place.local().to_path_buf()));
+        kept.and_then(|kept| kept.read(OUTPUTS).ok().flatten()).unwrap_or_default()
     }
 
     /// When the file was written whose job somebody has stopped.

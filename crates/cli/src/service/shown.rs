@@ -95,7 +95,7 @@ mod served {
     use super::super::{Entries, Entry};
     use super::{Now, Phase};
     use crate::log;
-    use millstream_dashboard::{Action, JobState, JobView, Jobs, Mode, Refused};
+    use millstream_dashboard::{Action, JobState, JobView, Jobs, Mode, Refused, Scripts};
     use std::sync::Arc;
 
     impl Jobs for Entries {
@@ -127,6 +127,10 @@ mod served {
 
         fn audit(&self, line: &str) {
             log::info(line);
+        }
+
+        fn scripts(&self) -> Option<&dyn Scripts> {
+            self.scripts.as_ref().map(|scripts| scripts as &dyn Scripts)
         }
     }
 

@@ -16,6 +16,7 @@ mod manifests;
 mod memory;
 mod messages;
 mod named;
+mod outputs;
 mod piped;
 #[path = "../support/nodes.rs"]
 mod processes;
@@ -24,6 +25,7 @@ mod secrets;
 mod served;
 #[path = "../support/serving.rs"]
 mod serving;
+mod submitted;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;

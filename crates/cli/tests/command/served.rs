@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 
 /// Rows of files that come, of which the text says by which script they were read.
-fn copying(by: &str, output: &str) -> String {
+pub fn copying(by: &str, output: &str) -> String {
     format!(
         "SET 'execution.checkpointing.interval' = '100 ms';
          CREATE TABLE t (n BIGINT) WITH ('connector'='filesystem', 'path'='in', 'format'='csv', 'source.monitor-interval'='100 ms');
@@ -17,7 +17,7 @@ fn copying(by: &str, output: &str) -> String {
 }
 
 /// Numbers from 0, so many a second.
-fn counting(output: &str, rate: u64, condition: &str) -> String {
+pub fn counting(output: &str, rate: u64, condition: &str) -> String {
     format!(
         "SET 'execution.checkpointing.interval' = '100 ms';
          CREATE TABLE s (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts) WITH ('connector'='datagen',
@@ -29,19 +29,19 @@ fn counting(output: &str, rate: u64, condition: &str) -> String {
 }
 
 impl Served {
-    fn add_rows(&self, from: u64, to: u64) {
+    pub fn add_rows(&self, from: u64, to: u64) {
         let new = self.folder.join(format!("new-{from}"));
         fs::write(&new, (from..to).map(|n| format!("{n}\n")).collect::<String>()).unwrap();
         fs::rename(new, self.folder.join(format!("in/{from}.csv"))).unwrap();
     }
 
-    fn error(&self, job: &str) -> String {
+    pub fn error(&self, job: &str) -> String {
         self.job(job).unwrap()["error"].as_str().unwrap_or_default().to_string()
     }
 }
 
 /// The numbers that were read by each of two texts.
-fn by_text(rows: &[String], text: &str) -> Vec<u64> {
+pub fn by_text(rows: &[String], text: &str) -> Vec<u64> {
     let mut numbers: Vec<u64> =
         rows.iter().filter_map(|row| row.strip_suffix(&format!(",{text}"))?.parse().ok()).collect();
     numbers.sort_unstable();
@@ -83,10 +83,14 @@ fn a_broken_file_is_seen_and_takes_nobody_with_it() {
     assert_eq!(by_text(&rows, "corrected"), (0..100).collect::<Vec<_>>());
     assert_eq!(served.error("broken"), "");
     assert_eq!(served.job("good").unwrap()["restarts"], 0);
-    // No SQL comes in over HTTP.
+    // No SQL comes in over HTTP where nothing is said of it.
     for path in ["/api/v1/jobs", "/api/v1/sql", "/api/v1/jobs/good", "/api/v1/statements"] {
         let (status, body) = served.ask("POST", path);
         assert!([404, 405].contains(&status), "{path}: {status} {body}");
+    }
+    for method in ["PUT", "DELETE", "POST", "GET"] {
+        let (status, body) = served.ask(method, "/api/v1/scripts/good");
+        assert!(status == 403 && body.contains("--allow-submit"), "{method}: {status} {body}");
     }
     let (code, log) = served.terminate();
     assert_eq!(code, Some(0), "{log}");
@@ -193,7 +197,7 @@ fn a_job_that_is_stopped_stays_so() {
     served.write("goes", &copying("x", "goes"));
     served.until_rows("goes", 20);
     assert_eq!((served.rows("by-http").len(), served.rows("by-command").len()), (10, 10));
-    // Touched, they go on.
+    // Touched, they resume.
     for job in ["by-http", "by-command"] {
         fs::File::options()
             .write(true)

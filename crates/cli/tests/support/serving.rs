@@ -18,6 +18,8 @@ pub struct Served {
     pub options: Vec<String>,
     /// More of its environment.
     pub variables: Vec<(&'static str, String)>,
+    /// What requests bring along as token.
+    pub token: Option<String>,
     process: Option<Process>,
 }
 
@@ -33,7 +35,8 @@ const OPTIONS: [&str; 6] = ["--http", "0", "--log-format", "text", "--workers", 
 impl Served {
     pub fn new(folder: &Path) -> Served {
         ["jobs", "in", "out"].into_iter().for_each(|name| fs::create_dir_all(folder.join(name)).unwrap());
-        Served { folder: folder.to_path_buf(), options: Vec::new(), variables: Vec::new(), process: None }
+        let (folder, options) = (folder.to_path_buf(), Vec::new());
+        Served { folder, options, variables: Vec::new(), token: None, process: None }
     }
 
     /// Writes a script as editors do that replace the file at once.
@@ -85,10 +88,17 @@ impl Served {
 
     /// Status and body of an answer.
     pub fn ask(&self, method: &str, path: &str) -> (u16, String) {
+        self.send(method, path, "")
+    }
+
+    /// The same of a request with a body of SQL.
+    pub fn send(&self, method: &str, path: &str, sql: &str) -> (u16, String) {
         let stream = TcpStream::connect(&self.process().address);
         let mut stream = stream.unwrap_or_else(|e| panic!("{e}: it has ended\n{}", self.log()));
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Millstream-Action: test\r\n");
-        write!(stream, "{head}Content-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        let token = self.token.iter().map(|token| format!("Authorization: Bearer {token}\r\n")).collect::<String>();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Millstream-Action: test\r\n{token}");
+        let length = format!("Content-Type: application/sql\r\nContent-Length: {}\r\n", sql.len());
+        write!(stream, "{head}{length}Connection: close\r\n\r\n{sql}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}\n{}", self.log()));

@@ -51,6 +51,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     formats: TakesFormats::OfStreams,
     source: Some(open_source),
     sink: Some(open_sink),
+    written_path: sink::written_path,
     // A directory gets files of all.
     is_on_every_node: |request| {
         request.changes.is_none()

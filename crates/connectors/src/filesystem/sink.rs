@@ -12,10 +12,10 @@ use super::writer::{PartWriter, StreamWriter};
 use super::{OVERWRITE, PART_AGE, PART_BYTES};
 use crate::format::{Format, StreamOutput};
 use crate::{Commit, Delivery, Encoded, Encoder, LostSink, RestoredSink, SharedPlace, Sink, SinkJob, SinkRequest};
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, Options};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,28 @@ pub(super) fn is_directory(path: &str) -> Result<bool, Diagnostic> {
         Ok(metadata) => metadata.is_dir(),
         Err(_) => local.extension().is_none() || path.ends_with('/'),
     })
+}
+
+/// What a sink with these options writes.
+pub(super) fn written_path(options: &Options) -> Option<PathBuf> {
+    let path = options.get("path").filter(|path| *path != "-")?;
+    let local = Path::new(local_path(path).ok()?);
+    let is_device = fs::metadata(local).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    (!is_device).then(|| one_name(local))
+}
+
+/// A path without links and detours. What is not there yet has none.
+fn one_name(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let there = absolute.ancestors().find_map(|there| Some((there, fs::canonicalize(there).ok()?)));
+    let Some((there, mut name)) = there else { return absolute };
+    for component in absolute.strip_prefix(there).into_iter().flat_map(Path::components) {
+        match component {
+            Component::ParentDir => drop(name.pop()),
+            component => name.push(component),
+        }
+    }
+    name
 }
 
 fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
