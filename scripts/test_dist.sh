@@ -2,8 +2,8 @@
 # Tests what scripts/dist.sh has put into target/dist, in systems that have nothing else: `scripts/test_dist.sh`
 #
 # A minimal Debian 12 and a minimal Debian 11 (glibc 2.31) are made once by debootstrap in target/dist-systems (500 MB; root). In each the
-# .deb is installed with dpkg, the archive with install.sh, and both run queries, checkpoints and completions. Sizes, checksums and what the
-# program needs of a system are checked as well. Debian and Ubuntu only.
+# .deb is installed with dpkg, the archive with install.sh, and both run queries, checkpoints and completions; the .deb also what its unit
+# starts. Sizes, checksums and what the program needs of a system are checked as well. Debian and Ubuntu only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -79,6 +79,27 @@ millstream run job.sql --state-dir state
 millstream checkpoint --state-dir state list
 EOF
 
+# What the unit starts, as it starts it: a job of the directory, the dashboard, an end with a checkpoint.
+cat >"$systems/service.sh" <<'EOF'
+set -eu
+mkdir -p /var/lib/millstream && cd /var/lib/millstream && rm -rf ./*
+cat >/etc/millstream/jobs/ticks.sql <<'SQL'
+SET 'execution.checkpointing.interval' = '200 ms';
+CREATE TABLE clock (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000', 'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '100000000');
+CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'ticks', 'format' = 'csv');
+INSERT INTO ticks SELECT n FROM clock;
+SQL
+$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/millstream.service) 2>service.log &
+for _ in $(seq 150); do cat ticks/* >rows 2>/dev/null && [ -s rows ] && break; sleep 0.2; done
+exec 3<>/dev/tcp/127.0.0.1/9464
+printf 'GET / HTTP/1.0\r\nHost: 127.0.0.1:9464\r\n\r\n' >&3
+cat <&3 | grep -o 'src="app.js"'
+kill $!
+wait $! && echo "ended with $?"
+sort -n ticks/* | head -1
+tail -5 service.log
+EOF
+
 runs() { # <release> <how it was installed>
     local tree=$systems/$1 output
     "${root[@]}" cp "$systems/first.sh" "$tree/tmp/first.sh"
@@ -113,6 +134,11 @@ in_system() { # <release>
 
     "${enter[@]}" "$tree" sh -c 'dpkg -i /tmp/packages/*.deb' >"$systems/dpkg.log" 2>&1 || fail "$1: dpkg -i: $(cat "$systems/dpkg.log")"
     runs "$1" ".deb"
+    "${root[@]}" cp "$systems/service.sh" "$tree/tmp/service.sh"
+    output=$("${enter[@]}" "$tree" bash /tmp/service.sh 2>&1) || fail "$1: the service: $output"
+    for expected in '^src=' '^ended with 0$' '^0$' 'has all that it needs to resume'; do
+        grep -q "$expected" <<<"$output" || fail "$1: '$expected' of the service: $output"
+    done
     "${enter[@]}" "$tree" sh -c 'test -s /usr/share/man/man1/millstream-run.1.gz' || fail "$1: the manual page"
     output=$("${enter[@]}" "$tree" bash -c 'source /usr/share/bash-completion/completions/millstream; COMP_WORDS=(millstream ch); COMP_CWORD=1
         _millstream millstream ch millstream; echo "${COMPREPLY[*]}"' 2>&1)
