@@ -31,6 +31,7 @@ test-prepared:
 	@scripts/setup.sh --s3
 	@scripts/s3.sh install
 	scripts/site.sh
+	scripts/licences.py target/THIRD-PARTY.txt --target "$$(rustc -vV | sed -n 's/^host: //p')"
 
 # What waits for brokers and interpreters most of its time, so that it runs beside the rest; then the command as `make demo` builds it
 # (part of `make test`).
