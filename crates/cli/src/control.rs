@@ -117,6 +117,7 @@ fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
     let monitors = subject.running();
     let answer = match request.trim_end().split_once(' ').unwrap_or((request.trim_end(), "")) {
         _ if monitors.is_empty() => NOTHING_RUNS.to_string(),
+        ("checkpoint", "") if monitors.iter().all(|monitor| takes_none(monitor)) => TAKES_NONE.into(),
         ("checkpoint", "") => {
             monitors.iter().for_each(|monitor| monitor.cancel().checkpoint());
             OK.into()
@@ -200,9 +201,20 @@ pub(crate) fn rescale(subject: &Subject, nodes: Option<NonZeroUsize>) -> Result<
     Err(format!("it has not resumed after {} s", PATIENCE.as_secs()))
 }
 
+/// Why there is no checkpoint.
+pub(crate) const TAKES_NONE: &str = "a query with LIMIT or ORDER BY takes no checkpoint while it runs";
+
+/// Whether a run takes no checkpoint before its end.
+pub(crate) fn takes_none(monitor: &RunMonitor) -> bool {
+    monitor.stats().and_then(|stats| stats.takes_checkpoints()) == Some(false)
+}
+
 /// Has queries take a checkpoint each that begins now, and waits until all are complete, or the queries have ended: then their last ones
 /// are.
 fn take_checkpoints(monitors: &[Arc<RunMonitor>], subject: &Subject) -> Result<(), String> {
+    if monitors.iter().any(|monitor| takes_none(monitor)) {
+        return Err(TAKES_NONE.into());
+    }
     let counts = |monitor: &RunMonitor| {
         let checkpoints = monitor.stats().map(|stats| stats.snapshot().checkpoints).unwrap_or_default();
         (checkpoints.begun, checkpoints.complete)
@@ -223,7 +235,7 @@ fn take_checkpoints(monitors: &[Arc<RunMonitor>], subject: &Subject) -> Result<(
                 return Err(format!("a checkpoint is not complete after {} s", PATIENCE.as_secs()));
             }
             elapsed if elapsed > UNTIL_BEGUN && asked.iter().any(has_not_begun) => {
-                return Err("no checkpoint has begun: a query with LIMIT or ORDER BY has none while it runs".into());
+                return Err("no checkpoint has begun: one is under way, or lookup tables are still read".into());
             }
             _ => std::thread::sleep(MOMENT),
         }

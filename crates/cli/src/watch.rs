@@ -276,6 +276,9 @@ mod served {
                 }
                 Action::Checkpoint => {
                     control.filter(|_| shown.job.state_dir.is_some()).ok_or_else(needs_state)?;
+                    if control::takes_none(&shown.job.monitor) {
+                        return Err(Refused::new(control::TAKES_NONE, "it is recovered by reading its input again"));
+                    }
                     shown.job.monitor.cancel().checkpoint();
                     Ok("a checkpoint is being taken".into())
                 }

@@ -12,6 +12,7 @@ use crate::executable_plan::{OperatorCode, PipelineCode, RunInput, SourceInput, 
 use crate::host::Host;
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::keyed::{KeyedStation, most_behind};
+use crate::life::takes_checkpoints;
 use crate::lookup::LookupStation;
 use crate::lookup::table::LookupTable;
 use crate::pipeline::Pipeline;
@@ -122,6 +123,7 @@ pub(crate) fn build(
         tables: TableGenerations::default(),
         config,
     });
+    let _ = stats.checkpoints.are_taken.set(takes_checkpoints(&plan, &host));
     let phases_of_lookups = phases_of_lookups(&plan);
     let mut left = vec![0; phases];
     for stream in &streams {

@@ -95,6 +95,26 @@ fn a_job_is_shown_checkpointed_and_stopped() {
 }
 
 #[test]
+fn a_checkpoint_that_will_not_be_taken_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = format!(
+        "{SOURCE} CREATE TABLE few (n BIGINT) WITH ('connector' = 'blackhole'); \
+         INSERT INTO few SELECT n FROM numbers LIMIT 1000000000"
+    );
+    let job = Watching::start(millstream(folder.path()).args(["run", "--state-dir", "state", "-e", &sql]));
+    answers(&job, "/api/v1/jobs/few", |job| job["state"] == "running");
+    let (status, said) = post(&job, "/api/v1/jobs/few/checkpoint", "");
+    assert!(status == 409 && said.contains("LIMIT or ORDER BY takes no checkpoint"), "{said}");
+    for name in [vec![], vec!["--name", "kept"]] {
+        let mut create = millstream(folder.path());
+        let output = create.args(["checkpoint", "--state-dir", "state", "create"]).args(name).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("LIMIT or ORDER BY takes no checkpoint"), "{said}");
+    }
+    job.stopped();
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();

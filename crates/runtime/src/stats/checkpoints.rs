@@ -5,6 +5,7 @@ use super::histogram::{Histogram, Times};
 use crate::schedule::threads::Watch;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// See the module.
@@ -17,6 +18,8 @@ pub(crate) struct CheckpointStats {
     duration: Histogram,
     handing_over: Histogram,
     handing_over_processor: Histogram,
+    /// Whether any are taken while the query runs; unset until it is built.
+    pub(crate) are_taken: OnceLock<bool>,
 }
 
 /// Checkpoints that are kept.

@@ -471,6 +471,12 @@ impl QueryStats {
         self.sinks.iter().map(|sink| sink.look()).collect()
     }
 
+    /// Whether checkpoints are taken while the query runs; `None` before that is known. One with a LIMIT or a sort has none but the last, and
+    /// one without a state directory none at all.
+    pub fn takes_checkpoints(&self) -> Option<bool> {
+        self.checkpoints.are_taken.get().copied()
+    }
+
     /// The variants that rows of this node go through now, or went through at the end of the run: of all programs, also those that have
     /// processed none.
     pub fn used_variants(&self) -> Vec<UsedVariant> {
