@@ -82,7 +82,7 @@ fn cli() -> String {
          | exit code | meaning |\n| --- | --- |\n| 0 | success; or stopped with a checkpoint |\n| 1 | a statement failed; the statements before it took effect |\n\
          | 2 | the command line, the configuration or the script file is unusable; nothing was executed |\n| 130 | interrupted |\n\n\
          Ctrl-C stops a running query in good order (complete windows are written, sinks finished); a second Ctrl-C drops it\n\
-         at once, leaving no half-written file. With `--state-dir` the first one takes a checkpoint instead, from which the query goes on when it\n\
+         at once, leaving no half-written file. With `--state-dir` the first one takes a checkpoint instead, from which the query resumes when it\n\
          is run again.\n"
     );
     let mut command = Arguments::command();

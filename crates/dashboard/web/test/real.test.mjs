@@ -43,12 +43,14 @@ describe('real', { concurrency: 3, skip }, () => {
     const held = run(at, clicks(port, 3));
     const growing = run(at, growingSql);
     const second = node(at);
+    // The node that dies is waited for until the last test has seen that.
+    const nodes = (address) => ['--cluster', `static://${address}`, '--cluster-replacement-timeout', '600'];
     const cluster = second.then(({ address }) =>
-      run(at, clusterSql, ['--cluster', `static://${address}`, ...checkpoints('cluster')]),
+      run(at, clusterSql, [...nodes(address), ...checkpoints('cluster')]),
     );
     const third = node(at);
     const windowed = third.then(({ address }) =>
-      run(at, q5(RATE), ['--cluster', `static://${address}`, ...checkpoints('windowed')]),
+      run(at, q5(RATE), [...nodes(address), ...checkpoints('windowed')]),
     );
     browser = await launch();
     jobs = {
