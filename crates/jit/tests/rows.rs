@@ -9,6 +9,7 @@ use millstream_codegen::program::{
 };
 use millstream_jit::{CompileOptions, assembly, compile, generate, identity, llvm_ir, load};
 use millstream_types::code;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use support::{Sketch, run};
 
@@ -151,6 +152,67 @@ fn events(rows: i64) -> (Vec<ArrayRef>, Vec<i64>) {
         Arc::new(StringViewArray::from_iter_values((0..rows).map(|r| names[(r % 5) as usize]))),
     ];
     (columns, (0..rows).map(|r| r / 100 - 3).collect())
+}
+
+/// Counts and sums by key and slice of 10 ms, of the rows whose number is a multiple of `every`, and of those only that are on time where
+/// lateness matters. Nothing in it can fail, so its rows may be taken slice by slice.
+fn sliced(every: i128, drops_late: bool) -> Program {
+    let mut sketch = Sketch::new(&[Phys::I64, Phys::I64]);
+    let (time, x) = (sketch.load(0), sketch.load(1));
+    if every > 1 {
+        let chosen = remainder_is(&mut sketch, x, every, 0);
+        sketch.filter(chosen);
+    }
+    let slice = sketch.op(Phys::I64, Op::SliceStart { time, size_ms: 10, offset_ms: 3 });
+    if drops_late {
+        let ten = sketch.op(Phys::I64, Op::Int(10));
+        let end = sketch.op(Phys::I64, Op::Add(slice, ten));
+        let watermark = sketch.op(Phys::I64, Op::Watermark);
+        let on_time = sketch.op(Phys::Bool, Op::Compare(Comparison::Gt, end, watermark));
+        sketch.push(Statement::Filter { condition: on_time, counts_late: true, shape: FilterShape::Auto });
+    }
+    let modulus = sketch.op(Phys::I64, Op::Int(5));
+    let key = sketch.op(Phys::I64, Op::Rem(x, modulus));
+    let components = [(Accumulator::Count, None), (Accumulator::SumI64, Some(x)), (Accumulator::MaxI64, Some(time))];
+    let accumulators = components.map(|component| component.0);
+    sketch.update(Update {
+        access: Access::Own,
+        layout: EntryLayout::new(&[(Phys::I64, false)], &accumulators),
+        slice: Some(slice),
+        keys: vec![(key, None)],
+        components: components.map(|(_, argument)| Component { argument, valid: None, guard: None }).to_vec(),
+    })
+}
+
+/// Blocks whose rows lie in one slice, in some, and in more than are taken one by one; with rows far behind and far ahead among them.
+#[test]
+fn blocks_of_several_slices() {
+    let rows = 5000;
+    let slice_of = |time: i64| (time - 3).div_euclid(10);
+    let unoptimised = llvm_ir(&sliced(2, true), &CompileOptions::unoptimised()).unwrap();
+    assert!(unoptimised.contains("slices.cut"), "rows are taken slice by slice");
+    for slices in 1..=5 {
+        for far in [0, if slices % 2 == 0 { -100_000 } else { 7_000 }] {
+            let time = |row: i64| match row % 1500 {
+                700 if far != 0 => far,
+                _ => row / 50 - 40 + (row * 7 % slices) * 10 + row % 3,
+            };
+            let columns = [numbers((0..rows).map(time)), numbers(0..rows)];
+            // Behind the times of rows that come early, and between those that come late.
+            let watermarks: Vec<i64> = (0..rows).map(|row| (row / 400 * 400) / 50 - 30).collect();
+            for (every, drops_late) in [(1, false), (1, true), (2, false), (2, true), (20, false), (20, true)] {
+                let (outcome, _) = run(&sliced(every, drops_late), &columns, &watermarks);
+                let is_late = |row: i64| 10 * (slice_of(time(row)) + 1) + 3 <= watermarks[row as usize];
+                let chosen = || (0..rows).filter(|row| i128::from(*row) % every == 0);
+                let kept = chosen().filter(|row| !drops_late || !is_late(*row));
+                let groups: BTreeSet<(i64, i64)> = kept.clone().map(|row| (slice_of(time(row)), row % 5)).collect();
+                let late = chosen().count() - kept.count();
+                let what = format!("{slices} slices, {far}, 1 in {every}, {drops_late}");
+                assert_eq!((outcome.late_rows as usize, outcome.entries.len()), (late, groups.len()), "{what}");
+                assert!(drops_late == (late > 0), "{what}");
+            }
+        }
+    }
 }
 
 #[test]
