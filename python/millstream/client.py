@@ -122,13 +122,14 @@ class Client:
         """Have a job resume on another number of nodes, or on all that are there. What is said of it."""
         return self._act(name, "rescale", {"nodes": nodes})
 
-    def submit(self, name: str, sql: str) -> str:
+    def submit(self, name: str, sql: str, timeout: float = 120.0) -> str:
         """Write a script into the directory of a service (``millstream serve --allow-submit``), whose job has this name. What is said of it.
 
         It is checked before, which takes as long as servers take to tell the columns of tables. One that cannot be run is refused, with the
-        error, and the script that is there stays as it is.
+        error, and the script that is there stays as it is. After ``timeout`` seconds the answer is not waited for any more; the script may be
+        written later all the same: ``jobs()`` tells.
         """
-        return self._said("PUT", _script(name), sql.encode(), "application/sql")
+        return self._said("PUT", _script(name), sql.encode(), "application/sql", timeout)
 
     def remove(self, name: str) -> str:
         """Remove a script from the directory of a service: its job stops with a checkpoint, and its state stays. What is said of it."""
@@ -137,9 +138,11 @@ class Client:
     def _act(self, name: str, action: str, body: dict[str, Any] | None) -> str:
         return self._said("POST", _path(name, action), json.dumps(body or {}).encode())
 
-    def _said(self, method: str, path: str, body: bytes | None, kind: str = "application/json") -> str:
+    def _said(
+        self, method: str, path: str, body: bytes | None, kind: str = "application/json", timeout: float | None = None
+    ) -> str:
         headers = {"X-Millstream-Action": "1"} if body is None else {"X-Millstream-Action": "1", "Content-Type": kind}
-        with self._open(path, method, body, headers) as answer:
+        with self._open(path, method, body, headers, timeout) as answer:
             said: str = json.load(answer)["message"]
         return said
 
@@ -148,11 +151,18 @@ class Client:
             found: dict[str, Any] = json.load(answer)
         return found
 
-    def _open(self, path: str, method: str = "GET", body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
+    def _open(
+        self,
+        path: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Any:
         headers = self._headers | (headers or {})
         request = urllib.request.Request(f"{self._url}/api/v1{path}", data=body, headers=headers, method=method)
         try:
-            return self._opener.open(request, timeout=self._timeout)
+            return self._opener.open(request, timeout=timeout or self._timeout)
         except urllib.error.HTTPError as answer:
             raise _refused(answer) from None
         except (OSError, HTTPException) as error:

@@ -160,6 +160,9 @@ fn answer(mut stream: UnixStream, subject: &Subject) -> std::io::Result<()> {
 fn node_line(node: usize, address: &str, runs: &[StatsSnapshot]) -> String {
     let found = runs.iter().flat_map(|run| &run.nodes).find(|found| found.node == node && found.age.is_some());
     let Some(found) = found else { return format!("node {node} at {address}: it has told nothing so far") };
+    if let Some(why) = &found.lost {
+        return format!("node {node} at {address}: lost ({why})");
+    }
     let (rows, rate) = (grouped(found.rows_in), grouped(found.rows_per_second.round() as u64));
     let watermark =
         found.watermark_ms.map_or_else(|| "no watermark".into(), |ms| format!("watermark {}", timestamp(ms)));

@@ -31,7 +31,7 @@ impl Peers for Outbound {
 
     fn lane(&self, to: usize) -> LaneSnapshot {
         let mesh = self.0.read().get(to).cloned().flatten();
-        // There is none to a node that is gone.
+        // There is none before a node is there.
         mesh.map_or(LaneSnapshot { to, ..LaneSnapshot::default() }, |mesh| LaneSnapshot {
             to,
             credit_bytes: mesh.window(),

@@ -96,7 +96,7 @@ fn of_state(job: &JobSnapshot) -> Vec<Problem> {
             let before = view.error.as_deref().map_or(String::new(), |_| format!(", after {error}"));
             vec![
                 problem("nodes-awaited", Severity::Error, format!("the job has not begun{before}: {nodes}"))
-                    .advise("start them again; the job begins without them after --cluster-replacement-timeout"),
+                    .advise("start them again; after --cluster-replacement-timeout the job begins without them, if others are there"),
             ]
         }
         JobState::Starting if for_long >= PATIENCE => {
@@ -308,10 +308,9 @@ fn of_nodes(stats: &StatsSnapshot, _: &Recent) -> Vec<Problem> {
         let subject = format!("node {}", node.node);
         if let Some(why) = &node.lost {
             let text = format!("{subject} is lost ({why}): the job waits for it, or for another process in its place");
-            found.push(
-                Problem::new("node-lost", Severity::Error, &subject, text)
-                    .advise("start it again; the others continue without it after --cluster-replacement-timeout"),
-            );
+            found.push(Problem::new("node-lost", Severity::Error, &subject, text).advise(
+                "start it again; after --cluster-replacement-timeout the job resumes on the nodes that are there",
+            ));
         } else if node.age.is_none_or(|age| age >= PATIENCE) {
             let since = node.age.map_or_else(|| "so far".into(), |age| format!("for {}", shown(age)));
             let text = format!("{subject} has told nothing {since}");

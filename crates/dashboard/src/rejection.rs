@@ -25,11 +25,11 @@ impl Rejection {
 
     /// One that a diagnostic explains.
     pub(crate) fn of(status: StatusCode, error: &Diagnostic) -> Rejection {
-        let (code, advice) = (Some(error.code.to_string()), error.help().map(str::to_owned));
+        let advice = error.help().map(|advice| secret::conceal(advice).into_owned());
         let place = error.place.as_ref().map_or_else(String::new, |place| format!(" ({place})"));
         // What it was told of its text may be known as a secret by now.
         let message = secret::conceal(&format!("{}{place}", error.message)).into_owned();
-        Rejection { status, code, message, advice }
+        Rejection { status, code: Some(error.code.to_string()), message, advice }
     }
 
     /// What it is, without its words.

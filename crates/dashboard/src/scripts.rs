@@ -13,6 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millstream::Diagnostic;
 use serde_json::json;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Bytes of a script.
@@ -45,6 +46,8 @@ pub enum ScriptRefused {
     Missing(Diagnostic),
     /// The text cannot be run.
     Text(Diagnostic),
+    /// Whether it can be run is not known now: a server that was asked does not answer, or what is in front of all scripts is broken.
+    Unknown(Diagnostic),
     /// The file cannot be read or written.
     File(Diagnostic),
 }
@@ -55,6 +58,7 @@ impl From<ScriptRefused> for Rejection {
             ScriptRefused::Name(error) => Rejection::of(StatusCode::BAD_REQUEST, &error),
             ScriptRefused::Missing(error) => Rejection::of(StatusCode::NOT_FOUND, &error),
             ScriptRefused::Text(error) => Rejection::of(StatusCode::UNPROCESSABLE_ENTITY, &error),
+            ScriptRefused::Unknown(error) => Rejection::of(StatusCode::SERVICE_UNAVAILABLE, &error),
             ScriptRefused::File(error) => Rejection::of(StatusCode::INTERNAL_SERVER_ERROR, &error),
         }
     }
@@ -109,7 +113,11 @@ async fn done(
     let jobs: Arc<dyn Jobs> = Arc::clone(&served.jobs);
     let done = tokio::task::spawn_blocking(move || {
         let no_scripts = || Rejection::new(StatusCode::FORBIDDEN, "no scripts are taken");
-        let done = jobs.scripts().ok_or_else(no_scripts).and_then(|scripts| work(scripts, &name));
+        // What is wrong with the command is written down as well, and nobody is told its words.
+        let worked = catch_unwind(AssertUnwindSafe(|| {
+            jobs.scripts().ok_or_else(no_scripts).and_then(|scripts| work(scripts, &name))
+        }));
+        let done = worked.unwrap_or_else(|_| Err(failed()));
         let outcome = match &done {
             Ok(message) => message.clone(),
             Err(rejection) => format!("refused: {}", rejection.reason()),
@@ -118,9 +126,12 @@ async fn done(
         jobs.audit(&format!("HTTP request of {peer}: {what} script {shown:?}: {outcome}"));
         done
     });
-    let done = done.await;
-    let message = done.map_err(|error| Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+    let message = done.await.unwrap_or_else(|_| Err(failed()))?;
     Ok((StatusCode::ACCEPTED, answer(&json!({"message": message}))).into_response())
+}
+
+fn failed() -> Rejection {
+    Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, "the check of the script has failed: see the log of the process")
 }
 
 #[cfg(test)]

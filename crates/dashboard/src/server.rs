@@ -63,9 +63,8 @@ impl Server {
     /// Listens.
     ///
     /// # Errors
-    /// `USAGE` when the address cannot be listened at, when what is needed to be reached from other machines is incomplete, and when scripts are taken
-    /// without a token; `INVALID_CONFIG` when the
-    /// certificate cannot be used.
+    /// `USAGE` when the address cannot be listened at, when what is needed to be reached from other machines is incomplete, and when scripts
+    /// are taken without a token; `INVALID_CONFIG` when the certificate cannot be used.
     pub fn start(config: &ServerConfig, jobs: Arc<dyn Jobs>) -> Result<Server, Diagnostic> {
         let wrong = |why: String| wrong_address(&config.address, &why);
         let resolved = resolve(&config.address).map_err(wrong)?;

@@ -12,7 +12,6 @@ use crate::executable_plan::{OperatorCode, PipelineCode, RunInput, SourceInput, 
 use crate::host::Host;
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::keyed::{KeyedStation, most_behind};
-use crate::life::takes_checkpoints;
 use crate::lookup::LookupStation;
 use crate::lookup::table::LookupTable;
 use crate::pipeline::Pipeline;
@@ -123,7 +122,6 @@ pub(crate) fn build(
         tables: TableGenerations::default(),
         config,
     });
-    let _ = stats.checkpoints.are_taken.set(takes_checkpoints(&plan, &host));
     let phases_of_lookups = phases_of_lookups(&plan);
     let mut left = vec![0; phases];
     for stream in &streams {

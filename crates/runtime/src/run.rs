@@ -75,6 +75,7 @@ fn run_here(
     let compiler = input.compiler.clone();
     let Built { query, topology, facts } = caught("a connector", || build(input, config, stats, cancel, nodes))?;
     let query = Arc::new(query);
+    let _ = stats.checkpoints.are_taken.set(takes_checkpoints(query.plan(), query.host()));
     let adviser = Adviser { codes, compiler: compiler.clone(), facts };
     adviser.prepare(&query);
     let mut threads = Threads::default();

@@ -5,7 +5,7 @@
 //! before is run again.
 
 use super::running::{RunningScript, Start, panicked};
-use super::script::{JobFiles, JobScript, Setting, Stamp};
+use super::script::{Checked, JobFiles, JobScript, Setting, Stamp};
 use super::shown::{Phase, Status};
 use crate::failure::Failure;
 use crate::inserts::ServedFile;
@@ -15,6 +15,7 @@ use crate::watch::Watched;
 use millstream::storage::StatePlace;
 use millstream::{Code, Diagnostic, JobShare, PreparedRun, SharedResources, code, is_outage};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,33 @@ enum Event {
     Start(Start),
 }
 
+/// What is done later.
+struct Waiting<T> {
+    at: Instant,
+    what: T,
+    /// Of what another job writes as well: [`Outputs::freed`](super::outputs::Outputs::freed) before it was refused. It is done at once when that
+    /// is more.
+    kept_out: Option<u64>,
+}
+
+impl<T> Waiting<T> {
+    fn until(at: Instant, what: T) -> Waiting<T> {
+        Waiting { at, what, kept_out: None }
+    }
+
+    /// What it is, when it is time.
+    fn due(waiting: &mut Option<Waiting<T>>, now: Instant, freed: u64) -> Option<T> {
+        let is_due =
+            |waiting: &mut Waiting<T>| now >= waiting.at || waiting.kept_out.is_some_and(|before| before != freed);
+        waiting.take_if(is_due).map(|waiting| waiting.what)
+    }
+
+    /// When to look again.
+    fn next(&self, now: Instant) -> Instant {
+        if self.kept_out.is_some() { self.at.min(now + LOOK) } else { self.at }
+    }
+}
+
 /// What becomes of a text that has failed.
 enum Hope {
     None,
@@ -126,15 +154,15 @@ pub(super) struct ServedJob {
     /// What the next text has without waiting for it: that of the one before.
     share: Option<JobShare>,
     /// What is looked at again, and when.
-    considers: Option<(Instant, JobScript)>,
+    considers: Option<Waiting<JobScript>>,
     /// What is begun, and when.
-    starts: Option<(Instant, Start)>,
+    starts: Option<Waiting<Start>>,
     pause: Option<Duration>,
     restarts: u64,
-    /// [`Outputs::freed`](super::outputs::Outputs::freed) when it was asked last what others write.
-    freed: u64,
-    /// Whether another job writes what the text writes that is to be run.
-    is_kept_out: bool,
+    /// [`Outputs::freed`](super::outputs::Outputs::freed) before what runs was begun.
+    freed_before: u64,
+    /// Whether it is shown that another job writes what a text of this one would.
+    shows_kept_out: bool,
 }
 
 impl ServedJob {
@@ -164,15 +192,15 @@ impl ServedJob {
             starts: None,
             pause: None,
             restarts: 0,
-            freed: 0,
-            is_kept_out: false,
+            freed_before: 0,
+            shows_kept_out: false,
         })
     }
 
     /// Until it is to end. A panic, which is a bug, is a failure of this job.
     pub(super) fn live(mut self) {
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.attend())) {
-            self.refuse(&panicked(&*panic), Hope::None);
+            self.refuse(&panicked(&*panic), Hope::None, 0);
         }
     }
 
@@ -212,24 +240,17 @@ impl ServedJob {
                 return Event::Begun;
             }
             let now = Instant::now();
-            let is_kept_out = self.is_kept_out && (self.starts.is_some() || self.considers.is_some());
             let freed = self.setting.outputs.freed();
-            if is_kept_out && freed != self.freed {
-                self.freed = freed;
-                self.starts.iter_mut().for_each(|(at, _)| *at = now);
-                self.considers.iter_mut().for_each(|(at, _)| *at = now);
-            }
-            if let Some((_, start)) = self.starts.take_if(|(at, _)| now >= *at) {
+            if let Some(start) = Waiting::due(&mut self.starts, now, freed) {
                 return Event::Start(start);
             }
-            if let Some((_, script)) = self.considers.take_if(|(at, _)| now >= *at) {
+            if let Some(script) = Waiting::due(&mut self.considers, now, freed) {
                 return Event::Consider(script);
             }
-            let begins = self.running.as_ref().is_some_and(|running| !running.is_accepted);
-            let looks = (begins || is_kept_out).then(|| now + LOOK);
-            let (starts, considers) =
-                (self.starts.as_ref().map(|(at, _)| *at), self.considers.as_ref().map(|(at, _)| *at));
-            let next = [looks, starts, considers].into_iter().flatten().min();
+            let begins = self.running.as_ref().filter(|running| !running.is_accepted).map(|_| now + LOOK);
+            let starts = self.starts.as_ref().map(|waiting| waiting.next(now));
+            let considers = self.considers.as_ref().map(|waiting| waiting.next(now));
+            let next = [begins, starts, considers].into_iter().flatten().min();
             let patience = next.map_or(LONGEST_PAUSE, |at| at.saturating_duration_since(now));
             wants = desk.changed.wait_timeout(wants, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -246,12 +267,12 @@ impl ServedJob {
         if let Err(e) = self.kept.set_stopped(None) {
             log::note(&format!("the state directory cannot be written: {e}"));
         }
-        (self.considers, self.starts, self.pause, self.is_kept_out) = (None, None, None, false);
+        (self.considers, self.starts, self.pause, self.shows_kept_out) = (None, None, None, false);
         self.desk.status.renew();
         self.desk.watched.forget_failures();
         match script {
             Ok(script) => self.consider(script),
-            Err(error) => self.refuse(&Failure::failed(error), Hope::None),
+            Err(error) => self.refuse(&Failure::failed(error), Hope::None, 0),
         }
     }
 
@@ -261,17 +282,17 @@ impl ServedJob {
             Some(running) if running.script == script => return,
             None if self.accepted.as_ref() == Some(&script) => {
                 // What is wrong with it now is said when it begins.
-                return self.start(Start { script, instead: None });
+                return self.start(Start { script, instead: None, outputs: None });
             }
             _ => {}
         }
-        self.freed = self.setting.outputs.freed();
-        let statements = match self.setting.check(&script) {
-            Ok(statements) => statements,
-            Err(failure) => return self.refuse(&failure, Hope::Consider(script)),
+        let freed = self.setting.outputs.freed();
+        let Checked { statements, outputs } = match self.setting.check(&script) {
+            Ok(checked) => checked,
+            Err(failure) => return self.refuse(&failure, Hope::Consider(script), freed),
         };
         // What was wrong with it before is so no more.
-        self.is_kept_out = false;
+        self.shows_kept_out = false;
         self.desk.status.renew();
         if let Some(running) = self.running.as_mut()
             && running.is_accepted
@@ -279,7 +300,7 @@ impl ServedJob {
         {
             running.script = script.clone();
             self.tell("the file says the same in other words, so the job continues");
-            return self.accept(script);
+            return self.accept(script, None);
         }
         if self.running.is_some() {
             self.tell("the file has changed: the job stops with a checkpoint, from which the new text resumes");
@@ -287,24 +308,27 @@ impl ServedJob {
         self.share = self.running.as_ref().map(|running| running.share.clone());
         self.end();
         let instead = self.accepted.clone().filter(|accepted| *accepted != script);
-        self.start(Start { script, instead });
+        self.start(Start { script, instead, outputs: Some(outputs) });
     }
 
-    /// A text is not run, and why; the one before runs instead, if there is any.
-    fn refuse(&mut self, failure: &Failure, hope: Hope) {
+    /// A text is not run, and why; the one before runs instead, if there is any. `freed` is [`Outputs::freed`](super::outputs::Outputs::freed) before
+    /// it was looked at.
+    fn refuse(&mut self, failure: &Failure, hope: Hope, freed: u64) {
         match (&self.running, &self.accepted) {
-            (None, None) => return self.fail(failure, hope),
+            (None, None) => return self.fail(failure, hope, freed),
             (None, Some(accepted)) => {
-                self.starts = Some((Instant::now(), Start { script: accepted.clone(), instead: None }));
+                let start = Start { script: accepted.clone(), instead: None, outputs: None };
+                self.starts = Some(Waiting::until(Instant::now(), start));
             }
             (Some(_), _) => {}
         }
         if let Hope::Consider(script) = hope
             && may_pass(failure.code())
         {
-            self.considers = Some((Instant::now() + self.next_pause(), script));
+            let at = Instant::now() + self.next_pause();
+            self.considers = Some(Waiting { at, what: script, kept_out: kept_out(failure, freed) });
         }
-        self.is_kept_out = failure.code() == code::OUTPUT_TAKEN;
+        self.shows_kept_out = failure.code() == code::OUTPUT_TAKEN;
         failure.report();
         log::note("the file is not run: the job keeps the text that it had");
         self.desk.status.refuse(format!("the file is not run, and the job keeps the text that it had: {failure}"));
@@ -318,20 +342,24 @@ impl ServedJob {
             if self.desk.status.wait(&message) {
                 log::note(&message);
             }
-            self.starts = Some((Instant::now() + LOOK, start));
+            self.starts = Some(Waiting::until(Instant::now() + LOOK, start));
             return;
         };
         let job = self.setting.job.to_string();
         let path = self.setting.path.display().to_string();
         let (owner, outputs) = (Arc::clone(&self.setting.job), Arc::clone(&self.setting.outputs));
-        let admit = Box::new(move |run: &PreparedRun| outputs.take(&owner, run.written_paths()));
+        let all = start.outputs.clone().unwrap_or_default();
+        // What all inserts write, at the first one: nobody else begins with that of the later ones meanwhile.
+        let admit = move |run: &PreparedRun| outputs.take(&owner, all.iter().cloned().chain(run.written_paths()));
+        let admit = Box::new(admit);
+        self.freed_before = self.setting.outputs.freed();
         let file = ServedFile { job, path, restarts: self.restarts, share, admit };
         let desk = Arc::clone(&self.desk);
         let ended = move || desk.wake();
         self.desk.status.set(Phase::Running);
         match RunningScript::start(start, &self.setting, file, (Arc::clone(&self.desk.watched), self.is_shown), ended) {
             Ok(running) => self.running = Some(running),
-            Err(failure) => self.fail(&failure, Hope::None),
+            Err(failure) => self.fail(&failure, Hope::None, 0),
         }
     }
 
@@ -339,16 +367,17 @@ impl ServedJob {
     fn begun(&mut self) {
         if let Some(running) = &mut self.running {
             running.is_accepted = true;
-            let script = running.script.clone();
-            self.accept(script);
-            if self.considers.is_none() && std::mem::take(&mut self.is_kept_out) {
+            let (script, outputs) = (running.script.clone(), running.outputs.clone());
+            self.accept(script, outputs.as_deref());
+            if self.considers.is_none() && std::mem::take(&mut self.shows_kept_out) {
                 self.desk.status.renew();
             }
         }
     }
 
-    fn accept(&mut self, script: JobScript) {
-        if let Some(paths) = self.setting.outputs.settle(&self.setting.job)
+    /// The job keeps a text, which writes these, if that is known.
+    fn accept(&mut self, script: JobScript, outputs: Option<&[PathBuf]>) {
+        if let Some(paths) = self.setting.outputs.settle(&self.setting.job, outputs)
             && let Err(e) = self.kept.set_outputs(&paths)
         {
             log::note(&format!("the state directory cannot be written: {e}"));
@@ -369,7 +398,7 @@ impl ServedJob {
         self.desk.status.set(Phase::Stopping);
         running.stop();
         if running.has_begun() && !running.is_accepted {
-            self.accept(running.script.clone());
+            self.accept(running.script.clone(), running.outputs.as_deref());
         }
         let (outcome, _) = running.join();
         self.setting.outputs.rest(&self.setting.job);
@@ -398,19 +427,19 @@ impl ServedJob {
     fn ended(&mut self, running: RunningScript) {
         let (has_begun, ran) = (running.has_begun() || running.is_accepted, running.since.elapsed());
         let (script, instead, share) = (running.script.clone(), running.instead.clone(), running.share.clone());
+        let outputs = running.outputs.clone();
         if has_begun {
-            self.accept(script.clone());
+            self.accept(script.clone(), outputs.as_deref());
         }
         if ran >= LONGEST_PAUSE {
             self.pause = None;
         }
         let outcome = running.join();
         if outcome.0.is_ok() {
-            self.accept(script.clone());
+            self.accept(script.clone(), outputs.as_deref());
         }
-        self.setting.outputs.rest(&self.setting.job);
         // What it has given back itself is nothing to begin again for.
-        self.freed = self.setting.outputs.freed();
+        let freed = self.freed_before + u64::from(self.setting.outputs.rest(&self.setting.job));
         match outcome {
             (Ok(()), _) => {
                 self.desk.status.set(Phase::Finished);
@@ -427,16 +456,16 @@ impl ServedJob {
                     // The other job has begun between the look at this text and its beginning.
                     let is_kept_out = failure.code() == code::OUTPUT_TAKEN;
                     let hope = if is_kept_out { Hope::Consider(script) } else { Hope::None };
-                    self.refuse(&failure, hope);
+                    self.refuse(&failure, hope, freed);
                 }
-                instead => self.fail(&failure, Hope::Start(Start { script, instead })),
+                instead => self.fail(&failure, Hope::Start(Start { script, instead, outputs }), freed),
             },
         }
     }
 
     /// The job does not run, and why; it is tried again if that may pass.
-    fn fail(&mut self, failure: &Failure, hope: Hope) {
-        self.is_kept_out = failure.code() == code::OUTPUT_TAKEN;
+    fn fail(&mut self, failure: &Failure, hope: Hope, freed: u64) {
+        self.shows_kept_out = failure.code() == code::OUTPUT_TAKEN;
         failure.report();
         self.desk.status.fail(failure.to_string());
         if matches!(hope, Hope::None) || !may_pass(failure.code()) {
@@ -444,11 +473,11 @@ impl ServedJob {
             return;
         }
         let pause = self.next_pause();
-        let at = Instant::now() + pause;
+        let (at, kept_out) = (Instant::now() + pause, kept_out(failure, freed));
         match hope {
             Hope::None => {}
-            Hope::Consider(script) => self.considers = Some((at, script)),
-            Hope::Start(start) => self.starts = Some((at, start)),
+            Hope::Consider(what) => self.considers = Some(Waiting { at, what, kept_out }),
+            Hope::Start(what) => self.starts = Some(Waiting { at, what, kept_out }),
         }
         self.restarts += 1;
         log::note(&format!("the job has failed; it is tried again in {}", duration(pause)));
@@ -464,6 +493,11 @@ impl ServedJob {
         let pause = self.pause.map_or(FIRST_PAUSE, |last| (last * 2).min(LONGEST_PAUSE));
         *self.pause.insert(pause)
     }
+}
+
+/// [`Waiting::kept_out`] of what has failed.
+fn kept_out(failure: &Failure, freed: u64) -> Option<u64> {
+    (failure.code() == code::OUTPUT_TAKEN).then_some(freed)
 }
 
 fn is_stopped(failure: &Failure) -> bool {

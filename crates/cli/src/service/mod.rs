@@ -32,6 +32,7 @@ use millstream::storage::{DirectoryLock, StatePlace, make_private};
 use millstream::{Diagnostic, Place, SharedResources, code, counted};
 use outputs::Outputs;
 use script::{JobFiles, Setting};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
@@ -215,9 +216,18 @@ impl Service {
                 entry.desk.want(Want::End);
             }
         }
-        // Of all, before one begins: a job that is new takes nothing from one that has written there before.
-        for name in files.keys().filter(|name| !entries.contains_key(*name)) {
-            self.outputs.keep(name, JobFiles::outputs_at(&self.address(name)));
+        // Of all, before one begins: a job that is new takes nothing from one that has written there before. Of two that have, it is that of
+        // the later one.
+        let new = files.keys().filter(|name| !entries.contains_key(*name));
+        let mut written: Vec<_> =
+            new.filter_map(|name| Some((JobFiles::outputs_at(&self.address(name))?, name))).collect();
+        written.sort_by_key(|((since, ..), _)| Reverse(*since));
+        for ((_, files, paths), name) in written {
+            if let Some(fewer) = self.outputs.keep(name, paths)
+                && let Err(e) = files.set_outputs(&fewer)
+            {
+                log::note(&format!("the state directory of {name} cannot be written: {e}"));
+            }
         }
         for (name, found) in files {
             match entries.get_mut(name) {

@@ -39,11 +39,12 @@ impl Outputs {
         self.freed.fetch_add(1, Release);
     }
 
-    /// A job has written these before. What another one writes by now is that one's.
-    pub(super) fn keep(&self, job: &str, paths: Vec<PathBuf>) {
-        let mut all = self.lock();
+    /// A job has written these before. What another one writes by now is that one's; what is left, if that is less.
+    pub(super) fn keep(&self, job: &str, paths: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
+        let (mut all, before) = (self.lock(), paths.len());
         let paths: Vec<PathBuf> = paths.into_iter().filter(|path| taken(&all, job, path).is_ok()).collect();
-        all.entry(job.into()).or_default().kept.extend(paths);
+        all.entry(job.into()).or_default().kept.extend(paths.iter().cloned());
+        (paths.len() < before).then_some(paths)
     }
 
     /// Whether a job may write these.
@@ -53,18 +54,26 @@ impl Outputs {
     }
 
     /// The text that a job begins to run writes these.
-    pub(super) fn take(&self, job: &str, paths: Vec<PathBuf>) -> Result<(), Diagnostic> {
-        let mut all = self.lock();
+    pub(super) fn take(&self, job: &str, paths: impl IntoIterator<Item = PathBuf>) -> Result<(), Diagnostic> {
+        let (mut all, paths) = (self.lock(), paths.into_iter().collect::<Vec<_>>());
         paths.iter().try_for_each(|path| taken(&all, job, path))?;
         all.entry(job.into()).or_default().run.extend(paths);
         Ok(())
     }
 
-    /// The text that a job runs is the one that it keeps; what that writes, if it is not what was kept before.
-    pub(super) fn settle(&self, job: &str) -> Option<Vec<PathBuf>> {
+    /// The text that a job runs is the one that it keeps, which writes `whole`; if that is not known, what it has taken, and what was kept before.
+    /// What is kept from now on, if it is something else.
+    pub(super) fn settle(&self, job: &str, whole: Option<&[PathBuf]>) -> Option<Vec<PathBuf>> {
         let mut all = self.lock();
-        let written = all.get_mut(job).filter(|written| written.run != written.kept)?;
-        let before = std::mem::replace(&mut written.kept, written.run.clone());
+        let written = all.get_mut(job)?;
+        let now: BTreeSet<PathBuf> = match whole {
+            Some(whole) => whole.iter().cloned().collect(),
+            None => written.kept.union(&written.run).cloned().collect(),
+        };
+        if now == written.kept {
+            return None;
+        }
+        let before = std::mem::replace(&mut written.kept, now);
         let is_less = !before.is_subset(&written.kept);
         let kept = written.kept.iter().cloned().collect();
         drop(all);
@@ -74,16 +83,17 @@ impl Outputs {
         Some(kept)
     }
 
-    /// A job runs nothing.
-    pub(super) fn rest(&self, job: &str) {
+    /// A job runs nothing; whether something has become free by that.
+    pub(super) fn rest(&self, job: &str) -> bool {
         let mut all = self.lock();
-        let Some(written) = all.get_mut(job) else { return };
+        let Some(written) = all.get_mut(job) else { return false };
         let run = std::mem::take(&mut written.run);
         let is_less = !run.is_subset(&written.kept);
         drop(all);
         if is_less {
             self.free();
         }
+        is_less
     }
 
     /// The script of a job has gone, and it has ended.
@@ -143,27 +153,39 @@ mod tests {
         let outputs = Outputs::default();
         let is_free = |path: &str| outputs.may_write("b", &paths(&[path])).is_ok();
         outputs.take("a", paths(&["/one"])).unwrap();
-        assert_eq!(outputs.settle("a"), Some(paths(&["/one"])));
-        assert_eq!(outputs.settle("a"), None);
-        outputs.rest("a");
+        assert_eq!(outputs.settle("a", Some(&paths(&["/one"]))), Some(paths(&["/one"])));
+        assert_eq!(outputs.settle("a", None), None);
+        assert!(!outputs.rest("a"));
         assert!(!is_free("/one") && outputs.freed() == 0);
         // Another text that cannot be begun leaves it with what it had.
         outputs.take("a", paths(&["/two"])).unwrap();
         assert!(!is_free("/two"));
-        outputs.rest("a");
+        assert!(outputs.rest("a"));
         assert!(!is_free("/one") && is_free("/two") && outputs.freed() == 1);
         outputs.take("a", paths(&["/two"])).unwrap();
-        assert_eq!(outputs.settle("a"), Some(paths(&["/two"])));
+        assert_eq!(outputs.settle("a", Some(&paths(&["/two"]))), Some(paths(&["/two"])));
         assert!(is_free("/one") && !is_free("/two") && outputs.freed() == 2);
         outputs.forget("a");
         assert!(is_free("/two") && outputs.freed() == 3);
+    }
+
+    /// Inserts of a script that are begun one after the other, of a text that was not looked at as a whole.
+    #[test]
+    fn what_is_known_in_parts_is_kept_in_all() {
+        let outputs = Outputs::default();
+        outputs.keep("a", paths(&["/one", "/two"]));
+        outputs.take("a", paths(&["/one"])).unwrap();
+        assert_eq!((outputs.settle("a", None), outputs.freed()), (None, 0));
+        outputs.take("a", paths(&["/two", "/three"])).unwrap();
+        assert_eq!(outputs.settle("a", None), Some(paths(&["/one", "/three", "/two"])));
     }
 
     #[test]
     fn what_was_written_before_is_not_taken_from_who_writes_now() {
         let outputs = Outputs::default();
         outputs.take("b", paths(&["/out"])).unwrap();
-        outputs.keep("a", paths(&["/out/x", "/other"]));
+        assert_eq!(outputs.keep("a", paths(&["/out/x", "/other"])), Some(paths(&["/other"])));
+        assert_eq!(outputs.keep("c", paths(&["/third"])), None);
         assert!(outputs.may_write("b", &paths(&["/out"])).is_ok());
         assert!(outputs.may_write("b", &paths(&["/other"])).is_err());
     }

@@ -8,6 +8,7 @@ use crate::{log, status};
 use millstream::{CancelState, Diagnostic, Discarded, JobShare, RunMonitor, code};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,6 +19,8 @@ pub(super) struct RunningScript {
     pub(super) script: JobScript,
     /// What is run instead, if it cannot be begun.
     pub(super) instead: Option<JobScript>,
+    /// What all its inserts write, if that is known.
+    pub(super) outputs: Option<Vec<PathBuf>>,
     pub(super) since: Instant,
     pub(super) share: JobShare,
     /// Whether it is the text that the job keeps.
@@ -31,6 +34,8 @@ pub(super) struct RunningScript {
 pub(super) struct Start {
     pub(super) script: JobScript,
     pub(super) instead: Option<JobScript>,
+    /// What all its inserts write; `None` of a text that was not looked at: the job keeps what it has written.
+    pub(super) outputs: Option<Vec<PathBuf>>,
 }
 
 /// Ends what a job runs, and knows whether it has begun.
@@ -72,7 +77,7 @@ impl Overseer for Ends {
 impl RunningScript {
     /// Runs a script; `ended` is called behind its end.
     pub(super) fn start(
-        Start { script, instead }: Start,
+        Start { script, instead, outputs }: Start,
         setting: &Setting,
         file: ServedFile,
         (watched, is_shown): (Arc<Watched>, bool),
@@ -93,7 +98,7 @@ impl RunningScript {
         };
         let thread = thread::Builder::new().name("serve-run".into()).spawn(body).map_err(no_thread)?;
         let since = Instant::now();
-        Ok(RunningScript { script, instead, since, share, is_accepted: false, ends, has_ended, thread })
+        Ok(RunningScript { script, instead, outputs, since, share, is_accepted: false, ends, has_ended, thread })
     }
 
     /// Asks it to end with a checkpoint.

@@ -22,6 +22,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 const ACCEPTED: &str = "accepted.json";
 const STOPPED: &str = "stopped.json";
@@ -56,6 +57,13 @@ pub(super) struct Setting {
     pub(super) outputs: Arc<Outputs>,
 }
 
+/// A script that can be run.
+pub(super) struct Checked {
+    pub(super) statements: Vec<Statement>,
+    /// The local files and directories that its inserts write.
+    pub(super) outputs: Vec<PathBuf>,
+}
+
 impl Setting {
     pub(super) fn session(&self) -> Result<Session, Failure> {
         let mut session = session(&self.config)?;
@@ -78,8 +86,8 @@ impl Setting {
     }
 
     /// Plans a script, and looks whether it could resume from the state that there is, and whether another job writes what it writes. Nothing is opened
-    /// but what tells the columns of tables. What it consists of.
-    pub(super) fn check(&self, script: &JobScript) -> Result<Vec<Statement>, Failure> {
+    /// but what tells the columns of tables.
+    pub(super) fn check(&self, script: &JobScript) -> Result<Checked, Failure> {
         let mut session = self.session()?;
         let texts = self.texts(script)?;
         let (mut all, mut inserts) = (Vec::new(), Vec::new());
@@ -99,10 +107,10 @@ impl Setting {
                 error.advise("write INSERT INTO … SELECT …; definitions for several jobs are for _common.sql"),
             ));
         }
-        let written: Vec<PathBuf> = inserts.iter().flat_map(|(run, _)| run.written_paths()).collect();
-        self.outputs.may_write(&self.job, &written).map_err(failed)?;
+        let outputs: Vec<PathBuf> = inserts.iter().flat_map(|(run, _)| run.written_paths()).collect();
+        self.outputs.may_write(&self.job, &outputs).map_err(failed)?;
         session.would_resume(inserts).map_err(failed)?;
-        Ok(all)
+        Ok(Checked { statements: all, outputs })
     }
 
     /// Executes a definition, or plans an insert.
@@ -164,10 +172,12 @@ impl JobFiles {
         self.write(OUTPUTS, &paths)
     }
 
-    /// What the text writes that a job with its state there was run by last; nothing where that is not known.
-    pub(super) fn outputs_at(address: &str) -> Vec<PathBuf> {
-        let kept = StatePlace::parse(address).ok().map(|place| JobFiles(place.local().to_path_buf()));
-        kept.and_then(|kept| kept.read(OUTPUTS).ok().flatten()).unwrap_or_default()
+    /// What the text writes that a job with its state there was run by last, and since when; `None` where that is not known.
+    pub(super) fn outputs_at(address: &str) -> Option<(SystemTime, JobFiles, Vec<PathBuf>)> {
+        let kept = JobFiles(StatePlace::parse(address).ok()?.local().to_path_buf());
+        let since = fs::metadata(kept.0.join(OUTPUTS)).and_then(|file| file.modified()).ok()?;
+        let outputs = kept.read(OUTPUTS).ok()??;
+        Some((since, kept, outputs))
     }
 
     /// When the file was written whose job somebody has stopped.

@@ -8,11 +8,11 @@ use super::folder::{COMMON, common_of, is_job, without_mark};
 use super::outputs::Outputs;
 use super::script::{JobScript, Setting};
 use crate::config::Config;
-use millstream::{Diagnostic, code};
+use millstream::{Diagnostic, code, is_outage};
 use millstream_dashboard::{ScriptRefused, Scripts};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of the name of a file, which is what file systems allow.
 const NAME_BYTES: usize = 255;
+
+/// What the names of files begin with that are being written.
+const UNFINISHED: &str = ".submitted-";
 
 /// Where scripts go, and what they are checked with.
 pub(super) struct Submissions {
@@ -35,6 +38,10 @@ pub(super) struct Submissions {
 
 impl Submissions {
     pub(super) fn new(config: &Arc<Config>, directory: &Path, (state, outputs): (&str, &Arc<Outputs>)) -> Submissions {
+        // A process that was killed while it wrote has left what it had.
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_left = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(UNFINISHED);
+        entries.filter(is_left).for_each(|entry| _ = fs::remove_file(entry.path()));
         Submissions {
             config: Arc::clone(config),
             directory: directory.to_path_buf(),
@@ -65,7 +72,7 @@ impl Submissions {
     /// Whether a text could be run as the job of this name, beside what is there.
     fn check(&self, name: &str, path: &Path, sql: &str) -> Result<(), ScriptRefused> {
         let common = common_of(&self.directory).map_err(|e| self.failed(&self.directory.join(COMMON), &e))?;
-        let common = common.transpose().map_err(ScriptRefused::Text)?;
+        let common = common.transpose().map_err(ScriptRefused::Unknown)?;
         let script = JobScript { common, own: without_mark(sql).to_string() };
         let address = format!("{}/{name}", self.state);
         let setting = Setting {
@@ -75,7 +82,10 @@ impl Submissions {
             address,
             outputs: Arc::clone(&self.outputs),
         };
-        setting.check(&script).map(drop).map_err(|failure| ScriptRefused::Text(failure.into_diagnostic()))
+        setting.check(&script).map(drop).map_err(|failure| match is_outage(failure.code()) {
+            true => ScriptRefused::Unknown(failure.into_diagnostic()),
+            false => ScriptRefused::Text(failure.into_diagnostic()),
+        })
     }
 
     /// Has a file have this text; whether there was none. All of it is there afterwards, or what was there before.
@@ -84,9 +94,9 @@ impl Submissions {
         // A script may have passwords in it. Who has given it to others has done so for the next text, too.
         let present_mode = present.as_ref().filter(|file| file.is_file()).map(|file| file.permissions().mode());
         let unfinished =
-            self.directory.join(format!(".submitted-{}-{}", process::id(), self.next.fetch_add(1, Relaxed)));
+            self.directory.join(format!("{UNFINISHED}{}-{}", process::id(), self.next.fetch_add(1, Relaxed)));
         let written = (|| {
-            let mut file = File::options().create(true).truncate(true).write(true).open(&unfinished)?;
+            let mut file = File::options().create_new(true).write(true).mode(0o600).open(&unfinished)?;
             file.set_permissions(Permissions::from_mode(present_mode.unwrap_or(0o600) & 0o777))?;
             file.write_all(sql.as_bytes())?;
             file.sync_all()?;

@@ -1,7 +1,7 @@
 //! Jobs of `millstream serve` that would write the same files: the second one is kept out until the first one has gone.
 
 use crate::served::{by_text, copying};
-use crate::serving::Served;
+use crate::serving::{Served, eventually};
 use serde_json::Value;
 use std::fs;
 
@@ -17,9 +17,18 @@ impl Served {
         found["error"].as_str().unwrap().to_string()
     }
 
+    fn until_gone(&self, job: &str) {
+        let is_gone = || self.job(job).is_none().then_some(());
+        eventually(&|| format!("{job} is gone\n{}", self.log()), is_gone);
+    }
+
     fn runs_with(&self, job: &str, rows: usize) {
+        self.writes(job, job, rows);
+    }
+
+    fn writes(&self, job: &str, output: &str, rows: usize) {
         self.until(job, |found| found["state"] == "running" && found["error"].is_null());
-        self.until_rows(job, rows);
+        self.until_rows(output, rows);
     }
 }
 
@@ -122,4 +131,56 @@ fn who_was_first_is_so_when_the_service_is_started_again() {
     served.remove("z");
     served.until("a", |job| job["state"] == "running" && job["error"].is_null());
     assert_eq!(by_text(&served.until_rows("z", 20), "a"), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_job_whose_place_another_has_taken_does_not_get_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::new(folder.path());
+    served.add_rows(0, 10);
+    served.write("a", &copying("a", "shared"));
+    served.start();
+    served.writes("a", "shared", 10);
+    served.remove("a");
+    served.until_gone("a");
+    served.write("b", &copying("b", "shared"));
+    served.writes("b", "shared", 20);
+    served.write("a", &copying("a", "shared"));
+    served.until_kept_out("a", "b");
+    // The name that comes first is not the one that was there last.
+    for _ in 0..2 {
+        served.kill();
+        served.start();
+        served.writes("b", "shared", 20);
+        served.until_kept_out("a", "b");
+    }
+    assert_eq!(served.terminate().0, Some(0));
+}
+
+/// The first insert ends before the second one begins.
+#[test]
+fn what_later_inserts_of_a_script_write_is_taken_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut served = Served::new(folder.path());
+    served.add_rows(0, 10);
+    fs::write(folder.path().join("some.csv"), "1\n2\n").unwrap();
+    let first = "CREATE TABLE some (n BIGINT) WITH ('connector'='filesystem', 'path'='some.csv', 'format'='csv');
+         CREATE TABLE before (n BIGINT) WITH ('connector'='filesystem', 'path'='out/before', 'format'='csv');
+         INSERT INTO before SELECT n FROM some;";
+    served.write("first", &format!("{first}\n{}", copying("first", "later")));
+    served.start();
+    served.until_rows("later", 10);
+    for output in ["before", "later"] {
+        served.write("second", &copying("second", output));
+        served.until_kept_out("second", "first");
+    }
+    for _ in 0..2 {
+        assert_eq!(served.terminate().0, Some(0));
+        served.start();
+        served.until_kept_out("second", "first");
+        served.until_rows("later", 10);
+    }
+    served.remove("first");
+    served.writes("second", "later", 20);
+    assert_eq!(served.terminate().0, Some(0));
 }

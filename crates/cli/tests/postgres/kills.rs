@@ -10,7 +10,7 @@ use crate::support::millstream;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tables that are upserted, some that are added to, and two of results that change, from operators that keep rows in different ways.
 const SCRIPT: &str = "
@@ -198,7 +198,9 @@ fn killed_nodes_of_several_processes_are_replaced() {
         let command = on(command.args(["--state-dir", &state]), &nodes, "20");
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         // Nobody is replaced before the first checkpoint: the job would begin once more.
+        let since = Instant::now();
         while manifests(&folder.join(&state).join("job-1")).is_empty() && child.try_wait().unwrap().is_none() {
+            assert!(since.elapsed() < Duration::from_secs(60), "there is no checkpoint");
             std::thread::sleep(Duration::from_millis(5));
         }
         while kills < most && child.try_wait().unwrap().is_none() {

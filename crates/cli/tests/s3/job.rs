@@ -143,7 +143,6 @@ impl Job {
     }
 }
 
-/// The command with access to a store.
 /// What finds the store at a port.
 pub fn of_store(port: u16) -> Vec<(&'static str, String)> {
     let named = |(name, value): (&'static str, &str)| (name, value.to_string());
@@ -152,6 +151,7 @@ pub fn of_store(port: u16) -> Vec<(&'static str, String)> {
     fixed.map(named).into_iter().chain([endpoint]).collect()
 }
 
+/// The command with access to a store.
 pub fn with_store(mut command: Command, port: u16) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("AWS_")) {
         command.env_remove(name);

@@ -100,7 +100,8 @@ impl Lane {
 
     /// What the other node has not finished, in bytes.
     pub(super) fn unfinished(&self) -> u64 {
-        self.state.lock().queue.outstanding()
+        let queue = &self.state.lock().queue;
+        if queue.is_over() { 0 } else { queue.outstanding() }
     }
 
     /// Nothing more goes through it.

@@ -35,7 +35,8 @@ impl Mesh {
         self.shared.lane(to).unsent()
     }
 
-    /// What one node has not finished of what was sent to it, in bytes: at most [`MeshConfig::window`](super::MeshConfig::window), or one message.
+    /// What one node has not finished of what was sent to it, in bytes: at most [`MeshConfig::window`](super::MeshConfig::window), or one message;
+    /// nothing once the lane has ended.
     pub fn unfinished_at(&self, to: usize) -> u64 {
         self.shared.lane(to).unfinished()
     }

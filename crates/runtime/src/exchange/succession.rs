@@ -30,7 +30,10 @@ pub(crate) fn replace_nodes(query: &Query) -> Result<(), Diagnostic> {
             false => receiver.recv_timeout(LOOK),
         };
         match lost {
-            Ok(Some(lost)) => waiting.push_back(lost),
+            Ok(Some((node, why))) => {
+                query.host().stats.reports.lost(node, &why.message);
+                waiting.push_back((node, why));
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(None) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
@@ -55,7 +58,6 @@ fn replace(
     node: usize,
     why: Diagnostic,
 ) -> Result<(), Diagnostic> {
-    query.host().stats.reports.lost(node, &why.message);
     let Some(checkpointing) = &query.host().checkpointing else { return Err(why) };
     // No cut is made while the node is absent, so this stays as it is.
     let (checkpoint, under_way) = (checkpointing.last_complete(), checkpointing.under_way());

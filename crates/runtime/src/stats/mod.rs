@@ -39,7 +39,6 @@ pub(crate) use samples::Samples;
 pub use samples::{BadRow, RowSample};
 pub use sent::SentSnapshot;
 pub(crate) use sent::SentStats;
-
 pub use snapshot::{
     Begun, LaneSnapshot, NodeSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot,
     StatsSnapshot, TriggerSnapshot, WorkerSnapshot,

@@ -123,6 +123,10 @@ impl HeardReport {
     /// With what processes have done that were this node before.
     fn with_past(&self, now: NodeSnapshot) -> NodeSnapshot {
         let mut all = NodeSnapshot { replaced: self.replaced, lost: self.lost.clone(), ..now };
+        // What a process that is gone had under way says nothing of now.
+        if all.lost.is_some() {
+            all.lanes.clear();
+        }
         if let Some(before) = &self.before {
             all.rows_in = all.rows_in.saturating_add(before.rows_in);
             all.rows_out = all.rows_out.saturating_add(before.rows_out);

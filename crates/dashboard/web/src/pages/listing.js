@@ -32,7 +32,8 @@ export function Listing({ path, sql, chosen, isShown }) {
 }
 
 function Panes({ path, sql, chosen }) {
-  const [variant, setVariant] = useState(null);
+  // Of one program only: another one begins with its own.
+  const [asked, setAsked] = useState(null);
   const { data, error } = usePoll(`${path}/code`, { once: true });
   if (!data)
     return html`<${Notice} kind=${error ? 'error' : 'info'}>${error ? error.message : 'Asking for the code…'}<//>`;
@@ -44,22 +45,19 @@ function Panes({ path, sql, chosen }) {
     candidates[0];
   // What is in use comes last.
   const last = program.variants.length - 1;
-  const at = Math.min(variant ?? last, last);
+  const at = asked?.of === program.name ? Math.min(asked.at, last) : last;
   const shown = program.variants[at];
   return html`
     <div class="choices">
       <label
         class="inline">Program <select
           value=${program.name}
-          onChange=${(event) => {
-            setVariant(null);
-            setParams({ pipeline: event.currentTarget.value });
-          }}>
+          onChange=${(event) => setParams({ pipeline: event.currentTarget.value })}>
         ${candidates.map(({ name }) =>
           html`<option key=${name} value=${name} selected=${name === program.name}>${name}</option>`)}
       </select></label>
       <label
-        class="inline">Variant <select value=${at} onChange=${(event) => setVariant(Number(event.currentTarget.value))}>
+        class="inline">Variant <select value=${at} onChange=${(event) => setAsked({ of: program.name, at: Number(event.currentTarget.value) })}>
         ${program.variants.map((one, number) =>
           html`<option key=${number} value=${number} selected=${number === at}>${nameOf(one)}</option>`)}
       </select></label>
