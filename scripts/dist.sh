@@ -50,7 +50,7 @@ cp packaging/monitoring/* "$tree/share/monitoring/"
 epoch=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 fixed=(--sort=name --owner=0 --group=0 --numeric-owner "--mtime=@$epoch")
 # The filter knows jumps and calls of x86, whose code has no alignment; other processors' xz reads it as well.
-case "$target" in x86_64-*) filters=(--x86 --lzma2=preset=9e,dict=128MiB) ;; *) filters=(-9e) ;; esac
+case "$target" in x86_64-*) filters=(--x86 --lzma2=preset=9e,dict=128MiB,lc=4,pb=0) ;; *) filters=(-9e) ;; esac
 tar -C "$dist" "${fixed[@]}" -cf - "$name" | xz -T1 "${filters[@]}" >"$dist/$name.tar.xz"
 
 deb=$dist/deb
