@@ -90,8 +90,8 @@ class Client:
         return {column: values for column, values in self._object(_path(name, "history")).items() if isinstance(values, list)}
 
     def code(self, name: str) -> list[dict[str, Any]]:
-        """Row program, LLVM IR and assembly of each program of a job."""
-        found: list[dict[str, Any]] = self._object(_path(name, "code"))["pipelines"]
+        """Row program, LLVM IR and assembly of each program of a job: of generic code, and of the variant in use."""
+        found: list[dict[str, Any]] = self._object(_path(name, "code"))["programs"]
         return found
 
     def rows(self, name: str) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ def test_jobs_are_seen_checkpointed_and_stopped(served: tuple[subprocess.Popen[s
     assert [job["id"] for job in client.jobs()] == ["counts"]
     assert client.job("counts")["sql"].startswith("INSERT INTO counts")
     assert {node["id"] for node in client.plan("counts")["nodes"]} >= {"source 0", "aggregation 0", "sink 0"}
-    assert any("define" in part["ir"] for part in client.code("counts"))
+    assert all("define" in variant["ir"] for program in client.code("counts") for variant in program["variants"])
     rows = until(lambda: client.rows("counts")[0]["rows"] or None)
     assert rows[0][1] == "1000"
     kinds = [kind for kind, _ in zip(client.events("counts"), range(4), strict=False)]

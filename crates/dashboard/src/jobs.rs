@@ -1,7 +1,6 @@
 //! What is shown, and whom actions are asked of: the command implements it.
 
-use crate::scripts::Scripts;
-use millstream::{Awaited, RunDescription, RunMonitor, StatsSnapshot};
+use millstream::{Awaited, Diagnostic, RunDescription, RunMonitor, StatsSnapshot};
 use serde::Serialize;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -77,6 +76,37 @@ impl Refused {
     pub fn new(message: &str, advice: &str) -> Refused {
         Refused { message: message.into(), advice: Some(advice.into()) }
     }
+}
+
+/// Takes scripts that are sent over HTTP.
+pub trait Scripts: Send + Sync {
+    /// Checks a script as one that is to be run, and puts it where the jobs come from; what is to be told of it. It may take minutes: a table may
+    /// ask a server for its columns.
+    ///
+    /// # Errors
+    /// When it is not taken, and why. All is as it was then.
+    fn submit(&self, name: &str, sql: &str) -> Result<String, ScriptRefused>;
+
+    /// Takes a script away; what is to be told of it.
+    ///
+    /// # Errors
+    /// When it is not taken away, and why.
+    fn remove(&self, name: &str) -> Result<String, ScriptRefused>;
+}
+
+/// Why a script is not taken, or not taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScriptRefused {
+    /// No script can be called so.
+    Name(Diagnostic),
+    /// There is no script of this name.
+    Missing(Diagnostic),
+    /// The text cannot be run.
+    Text(Diagnostic),
+    /// Whether it can be run is not known now: a server that was asked does not answer, or what is in front of all scripts is broken.
+    Unknown(Diagnostic),
+    /// The file cannot be read or written.
+    File(Diagnostic),
 }
 
 /// Where a job is in its life.

@@ -35,9 +35,8 @@ mod stalled;
 mod telemetry;
 mod tls;
 
-pub use jobs::{Action, JobState, JobView, Jobs, Mode, Refused};
+pub use jobs::{Action, JobState, JobView, Jobs, Mode, Refused, ScriptRefused, Scripts};
 pub use metrics::reference_markdown;
-pub use scripts::{ScriptRefused, Scripts};
 pub use server::{Server, ServerConfig};
 #[cfg(feature = "otel")]
 pub use telemetry::Telemetry;

@@ -1,17 +1,16 @@
-//! Scripts that come in over HTTP: who takes them, and the routes by which they come and go.
+//! The routes by which scripts come and go.
 //!
 //! They come in where the command gives [`Scripts`] only, and from those who have the token: a script can read and write all that the process can.
 
 use crate::api::answer;
 use crate::body::body;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, ScriptRefused, Scripts};
 use crate::rejection::Rejection;
 use crate::served::{Peer, Served};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use millstream::Diagnostic;
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,37 +19,6 @@ use std::sync::Arc;
 const SCRIPT_BYTES: usize = 1 << 20;
 /// Characters of a name in the log: nobody fills it with names.
 const SHOWN_NAME: usize = 100;
-
-/// Takes scripts that are sent over HTTP: the command implements it.
-pub trait Scripts: Send + Sync {
-    /// Checks a script as one that is to be run, and puts it where the jobs come from; what is to be told of it. It may take minutes: a table may
-    /// ask a server for its columns.
-    ///
-    /// # Errors
-    /// When it is not taken, and why. All is as it was then.
-    fn submit(&self, name: &str, sql: &str) -> Result<String, ScriptRefused>;
-
-    /// Takes a script away; what is to be told of it.
-    ///
-    /// # Errors
-    /// When it is not taken away, and why.
-    fn remove(&self, name: &str) -> Result<String, ScriptRefused>;
-}
-
-/// Why a script is not taken, or not taken away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ScriptRefused {
-    /// No script can be called so.
-    Name(Diagnostic),
-    /// There is no script of this name.
-    Missing(Diagnostic),
-    /// The text cannot be run.
-    Text(Diagnostic),
-    /// Whether it can be run is not known now: a server that was asked does not answer, or what is in front of all scripts is broken.
-    Unknown(Diagnostic),
-    /// The file cannot be read or written.
-    File(Diagnostic),
-}
 
 impl From<ScriptRefused> for Rejection {
     fn from(refused: ScriptRefused) -> Rejection {

@@ -1,8 +1,7 @@
 use super::*;
 use crate::guard::Access;
-use crate::jobs::{Action, JobView, Mode, Refused};
+use crate::jobs::{Action, JobView, Mode, Refused, ScriptRefused, Scripts};
 use crate::routes::ROUTES;
-use crate::scripts::{ScriptRefused, Scripts};
 use millstream::RunMonitor;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -31,7 +31,7 @@ use crate::source::processing_time::ProcessingTime;
 use crate::source::skipping::Skipping;
 use crate::source::split::{Begin, Described, Split};
 use crate::station::Station;
-use crate::stats::{Lanes, QueryStats};
+use crate::stats::{NodeLanes, QueryStats};
 use crate::stream::sequencer::Sequencer;
 use crate::stream::{Channel, Feed, Stream};
 use crate::window::WindowStation;
@@ -98,7 +98,7 @@ pub(crate) fn build(
     let Streams { streams, ports, .. } = streams;
     let topology = Topology::new(config.workers, config.numa_nodes);
     let scheduler = Arc::new(Scheduler::new(&config, &topology));
-    let lanes = nodes.clone().map(|nodes| nodes as Arc<dyn Lanes>);
+    let lanes = nodes.clone().map(|nodes| nodes as Arc<dyn NodeLanes>);
     stats.open(&streams, &scheduler, config.workers, lanes);
     let groups = watermark_groups(&plan);
     let group = |stream: &Arc<Stream>| match stream.feed {

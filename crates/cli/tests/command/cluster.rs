@@ -78,8 +78,11 @@ fn the_first_node_tells_what_all_have_done() {
     assert_eq!(stats["sources"][0]["split_count"].as_u64(), Some(FILES), "{log}");
     let mut names: Vec<&str> = stats["nodes"][2].as_object().unwrap().keys().map(String::as_str).collect();
     names.sort_unstable();
-    let wanted = "age_s elapsed_s node replaced rows_in rows_out rows_per_second sent_bytes state_bytes watermark_ms";
+    let wanted =
+        "age_s elapsed_s lanes lost node replaced rows_in rows_out rows_per_second sent_bytes state_bytes watermark_ms";
     assert_eq!(names.join(" "), wanted);
+    let lanes = stats["nodes"][2]["lanes"].as_array().unwrap();
+    assert_eq!(lanes.iter().map(|lane| lane["to"].as_u64()).collect::<Vec<_>>(), [Some(0), Some(1)], "{log}");
 }
 
 #[test]

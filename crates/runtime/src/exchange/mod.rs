@@ -37,7 +37,7 @@ mod wire;
 use crate::ids::{Generation, StationId};
 use crate::schedule::cut_timing::Purpose;
 use crate::schedule::flow::Permit;
-use crate::stats::{LaneSnapshot, Lanes, NodeReport};
+use crate::stats::{LaneSnapshot, NodeLanes, NodeReport};
 pub use credit::Credit;
 use ending::Ending;
 pub(crate) use gather::{GatherStation, gathered, port_of_node, read_gathered};
@@ -296,7 +296,7 @@ impl Nodes {
     }
 }
 
-impl Lanes for Nodes {
+impl NodeLanes for Nodes {
     fn now(&self) -> Vec<LaneSnapshot> {
         (0..self.count).filter(|&node| node != self.me).map(|node| self.peers.lane(node)).collect()
     }

@@ -31,7 +31,7 @@ use cycles::CycleClock;
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
 use nodes::NodeReports;
-pub(crate) use nodes::{Lanes, NodeReport};
+pub(crate) use nodes::{NodeLanes, NodeReport};
 pub use program_snapshot::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub(crate) use programs::ProgramStats;
 pub use programs::UsedVariant;
@@ -111,7 +111,7 @@ pub struct QueryStats {
 struct Asked {
     scheduler: Arc<Scheduler>,
     streams: Vec<Arc<Stream>>,
-    lanes: Option<Arc<dyn Lanes>>,
+    lanes: Option<Arc<dyn NodeLanes>>,
 }
 
 impl fmt::Debug for Asked {
@@ -407,7 +407,7 @@ impl QueryStats {
         streams: &[Arc<Stream>],
         scheduler: &Arc<Scheduler>,
         workers: usize,
-        lanes: Option<Arc<dyn Lanes>>,
+        lanes: Option<Arc<dyn NodeLanes>>,
     ) {
         for (pipeline, stats) in self.pipelines.iter().enumerate() {
             let reads = |s: &&Arc<Stream>| s.channels.iter().any(|c| c.pipeline == pipeline);

@@ -28,7 +28,7 @@ pub(crate) struct NodeReport {
 }
 
 /// The lanes of a node to the others.
-pub(crate) trait Lanes: Send + Sync {
+pub(crate) trait NodeLanes: Send + Sync {
     /// What is under way in each.
     fn now(&self) -> Vec<LaneSnapshot>;
 }
