@@ -215,6 +215,44 @@ fn blocks_of_several_slices() {
     }
 }
 
+/// Tables that are larger than the cache, whose entries are fetched for a block at a time.
+#[test]
+fn tables_of_many_keys() {
+    let (rows, keys) = (100_000, 40_000);
+    for (count, filters) in [(1, false), (1, true), (2, false), (2, true)] {
+        let mut sketch = Sketch::new(&[Phys::I64; 4]);
+        let [time, x, first, second] = [0, 1, 2, 3].map(|input| sketch.load(input));
+        if filters {
+            let chosen = remainder_is(&mut sketch, x, 4, 1);
+            sketch.filter(chosen);
+        }
+        let slice = sketch.op(Phys::I64, Op::SliceStart { time, size_ms: 10, offset_ms: 0 });
+        let components = [(Accumulator::Count, None), (Accumulator::SumI64, Some(x))];
+        let key = [(Phys::I64, false); 2];
+        let program = sketch.update(Update {
+            access: Access::Own,
+            layout: EntryLayout::new(&key[..count], &components.map(|component| component.0)),
+            slice: Some(slice),
+            keys: [(first, None), (second, None)][..count].to_vec(),
+            components: components.map(|(_, argument)| Component { argument, valid: None, guard: None }).to_vec(),
+        });
+        let unoptimised = llvm_ir(&program, &CompileOptions::unoptimised()).unwrap();
+        assert!(unoptimised.contains("entries.fetch"), "what is read from columns is fetched");
+        let scattered = |row: i64| (row % keys).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64);
+        let columns = [
+            numbers((0..rows).map(|row| row * 20 / rows)),
+            numbers(0..rows),
+            numbers((0..rows).map(scattered)),
+            numbers((0..rows).map(|row| scattered(row) ^ (row % 3))),
+        ];
+        let (outcome, _) = run(&program, &columns, &vec![i64::MIN; rows as usize]);
+        let key = |row: i64| (row * 20 / rows / 10, row % keys, if count == 2 { row % 3 } else { 0 });
+        let groups: BTreeSet<_> = (0..rows).filter(|row| !filters || row % 4 == 1).map(key).collect();
+        assert_eq!(outcome.entries.len(), groups.len());
+        assert!(filters || groups.len() > 1 << 16, "tables are large");
+    }
+}
+
 #[test]
 fn tables_of_several_keys() {
     let (columns, watermarks) = events(4000);

@@ -49,6 +49,7 @@ mod parts;
 mod process_memory;
 mod resident;
 mod rows;
+mod seal;
 mod shared;
 mod shared_memory;
 mod slots;

@@ -5,22 +5,28 @@
 //! other partials may have, are added to it, and what is left lies about it.
 
 mod blocks;
+mod keys;
 
 use crate::array::{Grid, Region, common_range};
 use crate::dense::key_of_entry;
 use crate::encoding::EntryFields;
-use crate::entry;
 use crate::far::FarRows;
-use crate::memory::EntryMemory;
 use crate::owned::OwnedEntries;
 use crate::partial::Partial;
 use crate::rows::{Array, Chunk, Rows};
-use crate::sort::{sorted, sorted_entries};
+use crate::sort::{Order, Sorted, sorted_entries};
 use crate::table::Table;
 pub use blocks::{BlockMerge, MergeFault};
+pub(crate) use keys::merge_entries;
+use keys::{Keys, merge_runs};
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// More partials are sorted: each one more would be another pass over the entries.
+const MOST_RUNS: usize = 4;
+/// Entries of a partition for which it is looked up in each partial.
+const LEAST: usize = 4;
 
 /// What partials hold together in some partitions, one row for each key, in an order that depends on the keys alone.
 #[derive(Debug)]
@@ -199,15 +205,51 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
             merge_arrays(&layout, several, &partitions)
         }
         several => {
-            let entries = several.iter().flat_map(|partial| partial.entries_of(&partitions));
-            // SAFETY: occupied entries of the layout, whose strings live in the partials.
-            let (rows, copies) = unsafe { merge_entries(&layout, entries) };
+            let (rows, copies) = merge_listed(&layout, several, &partitions);
             (rows.into(), Owner::Copies(copies))
         }
     };
     let merged = Merged { layout, rows, far: None, _owner: owner, _partials: Vec::new() };
     let merged = merged.with_far(sharing.iter(), &partitions);
     Merged { _partials: sharing, ..merged }
+}
+
+/// What partials have in a range of partitions outside of arrays: sorted entries, one for each key, and copies of those that there are
+/// several of. Partials are sorted, so a few are merged from beginning to end.
+fn merge_listed(
+    layout: &Arc<EntryLayout>,
+    partials: &[Arc<Partial>],
+    partitions: &Range<usize>,
+) -> (Vec<*const u8>, OwnedEntries) {
+    let count = partials.iter().map(|partial| partial.listed_of(partitions)).sum();
+    if partials.len() > MOST_RUNS || count < LEAST * partitions.len() {
+        let entries = partials.iter().flat_map(|partial| partial.entries_of(partitions));
+        // SAFETY: occupied entries of the layout, whose strings live in the partials.
+        return unsafe { merge_entries(layout, entries) };
+    }
+    let (order, mut keys) = (Order::of(layout), Keys::new(layout, count));
+    let [mut merged, mut run, mut spare] = [const { Vec::new() }; 3];
+    for partition in partitions.clone() {
+        merged.clear();
+        for partial in partials {
+            run.clear();
+            let entries = partial.entries_of(&(partition..partition + 1));
+            // SAFETY: occupied entries of the layout.
+            run.extend(entries.map(|entry| Sorted { word: unsafe { order.word(entry) }, entry }));
+            if merged.is_empty() {
+                std::mem::swap(&mut merged, &mut run);
+            } else if !run.is_empty() {
+                merge_runs(&merged, &run, &mut spare);
+                std::mem::swap(&mut merged, &mut spare);
+            }
+        }
+        // SAFETY: occupied entries of the layout, whose strings live in the partials.
+        unsafe {
+            order.sort_equal(&mut merged);
+            keys.take(&order, &merged);
+        }
+    }
+    (keys.rows, keys.copies)
 }
 
 /// Merges partials of which some have arrays.
@@ -234,35 +276,4 @@ fn merge_arrays(layout: &Arc<EntryLayout>, partials: &[Arc<Partial>], partitions
     // SAFETY: sorted entries, and a grid of which they have no keys.
     let rows = unsafe { Rows::about(&entries, &grid, partitions) };
     (rows, Owner::Grid(grid, copies))
-}
-
-/// Sorted entries, one for each key; copies of those that there are several of.
-///
-/// # Safety
-/// They are occupied entries of the layout whose strings are alive, also as long as the result is used.
-pub(crate) unsafe fn merge_entries(
-    layout: &Arc<EntryLayout>,
-    entries: impl Iterator<Item = *const u8>,
-) -> (Vec<*const u8>, OwnedEntries) {
-    // SAFETY: promised by the caller.
-    let entries = unsafe { sorted(layout, entries) };
-    // Each copy takes the place of two entries at least.
-    let memory = EntryMemory::unwritten(entries.len() / 2 * layout.stride);
-    // SAFETY: there are none yet.
-    let mut copies = unsafe { OwnedEntries::new(layout, memory, 0) };
-    let rows = entries.chunk_by(|a, b| {
-        // SAFETY: entries of the layout; their strings are alive.
-        a.word == b.word && unsafe { entry::compare_keys(layout, a.entry, b.entry) }.is_eq()
-    });
-    let rows = rows.map(|equal| match equal {
-        [only] => only.entry,
-        // SAFETY: as above; a copy is ours to write.
-        [first, others @ ..] => unsafe {
-            let merged = copies.push(first.entry);
-            others.iter().for_each(|other| copies.merge(merged, other.entry));
-            merged.cast_const()
-        },
-        [] => unreachable!("chunks are not empty"),
-    });
-    (rows.collect(), copies)
 }

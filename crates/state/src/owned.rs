@@ -83,6 +83,11 @@ impl OwnedEntries {
         all
     }
 
+    /// Number of them.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Their layout.
     pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
         &self.layout

@@ -18,9 +18,8 @@ use crate::memory::EntryMemory;
 use crate::merge::merge_entries;
 use crate::owned::OwnedEntries;
 use crate::partition::{PartitionStarts, Partitioner};
-use crate::sort::sorted;
+use crate::seal::Moved;
 use crate::table::{SPARSE, TableHint};
-use crate::work;
 use millstream_abi::{Accumulator, EntryLayout, HASH_EMPTY, KeyRange};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -72,119 +71,20 @@ unsafe impl Send for Partial {}
 // SAFETY: as above.
 unsafe impl Sync for Partial {}
 
-/// Puts entries of one partition in order; those with equal keys keep theirs.
-///
-/// # Safety
-/// They are occupied entries of `layout`, whose strings are alive, and ours to move.
-unsafe fn sort_in_place(layout: &EntryLayout, memory: &EntryMemory, range: Range<usize>) {
-    let stride = layout.stride;
-    let first = memory.start().wrapping_add(range.start * stride);
-    let places = (0..range.len()).map(|i| first.wrapping_add(i * stride).cast_const());
-    // SAFETY: promised by the caller.
-    let order = unsafe { sorted(layout, places) };
-    if order.is_sorted_by_key(|e| e.entry) {
-        return;
-    }
-    let before = EntryMemory::unwritten(range.len() * stride);
-    // SAFETY: both blocks have as many bytes, of which nobody reads the second meanwhile; the order has each entry once.
-    unsafe {
-        before.start().copy_from_nonoverlapping(first, range.len() * stride);
-        for (i, e) in order.iter().enumerate() {
-            let from = before.start().add(e.entry.addr() - first.addr());
-            entry::copy(from, first.add(i * stride), stride);
-        }
-    }
-}
-
-/// Moves an entry; its old place is empty then.
-///
-/// # Safety
-/// It is one of `layout`, and both places are ours to write.
-#[inline]
-unsafe fn move_entry(layout: &EntryLayout, from: *const u8, into: *mut u8) {
-    // SAFETY: promised by the caller.
-    unsafe {
-        entry::copy(from, into, layout.stride);
-        entry::write(from.cast_mut(), 0, HASH_EMPTY);
-    }
-}
-
-/// Moves entries to memory of their own, in the order of partials; where each partition begins.
-///
-/// # Safety
-/// They are occupied entries of `layout`, each with its partition, whose strings are alive, and ours to move; the memory has a place for
-/// each.
-unsafe fn move_in_order(
-    layout: &EntryLayout,
-    memory: &EntryMemory,
-    places: &[*const u8],
-    partitions: &[u16],
-) -> PartitionStarts {
-    let place = |number: usize| memory.start().wrapping_add(number * layout.stride);
-    let mut ends = vec![0; layout.partitions().len()];
-    partitions.iter().for_each(|&partition| ends[usize::from(partition)] += 1);
-    let starts = PartitionStarts::of_counts(ends.iter().copied().enumerate());
-    ends.iter_mut().fold(0, |end, count| end + std::mem::replace(count, end));
-    // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time, which
-    // the cache has room for.
-    for (&entry, &partition) in places.iter().zip(partitions) {
-        let end = &mut ends[usize::from(partition)];
-        // SAFETY: promised by the caller.
-        unsafe { move_entry(layout, entry, place(*end)) };
-        *end += 1;
-    }
-    for (_, range) in starts.ranges() {
-        // SAFETY: written above, and nobody else has them.
-        unsafe { sort_in_place(layout, memory, range) };
-    }
-    starts
-}
-
-/// The same of so few entries that most partitions have none.
-///
-/// # Safety
-/// As for [`move_in_order`].
-unsafe fn move_few(layout: &EntryLayout, memory: &EntryMemory, places: &[*const u8]) -> PartitionStarts {
-    let place = |number: usize| memory.start().wrapping_add(number * layout.stride);
-    // SAFETY: promised by the caller.
-    places.iter().enumerate().for_each(|(number, &entry)| unsafe { move_entry(layout, entry, place(number)) });
-    // SAFETY: written above, and nobody else has them.
-    unsafe { sort_in_place(layout, memory, 0..places.len()) };
-    // SAFETY: as above.
-    let partition = |number| unsafe { Partitioner::of(layout).of_entry(layout, place(number)) };
-    PartitionStarts::of_counts((0..places.len()).map(|number| (partition(number), 1)))
-}
-
 impl Partial {
-    /// Moves entries out of a table: their old places are empty then.
+    /// Of entries that were moved out of a table.
     ///
     /// # Safety
-    /// All are occupied entries of `layout` that nobody else uses, whose long strings live in `arena`. Their objects belong
-    /// to the partial from now on.
+    /// They are entries of `layout` that nobody else has, whose long strings live in `arena`. Their objects belong to the
+    /// partial from now on.
     pub(crate) unsafe fn of_moved(
-        layout: Arc<EntryLayout>,
-        from: impl Iterator<Item = *const u8>,
+        layout: &Arc<EntryLayout>,
+        Moved { memory, starts, .. }: Moved,
         arena: Arena,
         object_bytes: usize,
     ) -> Partial {
-        let (partitioner, stride) = (Partitioner::of(&layout), layout.stride);
-        let (mut places, mut partitions) = (Vec::new(), Vec::new());
-        for entry in from {
-            places.push(entry);
-            // SAFETY: promised by the caller.
-            partitions.push(unsafe { partitioner.of_entry(&layout, entry) } as u16);
-        }
-        work::HASHED.add(places.len());
-        let memory = EntryMemory::unwritten(places.len() * stride);
-        // SAFETY: promised by the caller; there are as many places as entries.
-        let starts = unsafe {
-            match places.len() < layout.partitions().len() {
-                true => move_few(&layout, &memory, &places),
-                false => move_in_order(&layout, &memory, &places, &partitions),
-            }
-        };
-        // SAFETY: written above; promised by the caller.
-        let entries = unsafe { OwnedEntries::new(&layout, memory, starts.len()) };
+        // SAFETY: promised by the caller.
+        let entries = unsafe { OwnedEntries::new(layout, memory, starts.len()) };
         Partial::of_entries(Entries { entries, arena, object_bytes }, starts, true)
     }
 
@@ -345,6 +245,11 @@ impl Partial {
     /// Number of entries in a range of partitions, as [`Partial::len`].
     pub fn len_of(&self, partitions: &Range<usize>) -> usize {
         self.starts.range(partitions).len() + self.there_of(partitions)
+    }
+
+    /// Number of entries outside of the array, in a range of partitions.
+    pub(crate) fn listed_of(&self, partitions: &Range<usize>) -> usize {
+        self.starts.range(partitions).len()
     }
 
     /// Number of keys of the array that are there, in a range of partitions.

@@ -42,6 +42,11 @@ impl Partitioner {
         Partitioner { bits: layout.partition_bits }
     }
 
+    /// That of so many bits.
+    pub(crate) fn in_bits(bits: u32) -> Partitioner {
+        Partitioner { bits }
+    }
+
     /// Keys that differ in this many low bits only are in one group, in which each partition has one block.
     pub(crate) fn group_bits(self) -> u32 {
         BLOCK_BITS + self.bits

@@ -32,6 +32,7 @@ use crate::far::Far;
 use crate::object::{Change, Ordinal};
 use crate::partial::Partial;
 use crate::parts::Parts;
+use crate::seal::{Keeping, move_sorted};
 use crate::table::{self, FIRST_CAPACITY, SPARSE, TableHint};
 use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, TableHeader};
 use millstream_sync::shared_map::{self, Found, Places, SharedMap};
@@ -294,7 +295,7 @@ impl SharedTable {
     /// The immutable form: the entries of all levels in order, without the empty ones. The table is empty then
     /// and has the memory of its newest level still, for the next slice, unless most of it was not used.
     pub fn drain(&mut self) -> Partial {
-        let (mut arena, mut far) = (Arena::default(), Vec::new());
+        let (mut arena, mut far, inserted) = (Arena::default(), Vec::new(), self.len());
         for worker in &mut self.workers {
             arena.absorb(std::mem::take(worker.arena.get_mut()));
             far.extend(worker.far.get_mut().drain());
@@ -319,7 +320,9 @@ impl SharedTable {
             };
             let entries = levels.iter().flat_map(Parts::entries).filter(is_occupied).map(<*mut u8>::cast_const);
             // SAFETY: occupied entries of the layout that nobody else uses, whose strings are in the arenas.
-            let sealed = unsafe { Partial::of_moved(Arc::clone(layout), entries, arena, 0) }.repeating();
+            let moved = unsafe { move_sorted(layout, (entries, inserted), Keeping::default()) };
+            // SAFETY: nobody else has them now.
+            let sealed = unsafe { Partial::of_moved(layout, moved, arena, 0) }.repeating();
             let len = sealed.len();
             partial = Some(sealed);
             let newest = levels.swap_remove(0);

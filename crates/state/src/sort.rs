@@ -9,17 +9,17 @@
 //! a few. That is about linear in their number, where a sort by comparison, with an access to two entries each, would
 //! be what takes longest in a merge.
 
-use crate::dense::key_of_entry;
+use crate::dense::{dense_key_of_entry, key_of_entry};
 use crate::entry::{compare_keys, hash};
 use crate::partition::Partitioner;
 use crate::work;
-use millstream_abi::EntryLayout;
+use millstream_abi::{EntryLayout, KeySlot};
 use std::cmp::Ordering;
 
-/// Most entries that are sorted by comparison of words.
-const SMALL: usize = 48;
+/// Most entries that are sorted by comparison of words: so many are sorted by insertion.
+const SMALL: usize = 20;
 /// About as many entries are meant to be in a bucket.
-const BUCKET: usize = 8;
+const BUCKET: usize = 4;
 /// Most bits of a pass: more buckets than cache lines and pages that a core has at hand would be slower.
 const MOST_BITS: u32 = 10;
 /// So few runs are merged: each doubling is a pass, as is each step of buckets.
@@ -33,6 +33,76 @@ const LONG_RUN: usize = 64;
 pub(crate) struct Sorted {
     pub(crate) word: u64,
     pub(crate) entry: *const u8,
+}
+
+/// How entries of a layout are ordered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order<'a> {
+    pub(crate) layout: &'a EntryLayout,
+    partitioner: Partitioner,
+    key: Option<KeySlot>,
+    /// Whether those with equal words have equal keys.
+    pub(crate) is_whole: bool,
+}
+
+impl<'a> Order<'a> {
+    pub(crate) fn of(layout: &'a EntryLayout) -> Order<'a> {
+        let key = layout.dense_key();
+        let is_whole = key.is_some_and(|key| !key.nullable);
+        Order { layout, partitioner: Partitioner::of(layout), key, is_whole }
+    }
+
+    /// What an entry is sorted by within its partition, NULL as zero.
+    ///
+    /// # Safety
+    /// It is an occupied entry of the layout.
+    #[inline]
+    pub(crate) unsafe fn word(&self, entry: *const u8) -> u64 {
+        // SAFETY: promised by the caller.
+        unsafe {
+            match self.key {
+                Some(key) => dense_key_of_entry(self.layout, key, entry).unwrap_or(0) as u64 ^ (1 << 63),
+                None => hash(entry),
+            }
+        }
+    }
+
+    /// The partition of an entry with its word.
+    ///
+    /// # Safety
+    /// It is an occupied entry of the layout.
+    #[inline]
+    pub(crate) unsafe fn partition(&self, e: &Sorted) -> usize {
+        match (self.key, self.layout.by_key) {
+            (Some(_), true) => self.partitioner.of_key((e.word ^ (1 << 63)) as i64),
+            // SAFETY: promised by the caller.
+            (Some(_), false) => self.partitioner.of_hash(unsafe { hash(e.entry) }),
+            (None, _) => self.partitioner.of_hash(e.word),
+        }
+    }
+
+    /// Whether words are hashes, whose highest bits are the partition.
+    pub(crate) fn is_by_hash(&self) -> bool {
+        self.key.is_none()
+    }
+
+    pub(crate) fn partition_bits(&self) -> u32 {
+        self.partitioner.bits()
+    }
+
+    /// Sorts by keys what is sorted by words. Those with equal keys keep their order.
+    ///
+    /// # Safety
+    /// They are occupied entries of the layout whose strings are alive.
+    pub(crate) unsafe fn sort_equal(&self, entries: &mut [Sorted]) {
+        if self.is_whole {
+            return;
+        }
+        for equal in entries.chunk_by_mut(|a, b| a.word == b.word).filter(|equal| equal.len() > 1) {
+            // SAFETY: promised by the caller.
+            equal.sort_by(|a, b| unsafe { compare_keys(self.layout, a.entry, b.entry) });
+        }
+    }
 }
 
 /// Sorts entries. Those with equal keys keep their order.
@@ -156,13 +226,15 @@ unsafe fn sort_by_word(layout: &EntryLayout, entries: &mut [Sorted], is_whole: b
 }
 
 /// Stable. `scratch` is as long as the entries if those are not few.
-fn sort_words(entries: &mut [Sorted], scratch: &mut [Sorted]) {
+pub(crate) fn sort_words(entries: &mut [Sorted], scratch: &mut [Sorted]) {
     if entries.len() <= SMALL {
         return entries.sort_by_key(|e| e.word);
     }
-    let first = entries[0].word;
-    let differing = entries.iter().fold(0, |bits, e| bits | (e.word ^ first));
-    let descents = entries.windows(2).filter(|pair| pair[0].word > pair[1].word).count();
+    let (first, mut last) = (entries[0].word, 0);
+    let (differing, descents) = entries.iter().fold((0, 0), |(differing, descents), e| {
+        let descends = usize::from(std::mem::replace(&mut last, e.word) > e.word);
+        (differing | (e.word ^ first), descents + descends)
+    });
     if differing == 0 || descents == 0 {
         return;
     }
@@ -197,7 +269,8 @@ fn sort_words(entries: &mut [Sorted], scratch: &mut [Sorted]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::write;
+    use crate::entry::{read, write};
+    use crate::seal::{Keeping, Moved, move_sorted};
     use millstream_abi::{Accumulator, HASH_SEED, Phys, hash_finish, hash_word};
 
     /// Sorts entries of a hash and a key, with and without a dense key.
@@ -210,6 +283,8 @@ mod tests {
             check_as(layout(Phys::I64, Count), &entries, |_, key| (partitioner.of_key(key) as u64, key));
             check_as(layout(Phys::I64, MaxStr), &entries, |hash, key| (partitioner.of_hash(hash) as u64, key));
             check_as(layout(Phys::I128, Count), &entries, |hash, key| (hash, key));
+            let large = EntryLayout::new(&[(Phys::I64, false)], &[Count; 9]).in_partitions(bits);
+            check_as(large, &entries, |_, key| (partitioner.of_key(key) as u64, key));
         }
     }
 
@@ -217,10 +292,12 @@ mod tests {
         let mut memory = vec![0u128; (entries.len() * layout.stride).div_ceil(16)];
         let start = memory.as_mut_ptr().cast::<u8>();
         let place = |i: usize| start.wrapping_add(i * layout.stride);
+        let number = layout.accumulators[0].1;
         for (i, &(hash, key)) in entries.iter().enumerate() {
             // SAFETY: there is an entry for each.
             unsafe {
                 write(place(i), 0, hash);
+                write(place(i), number, i as u64);
                 match layout.keys[0].phys {
                     Phys::I64 => write(place(i), layout.keys[0].offset, key),
                     _ => write(place(i), layout.keys[0].offset, key as i128),
@@ -232,8 +309,21 @@ mod tests {
         let mut expected: Vec<usize> = (0..entries.len()).collect();
         expected.sort_by_key(|&i| order(entries[i].0, entries[i].1));
         let found: Vec<_> = found.into_iter().map(|e| e.entry).collect();
-        let expected: Vec<_> = expected.into_iter().map(|i| place(i).cast_const()).collect();
-        assert_eq!(found, expected);
+        let places: Vec<_> = expected.iter().map(|&i| place(i).cast_const()).collect();
+        assert_eq!(found, places);
+        // SAFETY: as above; nobody else has the entries.
+        unsafe {
+            let places = (0..entries.len()).map(|i| place(i).cast_const());
+            let Moved { memory: moved, starts, .. } = move_sorted(&layout, (places.clone(), 0), Keeping::default());
+            let at = |i: usize| moved.start().add(i * layout.stride).cast_const();
+            assert!((0..entries.len()).map(|i| read::<u64>(at(i), number) as usize).eq(expected));
+            let order = Order::of(&layout);
+            let partition = |i: usize| order.partition(&Sorted { word: order.word(at(i)), entry: at(i) });
+            assert!(starts.ranges().all(|(number, mut range)| range.all(|i| partition(i) == number)));
+            assert_eq!(starts.len(), entries.len());
+            // All places are empty then.
+            assert_eq!(move_sorted(&layout, (places, 0), Keeping::default()).starts.len(), 0);
+        }
     }
 
     fn random(n: i64) -> u64 {

@@ -28,6 +28,7 @@ mod append;
 mod far;
 mod growth;
 mod lists;
+mod sealing;
 
 use crate::accumulator;
 use crate::arena::Arena;
@@ -38,7 +39,6 @@ use crate::entry;
 use crate::far::Far;
 use crate::list::{self, Logs};
 use crate::object;
-use crate::partial::Partial;
 use crate::parts::Parts;
 use append::EntryLog;
 use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, KeyRange, Slot, Str, TableHeader};
@@ -104,6 +104,8 @@ pub struct Table {
     len: usize,
     /// Those in the hash part.
     hashed: usize,
+    /// Whether there may be entries of which no more than the key is left.
+    has_kept: bool,
     layout: Arc<EntryLayout>,
     arena: Arena,
     /// A fresh entry: zero hash and keys, initial accumulators.
@@ -154,6 +156,7 @@ impl Table {
             lists: Logs::new(&layout),
             len: 0,
             hashed: 0,
+            has_kept: false,
             template: entry::template(&layout),
             has_objects: object::has_objects(&layout),
             layout,
@@ -167,12 +170,13 @@ impl Table {
         table
     }
 
-    /// Prepares a table that is empty and has no array for keys as in `hint`.
+    /// Prepares a table that is empty, but for keys that it has kept, and has no array for keys as in `hint`.
     pub fn expect(&mut self, hint: TableHint) {
         self.is_known |= hint.is_known;
-        if let (DenseForm::Array(shape), Some(range)) = (&self.dense, hint.range) {
+        if let (DenseForm::Array(shape), Some(range)) = (self.dense.clone(), hint.range) {
             debug_assert!(self.parts.array().is_none() && !self.is_appending(), "a table that was drained");
-            self.parts.set_array(Some(Region::fresh(shape, range)));
+            self.forget_kept();
+            self.parts.set_array(Some(Region::fresh(&shape, range)));
         }
     }
 
@@ -234,12 +238,12 @@ impl Table {
         &self.layout
     }
 
-    /// Number of entries: of keys, those of an array as if all were there, or of insertions into an appending table.
+    /// Number of entries: of keys, also kept ones, those of an array as if all were there, or of insertions into an appending table.
     pub fn len(&self) -> usize {
         self.len + self.parts.array().map_or(0, |array| array.range().len as usize)
     }
 
-    /// Whether it has no key. With an array, linear in the length of that as long as it is so.
+    /// Whether it has no key, not even a kept one. With an array, linear in the length of that as long as it is so.
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.parts.array().is_none_or(Region::is_empty)
     }
@@ -328,38 +332,10 @@ impl Table {
         occupied(self.parts.entries()).chain(self.log.iter().flat_map(|log| log.entries()))
     }
 
-    /// The immutable form: the entries in order, without the empty ones.
-    pub fn seal(mut self) -> Partial {
-        self.drain()
-    }
-
-    /// [`Table::seal`], after which the table is empty and has its memory still, for the next slice, unless most of it was
-    /// not used. Call it when no one holds a pointer into the table.
-    pub fn drain(&mut self) -> Partial {
-        self.seal_lists();
-        let arena = std::mem::take(&mut self.arena);
-        // SAFETY: the entries are of the layout, and their strings live in the arena that goes with them. They are empty
-        // afterwards, so the table has no objects any more.
-        let partial = unsafe { Partial::of_moved(Arc::clone(&self.layout), self.occupied(), arena, self.object_bytes) };
-        debug_assert_eq!(partial.len(), self.len, "the table counts occupied entries");
-        (self.len, self.hashed, self.object_bytes) = (0, 0, 0);
-        self.parts.forget_places();
-        let partial = match &mut self.log {
-            Some(log) => {
-                log.clear(SPARSE);
-                partial.repeating()
-            }
-            None => {
-                let array = self.parts.take_array();
-                if self.is_sparse(partial.len()) {
-                    self.set_parts(Parts::new(self.layout.stride, capacity(partial.len() * 4), None));
-                }
-                partial.with_region(array)
-            }
-        };
-        let partial = partial.with_far(self.far.drain().into_iter().collect());
-        self.settle();
-        partial.charged(self.charge.as_ref())
+    /// All entries, also empty ones, as [`Table::occupied`].
+    fn places(&self) -> impl Iterator<Item = *const u8> + use<'_> {
+        let places = self.parts.entries().map(<*mut u8>::cast_const);
+        places.chain(self.log.iter().flat_map(|log| log.entries()))
     }
 
     /// Merges an entry of the same layout: copies it when its key is new, else combines the accumulators. Strings are

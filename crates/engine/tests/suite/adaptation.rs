@@ -81,3 +81,23 @@ fn a_second_run_begins_with_the_variant_of_the_first() {
     let other = analysis(&query.replace("% 10", "% 11"));
     assert!(!other.contains(resumed), "{other}");
 }
+
+#[test]
+fn a_second_run_appends_from_the_start_if_the_first_one_ended_so() {
+    let mut session = Session::new(SessionConfig::default());
+    for (key, value) in [("pipeline.tier", "interpreted"), ("parallelism.default", "1")] {
+        session.set(key, value).unwrap();
+    }
+    session.run(TABLE).unwrap();
+    let analysis = |session: &Session, query: &str| {
+        let statement = session.parse(query).unwrap().remove(0);
+        session.analyze(&statement, &RunMonitor::new()).unwrap()
+    };
+    let (decided, resumed) = ("rows are appended, and", "rows are appended from the start");
+    let (first, second) = (analysis(&session, BY_ID), analysis(&session, BY_ID));
+    assert!(first.contains(decided) && !first.contains(resumed), "{first}");
+    assert!(second.contains(resumed) && !second.contains(decided), "{second}");
+    session.set("pipeline.pre-aggregate", "always").unwrap();
+    let set = analysis(&session, BY_ID);
+    assert!(!set.contains("rows are appended"), "{set}");
+}

@@ -1,16 +1,19 @@
 //! Finding the entry of a key, in the dense region or by its hash, as `millstream_abi` defines both.
 
-use super::Emitter;
 use super::ir::{Basic, Block, Emitted, Int, Ptr};
 use super::update::TableState;
+use super::{Emitter, Rows};
 use crate::runtime;
 use inkwell::{AtomicOrdering, IntPredicate};
 use millstream_abi::{HASH_BUSY, HASH_EMPTY, HASH_SEED, PackedKey, Phys, TableHeader, hash_finish};
-use millstream_codegen::program::{Access, Update};
+use millstream_codegen::program::{Access, Op, Terminal, Update, Value};
 use std::mem::offset_of;
 
 /// Multiplier of `millstream_abi::hash_word`; a test compares the two.
 const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
+
+/// Bytes of a hash part from which on entries are fetched: what a core has for itself of the cache.
+const FETCHED_BYTES: usize = 1 << 20;
 
 /// Offsets in the header of how a key is packed: its first value, its bits.
 pub(super) fn packing_of(number: usize) -> [usize; 2] {
@@ -22,13 +25,18 @@ pub(super) fn packing_of(number: usize) -> [usize; 2] {
 struct Key<'a, 'c> {
     table: &'a TableState<'c>,
     update: &'a Update,
-    columns: Vec<KeyColumn<'c>>,
-    /// Bit *i*: key *i* is NULL.
-    null_mask: Int<'c>,
+    values: KeyColumns<'c>,
     /// Where control goes when there is no entry.
     insert: Block<'c>,
     /// Where it goes when there is one.
     found: Block<'c>,
+}
+
+/// The values of a key.
+struct KeyColumns<'c> {
+    columns: Vec<KeyColumn<'c>>,
+    /// Bit *i*: key *i* is NULL.
+    null_mask: Int<'c>,
 }
 
 /// One column of a key.
@@ -49,7 +57,7 @@ type Hit<'c> = (Basic<'c>, Block<'c>);
 
 impl<'c> Emitter<'c, '_> {
     /// Evaluates the key of the row.
-    fn key<'a>(&self, table: &'a TableState<'c>, update: &'a Update) -> Emitted<Key<'a, 'c>> {
+    fn key_columns(&self, update: &Update) -> Emitted<KeyColumns<'c>> {
         let ir = &self.ir;
         let mut null_mask = ir.word(0);
         let mut columns = Vec::with_capacity(update.keys.len());
@@ -64,12 +72,11 @@ impl<'c> Emitter<'c, '_> {
             }
             columns.push(KeyColumn { value, stored: self.to_memory(value, phys)?, phys, valid });
         }
-        let (insert, found) = (ir.block("update.insert"), ir.block("update.found"));
-        Ok(Key { table, update, columns, null_mask, insert, found })
+        Ok(KeyColumns { columns, null_mask })
     }
 
     /// The hash of a key.
-    fn hash(&self, key: &Key<'_, 'c>) -> Emitted<Int<'c>> {
+    fn hash(&self, key: &KeyColumns<'c>) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         if key.columns.is_empty() {
             return Ok(ir.word(hash_finish(HASH_SEED)));
@@ -86,6 +93,56 @@ impl<'c> Emitter<'c, '_> {
             };
         }
         self.finish_hash(hash)
+    }
+
+    /// Fetches the entries of the keys of a block's rows, if the table is too large for the cache: many lines come at a time then,
+    /// where the search for one key would wait for one. Only if reading the keys once more is all that it takes.
+    pub(super) fn fetch_entries(&mut self, rows: &Rows<'c>) -> Emitted<()> {
+        let program = self.program;
+        let Terminal::Update(update) = &program.terminal else { return Ok(()) };
+        let values = update.keys.iter().flat_map(|&(value, valid)| std::iter::once(value).chain(valid));
+        let reads: Vec<_> = values.filter_map(|value| Some((value, *self.operations.get(&value)?))).collect();
+        let is_read = |(value, op): &(Value, &Op)| match op {
+            // The bytes of long strings are far away themselves.
+            Op::Load(_) => program.type_of(*value) != Phys::Str,
+            Op::IsValid(_) => true,
+            _ => false,
+        };
+        let all = update.keys.iter().map(|(_, valid)| 1 + usize::from(valid.is_some())).sum::<usize>();
+        let count = match rows {
+            _ if update.keys.is_empty() || reads.len() < all || !reads.iter().all(is_read) => return Ok(()),
+            Rows::Range(..) => return Ok(()),
+            Rows::Block(_, length) => *length,
+            Rows::Selection(_) => self.selected()?,
+        };
+        let (ir, table) = (&self.ir, self.table.as_ref().expect("a program that updates has table state"));
+        let (fetch, fetched) = (ir.block("entries.fetch"), ir.block("entries.fetched"));
+        let mask = table.header_word(ir, offset_of!(TableHeader, mask), "mask")?;
+        let least = ir.word((FETCHED_BYTES / update.layout.stride) as u64);
+        let mut is_large = ir.compare(IntPredicate::UGE, mask, least, "table.is_large")?;
+        if update.layout.packs() {
+            let len = table.header_word(ir, offset_of!(TableHeader, directory_len), "directory.len")?;
+            let is_searched = ir.compare(IntPredicate::EQ, len, ir.word(0), "table.is_searched")?;
+            is_large = ir.b.build_and(is_large, is_searched, "table.is_fetched")?;
+        }
+        let entries = table.header_pointer(ir, offset_of!(TableHeader, entries), "entries")?;
+        ir.branch_rarely(is_large, fetch, fetched)?;
+        ir.enter(fetch);
+        self.each(count, 1, "entries.fetch", &mut |this, index| {
+            (this.row, this.row_in_block) = this.current_row(rows, index)?;
+            this.values.clear();
+            for &(value, op) in &reads {
+                let read = this.op(value, op)?;
+                this.values.insert(value, read);
+            }
+            let hash = this.hash(&this.key_columns(update)?)?;
+            let place = this.ir.b.build_and(hash, mask, "place.first")?;
+            let entry = this.entry(entries, place, update.layout.stride)?;
+            this.ir.prefetch(this.ir.i8, entry, this.ir.word(0))
+        })?;
+        self.ir.jump(fetched)?;
+        self.ir.enter(fetched);
+        Ok(())
     }
 
     /// Folds a key that is not NULL into a hash.
@@ -155,7 +212,8 @@ impl<'c> Emitter<'c, '_> {
     /// Finds the entry of the row's key, or has it inserted.
     pub(super) fn probe(&self, table: &TableState<'c>, update: &Update) -> Emitted<Ptr<'c>> {
         let ir = &self.ir;
-        let key = self.key(table, update)?;
+        let (insert, found) = (ir.block("update.insert"), ir.block("update.found"));
+        let key = Key { table, update, values: self.key_columns(update)?, insert, found };
         let (mut hits, mut misses): (Vec<Hit<'c>>, Vec<Miss<'c>>) = Default::default();
         if update.layout.dense_key().is_some() {
             let (hit, miss) = self.look_up_dense(&key)?;
@@ -189,7 +247,7 @@ impl<'c> Emitter<'c, '_> {
     fn look_up_dense(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Option<Miss<'c>>)> {
         let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
         let (look, other) = (ir.block("update.dense"), ir.block("update.not_dense"));
-        let column = &key.columns[0];
+        let column = &key.values.columns[0];
         let value = ir.b.build_int_s_extend_or_bit_cast(column.value.into_int_value(), ir.i64, "key.word")?;
         let index = ir.b.build_int_sub(
             value,
@@ -221,7 +279,7 @@ impl<'c> Emitter<'c, '_> {
         ir.branch_rarely(is_missing, missing, key.found)?;
 
         ir.enter(missing);
-        let hash = self.hash(key)?;
+        let hash = self.hash(&key.values)?;
         let miss = (hash, ir.current());
         ir.jump(key.insert)?;
         ir.enter(other);
@@ -235,7 +293,7 @@ impl<'c> Emitter<'c, '_> {
         let (look, other) = (ir.block("update.directory"), ir.block("update.not_known"));
         let (mut packed, mut beyond) = (ir.word(0), ir.word(0));
         let mut is_covered = ir.i1.const_int(1, false);
-        for (number, column) in key.columns.iter().enumerate() {
+        for (number, column) in key.values.columns.iter().enumerate() {
             let value = column.value.into_int_value();
             let value = match column.phys {
                 Phys::Bool => ir.b.build_int_z_extend(value, ir.i64, "key.word")?,
@@ -281,7 +339,7 @@ impl<'c> Emitter<'c, '_> {
         let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
         let (look, same) = (ir.block("update.look"), ir.block("update.same_hash"));
         let (other, step) = (ir.block("update.other_hash"), ir.block("update.step"));
-        let key_hash = self.hash(key)?;
+        let key_hash = self.hash(&key.values)?;
         let mask = table.header_word(ir, offset_of!(TableHeader, mask), "mask")?;
         let entries = table.header_pointer(ir, offset_of!(TableHeader, entries), "entries")?;
         let first = ir.b.build_and(key_hash, mask, "place.first")?;
@@ -341,9 +399,9 @@ impl<'c> Emitter<'c, '_> {
         let mut all = ir.i1.const_int(1, false);
         if let Some(offset) = layout.null_mask {
             let null_mask = ir.load_word(ir.at(entry, offset, "entry.nulls")?, "entry.nulls")?;
-            all = ir.compare(IntPredicate::EQ, null_mask, key.null_mask, "nulls.are_same")?;
+            all = ir.compare(IntPredicate::EQ, null_mask, key.values.null_mask, "nulls.are_same")?;
         }
-        for (number, (column, slot)) in key.columns.iter().zip(&layout.keys).enumerate() {
+        for (number, (column, slot)) in key.values.columns.iter().zip(&layout.keys).enumerate() {
             let (value, phys) = (column.stored, column.phys);
             let name = format!("key{number}.is_same");
             let place = ir.at(entry, slot.offset, "entry.key")?;
@@ -372,14 +430,14 @@ impl<'c> Emitter<'c, '_> {
     /// Has the table insert the key.
     fn insert(&self, key: &Key<'_, 'c>, hash: Int<'c>) -> Emitted<Ptr<'c>> {
         let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
-        for (number, column) in key.columns.iter().enumerate() {
+        for (number, column) in key.values.columns.iter().enumerate() {
             // The whole slot is defined, whatever the size of the key.
             let place = ir.at(table.keys, number * 16, "insert.key")?;
             ir.store(place, ir.i128.const_zero().into())?;
             ir.store(place, column.stored)?;
         }
         table.tell_host(ir)?;
-        let null_mask = if layout.null_mask.is_some() { key.null_mask } else { ir.word(0) };
+        let null_mask = if layout.null_mask.is_some() { key.values.null_mask } else { ir.word(0) };
         let ty = ir.ptr.fn_type(&[ir.ptr.into(), ir.i64.into(), ir.i64.into(), ir.ptr.into()], false);
         let arguments = [self.context.into(), hash.into(), null_mask.into(), table.keys.into()];
         let inserted = ir.b.build_indirect_call(ty, table.insert_key, &arguments, "entry.inserted")?;

@@ -70,6 +70,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let slice = update.slice.map(|slice| known[&slice].into_int_value());
         self.begin_slice(slice)?;
         self.uniform = Some(known);
+        self.fetch_entries(&rows)?;
         self.stage(self.plan.stages.len() - 1, rows)?;
         self.uniform = None;
         self.end_slice();

@@ -3,6 +3,7 @@
 //! It never touches rows or tables, and no worker ever waits for it: all that it does to the query is to store a variant in a
 //! slot. Programs that cannot be compiled stay interpreted; the rows are the same.
 
+use super::Decision;
 use super::adapted_program::{AdaptedProgram, Effort};
 use super::chaos::Chaos;
 use super::choosing::Surroundings;
@@ -10,13 +11,12 @@ use super::load::LoadWatch;
 use super::policy::Dice;
 use super::slice_facts::{SliceFacts, TableHints};
 use crate::compile::ProgramCompiler;
+use crate::config::When;
 use crate::executable_plan::{Adaptable, Codes, PipelineCode};
-use crate::hints::ProgramHints;
 use crate::query::Query;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::program::Program;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,13 +54,22 @@ impl Adviser {
             self.codes.adaptable.iter().for_each(|adaptable| adaptable.code.slot.ask_for_sample());
         }
         let Some(seed) = query.host().config.adaptivity.chaos_seed else {
-            return self.updating(query).for_each(|(hints, facts)| {
-                let (mut tables, known) = (facts.tables.lock(), hints.lock().tables);
+            self.updating(query).for_each(|(adaptable, facts)| {
+                let number = adaptable.aggregation.unwrap_or_default();
+                let (mut tables, known) = (facts.tables.lock(), adaptable.hints.lock().tables);
+                let is_set = query.host().config.adaptivity.pre_aggregation != When::Auto;
+                let set = TableHints { appends: is_set && tables.appends, ..TableHints::default() };
                 // Of several programs that update the same tables the first that knows them counts.
-                if *tables == TableHints::default() {
-                    *tables = known;
+                if *tables != set {
+                    return;
+                }
+                *tables = TableHints { appends: if is_set { set.appends } else { known.appends }, ..known };
+                if !is_set && known.appends {
+                    let decision = Decision::new("tables of the last run ended so", "rows are appended from the start");
+                    query.host().stats.note_event(format!("aggregation {number}"), decision);
                 }
             });
+            return;
         };
         for (number, code) in (0u64..).zip(self.codes.all.iter().chain(&self.codes.spare)) {
             let seed = seed.wrapping_mul(1009).wrapping_add(number);
@@ -123,7 +132,7 @@ impl Adviser {
         }
         let spent = started.elapsed();
         units.iter().for_each(|unit| unit.note_hints(settings, spent));
-        self.updating(query).for_each(|(hints, facts)| hints.lock().tables = *facts.tables.lock());
+        self.updating(query).for_each(|(adaptable, facts)| adaptable.hints.lock().tables = *facts.tables.lock());
         self.measure(units, query);
     }
 
@@ -138,14 +147,11 @@ impl Adviser {
         }
     }
 
-    /// What is remembered of programs that update tables, with what is known of those. Nothing, unless adaptivity is enabled.
-    fn updating<'a>(
-        &'a self,
-        query: &Query,
-    ) -> impl Iterator<Item = (&'a Mutex<ProgramHints>, &'a SliceFacts)> + use<'a> {
+    /// Programs that update tables, with what is known of those. Nothing, unless adaptivity is enabled.
+    fn updating<'a>(&'a self, query: &Query) -> impl Iterator<Item = (&'a Adaptable, &'a SliceFacts)> + use<'a> {
         let adapts = query.host().config.adaptivity.is_enabled;
         let adaptable = self.codes.adaptable.iter().filter(move |_| adapts);
-        adaptable.filter_map(|adaptable| Some((&*adaptable.hints, &*self.facts[adaptable.aggregation?])))
+        adaptable.filter_map(|adaptable| Some((adaptable, &*self.facts[adaptable.aggregation?])))
     }
 
     /// Nothing, unless adaptivity is enabled.

@@ -21,4 +21,6 @@ pub(crate) struct TableHints {
     pub(crate) own: TableHint,
     /// Of a NUMA node.
     pub(crate) shared: TableHint,
+    /// Whether those of owners append rows instead of aggregating them.
+    pub(crate) appends: bool,
 }

@@ -78,7 +78,7 @@ impl Strategy {
             caches: Caches::of_machine(),
         };
         let is_global = AtomicBool::new(merge == MergeStrategy::Global);
-        let appending = Appending::new(&config.adaptivity, layout, count);
+        let appending = Appending::new(&config.adaptivity, layout, count, Arc::clone(&facts));
         Strategy { merge, situation, is_global, appending, facts, rows: AtomicU64::new(0) }
     }
 

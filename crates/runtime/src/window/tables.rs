@@ -336,7 +336,7 @@ impl OpenTables {
                 let is_large = is_short || table.bytes() as u64 > self.budget.limit() / REUSED_SHARE;
                 // What there is of an array shows when it is sealed, what there is of entries before.
                 let of_entries = (!self.layout.allows_arrays()).then(|| table.hint());
-                let partial = table.drain();
+                let partial = if is_large { table.drain() } else { table.drain_keeping() };
                 if !table.is_appending() && !partial.is_empty() {
                     self.note_own(of_entries.unwrap_or_else(|| partial.hint()));
                 }

@@ -27,6 +27,7 @@ use crate::output::OutputTypes;
 use crate::owned::OwnedEntries;
 use crate::partition::{PartitionStarts, Partitioner};
 use crate::rows::{Part, parts};
+use crate::seal::{Keeping, move_sorted};
 use crate::sort::compare;
 use millstream_abi::{EntryLayout, KeyRange};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -264,7 +265,9 @@ impl Partial {
         }
         let places = places.into_iter().map(<*mut u8>::cast_const);
         // SAFETY: entries of the layout, which nobody else has; their strings are in the arena.
-        let partial = unsafe { Partial::of_moved(Arc::clone(layout), places, arena, object_bytes) };
+        let partial = unsafe {
+            Partial::of_moved(layout, move_sorted(layout, (places, count), Keeping::default()), arena, object_bytes)
+        };
         let partial = partial.with_far(far.drain().into_iter().collect());
         if is_distinct { partial } else { partial.repeating() }
     }

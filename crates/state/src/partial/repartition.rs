@@ -4,6 +4,7 @@ use super::{Entries, Partial, Sealed};
 use crate::array::{ArrayShape, Region};
 use crate::budget::MemoryBudget;
 use crate::output::OutputTypes;
+use crate::seal::{Keeping, move_sorted};
 use millstream_abi::EntryLayout;
 use millstream_storage::Damaged;
 use std::sync::Arc;
@@ -28,9 +29,12 @@ impl Partial {
     /// A partial that was read as one of a layout that has other partitions.
     fn repartitioned(self, layout: &Arc<EntryLayout>) -> Partial {
         let Partial { entries: Entries { mut entries, arena, object_bytes }, array, far, is_distinct, .. } = self;
+        let count = entries.len();
         let places = entries.give_away().map(<*mut u8>::cast_const);
         // SAFETY: what was read are entries of the layout, which nobody else has any more; their strings are in the arena.
-        let partial = unsafe { Partial::of_moved(Arc::clone(layout), places, arena, object_bytes) };
+        let partial = unsafe {
+            Partial::of_moved(layout, move_sorted(layout, (places, count), Keeping::default()), arena, object_bytes)
+        };
         let region =
             |Sealed { region, .. }: Sealed| -> Option<Region> { Some(region.with_shape(&ArrayShape::of(layout)?)) };
         let partial = if is_distinct { partial } else { partial.repeating() };

@@ -81,7 +81,7 @@ impl Table {
     }
 
     /// Changes between aggregating and appending. A table that is no longer to append merges what it has; one that is to
-    /// append must be empty. Call it when no one holds a pointer into the table, and not between a search for a key and its
+    /// append must be empty but for keys that it has kept. Call it when no one holds a pointer into the table, and not between a search for a key and its
     /// insertion.
     ///
     /// # Panics
@@ -92,6 +92,7 @@ impl Table {
         }
         match self.log.take() {
             None => {
+                self.forget_kept();
                 assert!(self.is_empty(), "entries are found where they are searched");
                 self.set_parts(Parts::new(self.layout.stride, 1, None));
                 self.log = Some(Box::new(EntryLog::new(self.layout.stride)));

@@ -1,7 +1,7 @@
 //! Tables against a model.
 
 use super::*;
-use millstream_abi::{Accumulator, HASH_SEED, PackedKey, Phys, hash_finish, hash_word};
+use millstream_abi::{Accumulator, Counters, HASH_SEED, PackedKey, Phys, hash_finish, hash_word};
 use std::collections::BTreeMap;
 
 const ROUNDS: u64 = if cfg!(miri) { 3 } else { 150 };
@@ -316,4 +316,70 @@ fn groups_that_are_far_from_each_other_have_no_directory() {
     let mut without = Segments(Table::new(Arc::clone(segments.0.layout())));
     (0..100).for_each(|i| without.insert((Some(0), true, i)));
     assert_eq!(without.0.parts.header.directory_len, 0, "nobody asked for it");
+}
+
+/// Slices of which most keys are those of the one before, with counts and maxima. Sometimes a slice is another one.
+#[test]
+fn keys_are_kept_for_the_next_slice_and_are_in_no_partial_without_rows() {
+    let (mut kept, mut grown) = (0, 0);
+    for seed in 0..ROUNDS {
+        let mut numbers = Numbers(seed);
+        let counters = [Counters::One(0), Counters::EachOf(0, 1)][numbers.below(2) as usize];
+        let layout =
+            EntryLayout::new(&[(Phys::I64, true)], &[Accumulator::Count, Accumulator::Count, Accumulator::MaxI64]);
+        let layout = Arc::new(layout.counted_by(counters));
+        let ([count, other, max], key_at) = ([0, 1, 2].map(|i| layout.accumulators[i].1), layout.keys[0].offset);
+        let dense = numbers.below(2) == 0;
+        let mut table = Table::with_hint(Arc::clone(&layout), dense, TableHint::default());
+        let (keys, mut first) = (1 + numbers.below(300), 0);
+        for slice in 0..12 {
+            first += if numbers.below(5) == 0 { keys / 2 } else { 0 };
+            let mut model = BTreeMap::<Option<i64>, (i64, i64, i64)>::new();
+            for _ in 0..numbers.below(6 * keys) {
+                let number = first + numbers.below(keys);
+                let key = (!number.is_multiple_of(50))
+                    .then(|| (number as i64).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64));
+                let (is_other, value) = (counters != Counters::One(0) && numbers.below(2) == 0, -1 - slice);
+                let (counted, also, most) = model.entry(key).or_insert((0, 0, value));
+                *if is_other { also } else { counted } += 1;
+                *most = value.max(*most);
+                let mut probe = Table::new(Arc::clone(&layout));
+                let hash = hash_finish(hash_word(HASH_SEED, key.map_or(HASH_SEED, |key| key as u64)));
+                let slot = Slot::of(key.unwrap_or(0).to_le_bytes());
+                // SAFETY: the probe is empty; entries are of the layout, without strings.
+                unsafe {
+                    let one = probe.insert(hash, u64::from(key.is_none()), &[slot]);
+                    entry::write(one, if is_other { other } else { count }, 1i64);
+                    entry::write(one, max, value);
+                    table.merge_entry(one);
+                }
+            }
+            let before = table.len();
+            let partial = match numbers.below(4) {
+                0 => table.drain(),
+                _ => table.drain_keeping(),
+            };
+            let of_partial = partial.entries_of(&partial.partitions());
+            let found: BTreeMap<_, _> = of_partial
+                // SAFETY: entries of the layout.
+                .map(|e| unsafe {
+                    assert!(entry::null_mask(&layout, e) == 0 || entry::read::<i64>(e, key_at) == 0);
+                    (
+                        dense::key_of_entry(&layout, e),
+                        (entry::read(e, count), entry::read(e, other), entry::read(e, max)),
+                    )
+                })
+                .collect();
+            assert_eq!((found.len(), &found), (partial.len(), &model));
+            assert!(table.is_empty() || (table.len() == before && 4 * model.len() >= 3 * before));
+            kept += usize::from(!table.is_empty());
+            if numbers.below(8) == 0 {
+                table.set_appending(true);
+                table.set_appending(false);
+                assert!(table.is_empty(), "no key is kept by a table that appends");
+            }
+            grown += usize::from(table.bytes() > 4096 * layout.stride);
+        }
+    }
+    assert!(kept > 3 * ROUNDS as usize && grown == 0, "{kept} slices kept their keys, {grown} have grown");
 }

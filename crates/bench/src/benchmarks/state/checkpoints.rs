@@ -46,12 +46,17 @@ const LONG: &str = "INSERT INTO counts SELECT k, window_start, COUNT(*)
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' DAY))
     GROUP BY k, window_start, window_end";
 
-/// Measures the pairs for keys that lie close together and for scattered ones, then what is written of a window in which little changes.
+/// Measures the pairs for keys that lie close together, and what is written of a window in which little changes.
 pub(super) fn measure(suite: &mut Suite, missed: &mut Missed) -> Result<(), Failure> {
     let keys = suite.rows(KEYS);
-    pairs(suite, missed, "dense keys", Keys::Random(keys))?;
-    pairs(suite, missed, "scattered keys", Keys::Scattered(keys))?;
+    pairs(suite, missed, ("checkpoints", "dense keys"), Keys::Random(keys))?;
     changing(suite, missed, keys)
+}
+
+/// Measures the pairs for scattered keys.
+pub(super) fn measure_scattered(suite: &mut Suite, missed: &mut Missed) -> Result<(), Failure> {
+    let keys = suite.rows(KEYS);
+    pairs(suite, missed, ("scattered", "scattered keys"), Keys::Scattered(keys))
 }
 
 /// Measures what is written of groups without windows, of which few and any change.
@@ -104,7 +109,7 @@ fn rate(suite: &Suite, keys: Keys, sql: &str) -> Result<f64, Failure> {
     }
 }
 
-fn pairs(suite: &mut Suite, missed: &mut Missed, name: &str, keys: Keys) -> Result<(), Failure> {
+fn pairs(suite: &mut Suite, missed: &mut Missed, (part, name): (&str, &str), keys: Keys) -> Result<(), Failure> {
     let scale = suite.options.rows_scale.min(1.0);
     let rate = rate(suite, keys, QUERY)?;
     let blocks = (rate * RUN_S * scale) as u64 / BLOCK;
@@ -164,7 +169,7 @@ fn pairs(suite: &mut Suite, missed: &mut Missed, name: &str, keys: Keys) -> Resu
     for (system, seconds, more) in
         [("millstream/without", &seconds[0], Map::new()), ("millstream", &seconds[1], of_last)]
     {
-        suite.record(record(suite, format!("checkpoints/{name}"), system, stream.rows(), median(seconds), more))?;
+        suite.record(record(suite, format!("{part}/{name}"), system, stream.rows(), median(seconds), more))?;
     }
     Ok(())
 }

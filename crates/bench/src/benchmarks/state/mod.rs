@@ -38,6 +38,7 @@ type Part = fn(&mut Suite, &mut Missed) -> Result<(), Failure>;
 
 const PARTS: &[(&str, Part)] = &[
     ("checkpoints", checkpoints::measure),
+    ("scattered", checkpoints::measure_scattered),
     ("budget", budget::measure),
     ("standing", standing),
     #[cfg(feature = "rocksdb")]

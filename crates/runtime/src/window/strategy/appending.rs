@@ -19,12 +19,13 @@
 use crate::adaptive::decisions::draws::drawn_from;
 use crate::adaptive::decisions::pre_aggregation::AppendingCase;
 use crate::adaptive::decisions::sharing::SharingCase;
+use crate::adaptive::slice_facts::SliceFacts;
 use crate::adaptive::{Decision, Policy};
 use crate::config::{Adaptivity, When};
 use millstream_abi::{Accumulator, EntryLayout};
 use millstream_state::Partial;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
 
 /// Slices that are filled at a time: the one that fires next, and the one that begins.
 const OPEN_SLICES: f64 = 2.0;
@@ -33,11 +34,11 @@ const REMEMBERED: f64 = 32.0;
 /// Least rows of sealed tables that are judged together.
 const LEAST_ROWS: f64 = 1024.0;
 
-/// See the module. The atomic is relaxed: a table may be of either kind.
+/// See the module. Whether tables append is one of the hints for the next run, so it is among the facts.
 #[derive(Debug)]
 pub(crate) struct Appending {
     pub(super) policy: Policy,
-    is_on: AtomicBool,
+    facts: Arc<SliceFacts>,
     /// The component that counts all rows.
     pub(super) count: Option<usize>,
     /// Tables that have been sealed since the last judgement, of which rows and keys are known.
@@ -67,25 +68,25 @@ impl Filled {
 
 impl Appending {
     /// Of tables with such entries, of which component `count` counts all rows.
-    pub(super) fn new(adaptivity: &Adaptivity, layout: &EntryLayout, count: Option<usize>) -> Appending {
+    pub(super) fn new(
+        adaptivity: &Adaptivity,
+        layout: &EntryLayout,
+        count: Option<usize>,
+        facts: Arc<SliceFacts>,
+    ) -> Appending {
         let is_possible = !layout.keys.is_empty();
         let has_objects = layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)));
         let policy = match Policy::new(is_possible && adaptivity.pre_aggregation == When::Auto, adaptivity) {
             Policy::Chosen if has_objects => Policy::Fixed,
             policy => policy,
         };
-        Appending {
-            policy,
-            is_on: AtomicBool::new(is_possible && adaptivity.pre_aggregation == When::Never),
-            count,
-            sealed: Mutex::default(),
-            aggregated: Mutex::default(),
-        }
+        facts.tables.lock().appends = is_possible && adaptivity.pre_aggregation == When::Never;
+        Appending { policy, facts, count, sealed: Mutex::default(), aggregated: Mutex::default() }
     }
 
     /// Whether it was decided that tables append.
     pub(super) fn is_on(&self) -> bool {
-        self.is_on.load(Relaxed)
+        self.facts.tables.lock().appends
     }
 
     /// Whether a table that is made now appends.
@@ -158,7 +159,7 @@ impl Appending {
             caches: sharing.caches,
         };
         let appends = !situation.choose(!self.is_on());
-        if self.is_on.swap(appends, Relaxed) == appends {
+        if std::mem::replace(&mut self.facts.tables.lock().appends, appends) == appends {
             return None;
         }
         *self.aggregated.lock() = Filled::default();
@@ -186,7 +187,7 @@ mod tests {
         let all = EntryLayout::new(&[], &[Accumulator::Count]);
         let of = |pre_aggregation, layout| {
             let adaptivity = Adaptivity { pre_aggregation, ..Adaptivity::default() };
-            let appending = Appending::new(&adaptivity, layout, None);
+            let appending = Appending::new(&adaptivity, layout, None, Arc::default());
             (appending.policy.is_chosen(), appending.begins(), appending.ceases())
         };
         use When::{Always, Auto, Never};
@@ -199,12 +200,12 @@ mod tests {
     #[test]
     fn chance_decides_where_nothing_is_set() {
         let adaptivity = Adaptivity { chaos_seed: Some(1), ..Adaptivity::default() };
-        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count), None);
+        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count), None, Arc::default());
         assert!((0..100).any(|_| appending.begins()) && (0..100).any(|_| !appending.begins()));
         assert!((0..100).any(|_| appending.ceases()) && (0..100).any(|_| !appending.ceases()));
         assert!(!appending.policy.is_chosen());
         let set = Adaptivity { pre_aggregation: When::Always, ..adaptivity };
-        let appending = Appending::new(&set, &layout(Accumulator::Count), None);
+        let appending = Appending::new(&set, &layout(Accumulator::Count), None, Arc::default());
         assert!((0..100).all(|_| !appending.begins() && !appending.ceases()));
     }
 }
