@@ -11,7 +11,7 @@ mod repartition;
 use crate::arena::Arena;
 use crate::array::Region;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
-use crate::dense::key_of_entry;
+use crate::dense::{self, key_of_entry};
 use crate::encoding::EntryFields;
 use crate::entry;
 use crate::memory::EntryMemory;
@@ -139,6 +139,20 @@ impl Partial {
         let hashes = self.entries_of(partitions).map(|entry| unsafe { entry::hash(entry) });
         let of_entries = hashes.filter(|&hash| std::mem::replace(&mut last, hash) != hash).count();
         of_entries + self.there_of(partitions)
+    }
+
+    /// Whether an array would have all of its keys, of which there are `keys` different ones.
+    pub fn suits_array(&self, keys: usize) -> bool {
+        let layout = self.layout();
+        if !layout.allows_arrays() || self.has_array() {
+            return self.has_array();
+        }
+        // SAFETY: entries of the layout. They are in the order of their keys within a partition.
+        let key = |number: usize| unsafe { key_of_entry(layout, self.entry(number)) };
+        let ends = self.starts.ranges().flat_map(|(_, range)| [key(range.start), key(range.end - 1)]).flatten();
+        let (least, most) = ends.fold((i64::MAX, i64::MIN), |(least, most), key| (least.min(key), most.max(key)));
+        let reach = (2 * dense::REACH).saturating_mul(keys);
+        keys >= dense::MIN_KEYS && least <= most && most.wrapping_sub(least) as u64 <= reach as u64
     }
 
     /// The sum of a component over a range of partitions, which is [`Accumulator::Count`]: rows, if it counts all.

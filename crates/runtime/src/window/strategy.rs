@@ -148,11 +148,11 @@ impl Strategy {
         match (own, appended, shared) {
             _ if self.appending.count.is_some() => None,
             (1.., 0, 0) => {
-                let fired = Filled { slices, tables: own as f64, rows, keys: private as f64 };
+                let fired = Filled { slices, tables: own as f64, rows, keys: private as f64, dense: 0.0 };
                 Some(self.appending.note_aggregated(fired))
             }
             (0, 0, 1..) if self.merge == MergeStrategy::Auto => {
-                Some(self.unshared(Filled { slices, tables: slices, rows, keys: shared as f64 }))
+                Some(self.unshared(Filled { slices, tables: slices, rows, keys: shared as f64, dense: 0.0 }))
             }
             // Slices of several kinds were in between: the next ones tell more.
             _ => None,
@@ -165,7 +165,7 @@ impl Strategy {
             (self.situation.workers as f64, (1.0 - *self.facts.heavy.lock()) * shared.rows / shared.tables);
         let keys = different(drawn_from(rows, shared.keys / shared.tables), rows / workers);
         let tables = workers * shared.tables;
-        Filled { tables, keys: keys * tables, ..shared }
+        Filled { tables, keys: keys * tables, dense: shared.dense * tables / shared.tables, ..shared }
     }
 
     /// A table of the kind was sealed.

@@ -11,6 +11,9 @@
 //! former make it look as if keys came again more often than they do. So such tables are left unchanged for too long
 //! rather than too short a time.
 //!
+//! Where an array would have the keys of most tables, none appends: an array neither searches nor sorts. A table that appends has none
+//! and cannot come to have one, so its keys are looked at when it is sealed.
+//!
 //! The kind of a table is that of when it was made: a slice may have tables of both, and all become partials. Not every table
 //! may append. Without keys there is nothing to search for; shared tables are written by many at once; arrays have no keys to
 //! compare. Objects (DISTINCT, lists, sketches) can be merged, but each row would have its own, so only `never` asks
@@ -55,6 +58,8 @@ pub(super) struct Filled {
     pub(super) rows: f64,
     /// Keys of each table, summed up.
     pub(super) keys: f64,
+    /// Tables whose keys an array would have.
+    pub(super) dense: f64,
 }
 
 impl Filled {
@@ -63,6 +68,7 @@ impl Filled {
         self.tables += other.tables;
         self.rows += other.rows;
         self.keys += other.keys;
+        self.dense += other.dense;
     }
 }
 
@@ -112,7 +118,9 @@ impl Appending {
             Some(count) => partial.count_of(&all, count),
             None => partial.len() as u64,
         };
-        Some(Filled { slices: 0.0, tables: 1.0, rows: rows as f64, keys: partial.keys_of(&all) as f64 })
+        let keys = partial.keys_of(&all);
+        let dense = f64::from(u8::from(partial.suits_array(keys)));
+        Some(Filled { slices: 0.0, tables: 1.0, rows: rows as f64, keys: keys as f64, dense })
     }
 
     /// All tables of `slices` slices have been sealed. Gives those since the last time, if they are enough to be
@@ -127,8 +135,9 @@ impl Appending {
     pub(super) fn note_aggregated(&self, fired: Filled) -> Filled {
         let mut all = self.aggregated.lock();
         if all.slices >= REMEMBERED {
-            let Filled { slices, tables, rows, keys } = *all;
-            *all = Filled { slices: slices / 2.0, tables: tables / 2.0, rows: rows / 2.0, keys: keys / 2.0 };
+            let Filled { slices, tables, rows, keys, dense } = *all;
+            let [slices, tables, rows, keys, dense] = [slices, tables, rows, keys, dense].map(|of_all| of_all / 2.0);
+            *all = Filled { slices, tables, rows, keys, dense };
         }
         all.add(fired);
         *all
@@ -158,7 +167,9 @@ impl Appending {
             memory_left,
             caches: sharing.caches,
         };
-        let appends = !situation.choose(!self.is_on());
+        // In arrays, keys are not searched for.
+        let are_dense = 2.0 * filled.dense > filled.tables;
+        let appends = !are_dense && !situation.choose(!self.is_on());
         if std::mem::replace(&mut self.facts.tables.lock().appends, appends) == appends {
             return None;
         }

@@ -38,12 +38,12 @@ fn slices_are_judged_when_they_fire() {
     assert_eq!(strategy.sharing(false), Sharing::Local, "heavy keys stay private");
 }
 
-/// A table of `rows` rows, `each` of every key, that appends or does not.
-fn sealed(layout: &Arc<EntryLayout>, rows: i64, each: i64, appends: bool) -> Partial {
+/// A table of `rows` rows, `each` of every key, that appends or does not; keys are so far `apart`.
+fn sealed(layout: &Arc<EntryLayout>, (rows, each): (i64, i64), apart: u64, appends: bool) -> Partial {
     let mut table = Table::new(Arc::clone(layout));
     table.set_appending(appends);
     for row in (0..rows).step_by(if appends { 1 } else { each as usize }) {
-        let key = (row / each) as u64;
+        let key = (row / each) as u64 * apart;
         let hash = hash_finish(hash_word(HASH_SEED, key));
         // SAFETY: a key of the layout, which the table does not have unless it appends; the first accumulator is a count.
         unsafe {
@@ -61,7 +61,7 @@ fn rows_of_keys_of_their_own_are_appended_until_keys_come_again() {
         let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
         let strategy = Strategy::new(&config, &layout, Some(0), Arc::default());
         let fire = |each, kind: Kind, memory| {
-            let partial = sealed(&layout, 50_000, each, kind == Kind::Appended);
+            let partial = sealed(&layout, (50_000, each), 65_537, kind == Kind::Appended);
             (0..workers).for_each(|_| strategy.note_sealed(kind, &partial));
             strategy.note_slices_sealed(1, memory)
         };
@@ -79,6 +79,13 @@ fn rows_of_keys_of_their_own_are_appended_until_keys_come_again() {
         assert!(begins());
         assert!(fire(10, Kind::Appended, 8 << 30).is_some_and(|switch| switch.decided.contains("before")));
         assert!(!begins());
+        // Keys that follow each other have an array, whatever the rows.
+        assert!(fire(1, Kind::Own, 8 << 30).is_some() && begins());
+        let dense = sealed(&layout, (50_000, 1), 7, true);
+        (0..workers).for_each(|_| strategy.note_sealed(Kind::Appended, &dense));
+        assert!(strategy.note_slices_sealed(1, 8 << 30).is_some_and(|switch| switch.decided.contains("before")));
+        (0..workers).for_each(|_| strategy.note_sealed(Kind::Own, &dense));
+        assert!(strategy.note_slices_sealed(1, 8 << 30).is_none() && !begins());
     }
 }
 
